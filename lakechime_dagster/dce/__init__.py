@@ -1,0 +1,1 @@
+"""Data change events: what changed in which table, as plain values."""

@@ -1,0 +1,166 @@
+"""The data change event: one commit's change of one partition, by LakeChime's field names.
+
+Source of the model: "LakeChime: a data trigger service for modern data lakes" (LinkedIn Engineering, 2024).
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, NewType
+
+from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, canonical_json, canonical_partition, checked_partition
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.dce.text import checked_milliseconds, checked_text
+from lakechime_dagster.errors import InvalidValueError, shown
+
+SnapshotId = NewType("SnapshotId", str)
+TableUid = NewType("TableUid", str)
+
+
+class TableFormat(StrEnum):
+    """The table format by which a snapshot id is read."""
+
+    DELTA = "DELTA"
+    ICEBERG = "ICEBERG"
+    HIVE = "HIVE"
+
+
+class OperationType(StrEnum):
+    """What the change may have done to rows; UPDATE promises nothing."""
+
+    APPEND = "APPEND"
+    DELETE = "DELETE"
+    UPDATE = "UPDATE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataChangeEvent:
+    """A change of one partition (or of an unpartitioned table) by one commit.
+
+    `partition` holds one JSON value per level, None for an unpartitioned table. `snapshot_ts` is in milliseconds
+    since the epoch. `prev_snapshot_id` is the table's own predecessor (Delta: version - 1). `table_uid` tells a
+    table from one that was dropped and created again under its name; None means the store's current one.
+    `event_key` is the producer's own identity of the event; the same key again for the same table is a duplicate.
+
+    Raises:
+        InvalidValueError: naming field, value and remedy.
+    """
+
+    table: str
+    table_format: TableFormat = TableFormat.DELTA
+    operation_type: OperationType = OperationType.UPDATE
+    partition: tuple[PartitionValue, ...] | None = None
+    snapshot_id: SnapshotId | None = None
+    snapshot_ts: int | None = None
+    prev_snapshot_id: SnapshotId | None = None
+    tags: Tags = field(default_factory=Tags)
+    cluster: str = ""
+    table_uid: TableUid | None = None
+    event_key: str | None = None
+
+    def __post_init__(self) -> None:
+        checked_text("table", self.table)
+        checked_text("cluster", self.cluster, limit=128, empty=True)
+        for name, limit in (("snapshot_id", 128), ("prev_snapshot_id", 128), ("table_uid", 128), ("event_key", 512)):
+            value = getattr(self, name)
+            if value is not None:
+                checked_text(name, value, limit=limit)
+        if self.snapshot_ts is not None:
+            checked_milliseconds("snapshot_ts", self.snapshot_ts)
+        if self.prev_snapshot_id is not None and self.snapshot_id is None:
+            raise InvalidValueError("prev_snapshot_id", self.prev_snapshot_id, "has no snapshot_id to precede; send both or neither")
+        if self.snapshot_id is not None and self.prev_snapshot_id == self.snapshot_id:
+            raise InvalidValueError("prev_snapshot_id", self.prev_snapshot_id, "equals snapshot_id; send the snapshot before it")
+        object.__setattr__(self, "table_format", _choice("table_format", self.table_format, TableFormat))
+        object.__setattr__(self, "operation_type", _choice("operation_type", self.operation_type, OperationType))
+        object.__setattr__(self, "partition", checked_partition(self.partition))
+        object.__setattr__(self, "tags", self.tags if isinstance(self.tags, Tags) else Tags(self.tags))
+
+    @property
+    def is_mark(self) -> bool:
+        """Whether this is a completeness statement: no snapshot on a format that has them; never in a range."""
+        return self.snapshot_id is None and self.table_format is not TableFormat.HIVE
+
+    def identity(self, levels: PartitionLevels | None = None) -> bytes | None:
+        """The 16 bytes by which a repeat is known; None when every registration is an event of its own.
+
+        The producer's key if there is one, else what happened where: cluster, table, table uid, partition,
+        snapshot id. Operation and tags are not in it. `table_uid` must be resolved before.
+        """
+        if self.event_key is not None:
+            parts = ["key", self.cluster, self.table, self.event_key]
+        elif self.snapshot_id is not None:
+            parts = ["snapshot", self.cluster, self.table, self.table_uid, canonical_partition(self.partition, levels), self.snapshot_id]
+        else:
+            return None
+        return hashlib.blake2b(canonical_json(parts).encode(), digest_size=16).digest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisteredEvent:
+    """An event as the store holds it.
+
+    `event_ts` (milliseconds, the store's clock) is information, never an order: `position` is the order.
+    `canonical` is the partition's canonical text. An amendment repeats an earlier event (`amends`: its first
+    position) with more tags; it changes no data.
+    """
+
+    event: DataChangeEvent
+    event_ts: int
+    position: Position
+    canonical: str
+    amends: Position | None = None
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether rows may have changed by this event: neither a mark nor an amendment."""
+        return not self.event.is_mark and self.amends is None
+
+    def with_levels(self, levels: PartitionLevels) -> "RegisteredEvent":
+        return replace(self, canonical=canonical_partition(self.event.partition, levels))
+
+
+def _choice[E: StrEnum](name: str, value: object, choices: type[E]) -> E:
+    try:
+        return choices(value if isinstance(value, choices) else str(value).upper())
+    except ValueError:
+        raise InvalidValueError(name, value, f"is none of {', '.join(choices)}") from None
+
+
+WIRE_FIELDS = (
+    "event_ts", "table", "partition", "snapshot_id", "snapshot_ts", "prev_snapshot_id",
+    "table_format", "operation_type", "tags", "cluster", "table_uid", "event_key",
+)  # fmt: skip
+
+
+def to_json(event: DataChangeEvent | RegisteredEvent) -> dict[str, Any]:
+    """The wire form: LakeChime's field names, plus `position` for a registered event."""
+    registered = event if isinstance(event, RegisteredEvent) else None
+    inner = event.event if isinstance(event, RegisteredEvent) else event
+    wire: dict[str, Any] = {"event_ts": registered.event_ts} if registered else {}
+    for name in WIRE_FIELDS[1:]:
+        value = getattr(inner, name)
+        wire[name] = dict(value) if name == "tags" else list(value) if name == "partition" and value is not None else value
+    if registered:
+        wire["position"] = str(registered.position)
+        wire["amends"] = str(registered.amends) if registered.amends else None
+    return wire
+
+
+def from_json(wire: object) -> DataChangeEvent:
+    """The event of a wire form; what registration sets (`event_ts`, `position`, `amends`) is accepted and left out.
+
+    Raises:
+        InvalidValueError: for anything that is not an object with LakeChime's fields.
+    """
+    if not isinstance(wire, Mapping):
+        raise InvalidValueError("event", wire, "is not a JSON object; give one object per event")
+    unknown = sorted(str(name) for name in wire if name not in (*WIRE_FIELDS, "position", "amends"))
+    if unknown:
+        raise InvalidValueError("event field", unknown[0], f"is unknown; the fields are {', '.join(WIRE_FIELDS[1:])}")
+    if "table" not in wire:
+        raise InvalidValueError("table", shown(None), "is missing; name the table that changed")
+    given = {name: wire[name] for name in WIRE_FIELDS[1:] if wire.get(name) is not None}
+    return DataChangeEvent(**given)

@@ -1,0 +1,216 @@
+"""Partition values: typed levels, and the one canonical text by which partitions are compared.
+
+Identity partitions only, as in LakeChime: one JSON value per level. A level of a declared type reads `5`,
+`"5"` and `"05"` as the same integer; without a declaration JSON is compared as it was sent.
+"""
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from typing import Any, assert_never
+
+from lakechime_dagster.dce.text import checked_text
+from lakechime_dagster.errors import InvalidValueError
+
+type_names = "string, int, date, timestamp, boolean or decimal"
+MAX_CANONICAL = 512  # characters; PostgreSQL refuses index rows above 2,704 bytes
+UNPARTITIONED = ""  # canonical text of "no partition"; never NULL, which no index orders
+PartitionValue = Any  # a JSON value; the foreign edge
+
+
+class LevelType(StrEnum):
+    """How the values of one partition level compare."""
+
+    STRING = "string"
+    INT = "int"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    BOOLEAN = "boolean"
+    DECIMAL = "decimal"
+
+    @classmethod
+    def of(cls, field: str, name: object) -> "LevelType":
+        """The type of that name, Spark's spellings of integers and text included."""
+        aliases = {"integer": "int", "long": "int", "bigint": "int", "smallint": "int", "short": "int", "tinyint": "int",
+                   "byte": "int", "str": "string", "bool": "boolean", "varchar": "string", "char": "string",
+                   "timestamp_ntz": "timestamp"}  # fmt: skip
+        text = str(name).lower()
+        text = "decimal" if text.startswith("decimal") else text
+        try:
+            return cls(aliases.get(text, text))
+        except ValueError:
+            raise InvalidValueError(field, name, f"is not a level type; use {type_names}") from None
+
+
+@dataclass(frozen=True)
+class PartitionLevels:
+    """The partition levels of a table, outermost first: names and types."""
+
+    names: tuple[str, ...] = ()
+    types: tuple[LevelType, ...] = ()
+
+    @classmethod
+    def of(cls, levels: Mapping[str, str | LevelType] | None) -> "PartitionLevels":
+        """Levels as a user writes them: `{"flight_date": "date", "hour": "int"}`."""
+        if not levels:
+            return cls()
+        names = tuple(checked_text("partition level name", name, limit=128) for name in levels)
+        return cls(names, tuple(LevelType.of(f"partition level {name!r}", kind) for name, kind in levels.items()))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def as_dict(self) -> dict[str, str]:
+        return {name: kind.value for name, kind in zip(self.names, self.types, strict=True)}
+
+    def typed(self, partition: Sequence[PartitionValue]) -> tuple[PartitionValue, ...]:
+        """The values in the types of their levels.
+
+        Raises:
+            InvalidValueError: for a wrong number of levels or a value that its level's type cannot hold.
+        """
+        if len(partition) != len(self):
+            declared = ", ".join(self.names) or "none"
+            raise InvalidValueError(
+                "partition", list(partition), f"has {len(partition)} levels; the table declares {len(self)} ({declared})"
+            )
+        return tuple(
+            typed_value(f"partition level {name!r}", value, kind)
+            for name, value, kind in zip(self.names, partition, self.types, strict=True)
+        )
+
+
+def typed_value(field: str, value: PartitionValue, kind: LevelType) -> PartitionValue:
+    """One value in the form that its type is compared in; null stays null."""
+    if value is None:
+        return None
+    try:
+        match kind:
+            case LevelType.STRING:
+                return value if isinstance(value, str) else canonical_json(value).strip('"')
+            case LevelType.INT:
+                return _integer(value)
+            case LevelType.DATE:
+                return _date(value)
+            case LevelType.TIMESTAMP:
+                return _timestamp(value)
+            case LevelType.BOOLEAN:
+                return {"true": True, "false": False}[str(value).lower()]
+            case LevelType.DECIMAL:
+                number = Decimal(str(value))
+                return format(number.normalize() + 0, "f") if number.is_finite() else _refuse()
+            case _:
+                assert_never(kind)
+    except (ValueError, KeyError, TypeError, InvalidOperation):
+        raise InvalidValueError(field, value, f"is not a {kind.value}; send a value of the level's declared type") from None
+
+
+def canonical_partition(partition: Sequence[PartitionValue] | None, levels: PartitionLevels | None = None) -> str:
+    """The text by which partitions are compared; `""` for an unpartitioned change.
+
+    Idempotent: canonical text read back as JSON gives itself again.
+
+    Raises:
+        InvalidValueError: above 512 characters, or when the values do not fit the declared levels.
+    """
+    if partition is None:
+        return UNPARTITIONED
+    text = canonical_json(list(levels.typed(partition) if levels else partition))
+    if len(text) > MAX_CANONICAL:
+        raise InvalidValueError("partition", text, f"has {len(text)} characters of JSON; give at most {MAX_CANONICAL}")
+    return text
+
+
+def checked_partition(value: object) -> tuple[PartitionValue, ...] | None:
+    """A partition from outside as an immutable tuple of JSON values, or None."""
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidValueError("partition", value, 'is not a list with a value per level; give JSON such as ["2013-01-01", 5]')
+    if not value:
+        raise InvalidValueError("partition", value, "has no level; give null for an unpartitioned table")
+    frozen = tuple(_frozen_level(index, level) for index, level in enumerate(value))
+    canonical_partition(frozen)
+    return frozen
+
+
+def canonical_json(value: object) -> str:
+    """JSON in one spelling: no spaces, keys sorted, UTF-8 kept."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def _frozen_level(index: int, value: object) -> PartitionValue:
+    field = f"partition[{index}]"
+    if isinstance(value, dt.datetime):
+        return _timestamp(value)
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, str):
+        return checked_text(field, value, limit=MAX_CANONICAL, empty=True) if value.strip() == value else _padded(field, value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise InvalidValueError(field, value, "is not a JSON number; send a finite number or text")
+        return value
+    if isinstance(value, Mapping):
+        return FrozenLevel(canonical_json(value))
+    if isinstance(value, Sequence):
+        return tuple(_frozen_level(index, item) for item in value)
+    raise InvalidValueError(field, value, f"is a {type(value).__name__}; send a JSON value")
+
+
+def _padded(field: str, value: str) -> str:
+    checked_text(field, value.strip(), limit=MAX_CANONICAL, empty=True)
+    return value
+
+
+class FrozenLevel(dict[str, PartitionValue]):
+    """A complex partition value (a JSON object) that hashes by its canonical text."""
+
+    def __init__(self, canonical: str) -> None:
+        super().__init__(json.loads(canonical))
+        self.canonical = canonical
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(self.canonical)
+
+
+def _refuse() -> str:
+    raise ValueError
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool):
+        raise ValueError
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise ValueError
+        return int(value)
+    text = str(value).strip()
+    if not text.lstrip("+-").isascii() or not text.lstrip("+-").isdigit():
+        raise ValueError
+    return int(text)
+
+
+def _date(value: object) -> str:
+    if isinstance(value, dt.datetime):
+        value = value.date()
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if not isinstance(value, str):
+        raise ValueError
+    return dt.date.fromisoformat(value.strip()).isoformat()
+
+
+def _timestamp(value: object) -> str:
+    moment = value if isinstance(value, dt.datetime) else dt.datetime.fromisoformat(str(value).strip())
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
+    text = moment.isoformat(sep=" ", timespec="microseconds")
+    return text.rstrip("0").rstrip(".") if "." in text else text

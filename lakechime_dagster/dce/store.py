@@ -1,0 +1,143 @@
+"""The contract of a DCE store: what registering and reading events promise, whatever keeps them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, SnapshotId, TableUid
+from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.tags import Tags
+
+
+class NamedTable(Protocol):
+    """Anything that has a table name: a declaration, or `TableName` for a bare one."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Capture has registered every commit of a table up to `snapshot_id`; `table_uid` becomes the current one."""
+
+    table: str
+    table_uid: TableUid
+    snapshot_id: SnapshotId
+    cluster: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """What one call of `register` did, in the order of its events.
+
+    `registered` holds new events and amendments; `duplicates` the events that were there already, as they are.
+    """
+
+    registered: tuple[RegisteredEvent, ...] = ()
+    duplicates: tuple[RegisteredEvent, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventQuery:
+    """Which events to fetch; every given condition must hold.
+
+    `partition` is compared by the table's declared levels. `tags` must all be on one event. Positions: `after`
+    exclusive, `through` inclusive. Times (`event_ts`, milliseconds): `since` inclusive, `until` exclusive.
+    """
+
+    table: str | None = None
+    cluster: str | None = None
+    partition: tuple[PartitionValue, ...] | None = None
+    tags: Mapping[str, str] = field(default_factory=Tags)
+    after: Position | None = None
+    through: Position | None = None
+    since: int | None = None
+    until: int | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedPage:
+    """A page of the feed: events in commit order, and the position that reading may go on from."""
+
+    events: tuple[RegisteredEvent, ...]
+    through: Position
+
+
+@dataclass(frozen=True, kw_only=True)
+class Availability:
+    """What retention kept of the events of one partition when it folded them.
+
+    `newest` and `newest_data` are the positions of the newest event and of the newest one that changed data;
+    `tag_positions` holds, per tag key and value that was kept, the newest position that carried it.
+    """
+
+    table: str
+    cluster: str
+    canonical: str
+    table_uid: TableUid | None
+    newest: Position
+    newest_data: Position | None
+    tag_positions: Mapping[tuple[str, str], Position]
+    first_ts: int
+    last_ts: int
+    events: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRecord:
+    """What the store knows of a table."""
+
+    name: str
+    cluster: str
+    levels: PartitionLevels
+    table_uid: TableUid | None
+    seen: SnapshotId | None
+    last_event_ts: int | None
+    events: int
+
+
+class DCEStore(Protocol):
+    """A store of data change events.
+
+    Registration is atomic per call and idempotent (see `DataChangeEvent.identity`): a repeat is a duplicate; a
+    repeat with other tags an amendment, registered at a new position with the tags merged. Fetching returns
+    events in commit order, oldest first.
+    """
+
+    def register(self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()) -> Registration:
+        """Register all events and the marks of capture in one transaction."""
+        ...
+
+    def fetch(self, query: EventQuery) -> list[RegisteredEvent]:
+        """The events that meet every condition of the query, in commit order, oldest first."""
+        ...
+
+    def feed(self, after: Position, limit: int = 1000) -> FeedPage:
+        """The next events of all tables in commit order."""
+        ...
+
+    def head(self) -> Position:
+        """The newest position below which nothing can become visible any more."""
+        ...
+
+    def now(self) -> int:
+        """The store's clock in milliseconds since the epoch."""
+        ...
+
+    def declare(self, table: str, levels: PartitionLevels, cluster: str = "") -> None:
+        """Set the typed levels of a table; events that are there are compared by them from now on."""
+        ...
+
+    def table(self, name: str, cluster: str = "") -> TableRecord | None:
+        """What the store knows of a table, or None for one it never heard of."""
+        ...
+
+    def tables(self) -> list[TableRecord]:
+        """All tables by cluster and name."""
+        ...
+
+    def availability(self, table: str, cluster: str = "", partition: tuple[PartitionValue, ...] | None = None) -> list[Availability]:
+        """What retention folded of this table, of one partition or of all."""
+        ...

@@ -1,0 +1,37 @@
+"""Rules for text that enters from outside: names, ids and tags that every store can hold and show."""
+
+from lakechime_dagster.errors import InvalidValueError
+
+MAX_NAME = 512  # characters; the widest key that every supported database can index
+
+
+def checked_text(field: str, value: object, *, limit: int = MAX_NAME, empty: bool = False) -> str:
+    """The value itself, if it is text that any store can hold.
+
+    At most `limit` characters, no control characters, no lone surrogates, no surrounding white space.
+
+    Raises:
+        InvalidValueError: naming field, value and remedy.
+    """
+    if not isinstance(value, str):
+        raise InvalidValueError(field, value, f"is a {type(value).__name__}; give text")
+    if not value and not empty:
+        raise InvalidValueError(field, value, "is empty; give at least one character")
+    if len(value) > limit:
+        raise InvalidValueError(field, value, f"has {len(value)} characters; give at most {limit}")
+    if any(ord(character) < 32 or ord(character) == 127 for character in value):
+        raise InvalidValueError(field, value, "holds a control character; remove it")
+    if any(0xD800 <= ord(character) <= 0xDFFF for character in value):
+        raise InvalidValueError(field, value, "holds half of a surrogate pair; encode it as UTF-8")
+    if value != value.strip():
+        raise InvalidValueError(field, value, "begins or ends with white space; strip it")
+    return value
+
+
+def checked_milliseconds(field: str, value: object) -> int:
+    """The value itself, if it is a time in milliseconds since the epoch between 1970 and 9999."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidValueError(field, value, "is not a whole number; give milliseconds since the epoch")
+    if not 0 <= value < 253_402_300_800_000:
+        raise InvalidValueError(field, value, "is not a time between 1970 and 9999; give milliseconds since the epoch")
+    return value

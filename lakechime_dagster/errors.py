@@ -1,0 +1,55 @@
+"""The errors a user of lakechime_dagster can meet, each saying what to do about it."""
+
+
+class LakeChimeError(Exception):
+    """Something a user or an operator can answer; the message names the remedy."""
+
+
+class InvalidValueError(LakeChimeError, ValueError):
+    """A value from outside breaks a rule; names field, value and remedy."""
+
+    def __init__(self, field: str, value: object, remedy: str) -> None:
+        self.field = field
+        self.value = value
+        self.remedy = remedy
+        super().__init__(f"{field} {shown(value)}: {remedy}")
+
+
+class DeclarationError(LakeChimeError, ValueError):
+    """A declaration of a table, trigger or lake cannot work; names the table and the field."""
+
+    def __init__(self, declared: str, field: str, remedy: str) -> None:
+        self.declared = declared
+        self.field = field
+        self.remedy = remedy
+        super().__init__(f"{declared}, {field}: {remedy}")
+
+
+class NotFoundError(LakeChimeError, LookupError):
+    """Nothing of that name is there."""
+
+
+class StoreUnreachableError(LakeChimeError):
+    """The DCE store cannot be opened; the URL is shown without its password."""
+
+
+class StoreVersionError(LakeChimeError):
+    """The DCE store was written by a newer version, or needs an upgrade."""
+
+
+class LaneConflictError(LakeChimeError):
+    """Another attempt, run or command moved this lane first; nothing was changed."""
+
+
+class TableUnreadableError(LakeChimeError):
+    """A lake table, or its log, cannot be read where it is said to be."""
+
+
+class SparkUnavailableError(LakeChimeError):
+    """No Spark driver could be started or attached; says what is missing."""
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """A value as an error message shows it: quoted, without control characters, cut at `limit` characters."""
+    text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
