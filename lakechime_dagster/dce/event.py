@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Any, NewType, TypeVar
 
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, canonical_json, canonical_partition, checked_partition
 from lakechime_dagster.dce.position import Position
@@ -17,6 +17,7 @@ from lakechime_dagster.errors import InvalidValueError, shown
 
 SnapshotId = NewType("SnapshotId", str)
 TableUid = NewType("TableUid", str)
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class TableFormat(StrEnum):
@@ -122,7 +123,7 @@ class RegisteredEvent:
         return replace(self, canonical=canonical_partition(self.event.partition, levels))
 
 
-def _choice[E: StrEnum](name: str, value: object, choices: type[E]) -> E:
+def _choice(name: str, value: object, choices: type[Choice]) -> Choice:
     try:
         return choices(value if isinstance(value, choices) else str(value).upper())
     except ValueError:
