@@ -1,0 +1,115 @@
+"""Where things are: home, store, warehouse, lake module, deployment, Spark — read from LAKECHIME_* and .env, validated.
+
+Read by `definitions`, `cli`, `api` and `resources` only; everything below gets values.
+"""
+
+import os
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from lakechime_dagster.errors import InvalidValueError
+
+MARKER = "workspace.yaml"  # the file beside which the home folder lies
+
+
+class SparkSettings(BaseSettings):
+    """How runs get a Spark driver (LAKECHIME_SPARK_*)."""
+
+    model_config = SettingsConfigDict(env_prefix="LAKECHIME_SPARK_", extra="forbid", frozen=True)
+
+    driver: str = Field(default="warm", description="`warm`, `local`, or a Spark master URL such as spark://host:7077.")
+    memory: str = Field(default="2g", pattern=r"^\d+[mg]$", description="Heap of the driver's JVM.")
+    cores: int = Field(default=max(1, min(os.cpu_count() or 1, 4)), ge=1, description="Local worker threads and shuffle partitions.")
+    java: Path | None = Field(default=None, description="A Java 17 or 21 home; searched for when unset.")
+    jars: Path | None = Field(default=None, description="Folder of jars; fetched below the home folder when unset.")
+    conf: dict[str, str] = Field(default_factory=dict, description="Further Spark confs, as JSON.")
+    idle_minutes: int = Field(default=60, ge=1, description="A warm driver without clients ends after this time.")
+
+    @field_validator("driver")
+    @classmethod
+    def _known_driver(cls, value: str) -> str:
+        if value in ("warm", "local") or value.startswith(("spark://", "yarn", "k8s://", "local[")):
+            return value
+        raise ValueError("use warm, local, or a master URL such as spark://host:7077")
+
+
+class Settings(BaseSettings):
+    """All settings of a deployment (LAKECHIME_*)."""
+
+    model_config = SettingsConfigDict(env_prefix="LAKECHIME_", env_file=".env", extra="ignore", frozen=True)
+
+    home: Path = Field(default=Path(), description="Folder of store, warehouse, Dagster home and jars.")
+    lake: str = Field(default="lakechime_dagster.demo.flights:lake", description="The lake to run, as module:attribute.")
+    store_url: str = Field(default="", description="SQLAlchemy URL of the DCE store; SQLite in the home folder when unset.")
+    warehouse: str = Field(default="", description="Where tables without a location of their own lie.")
+    deployment: str = Field(default="local", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")
+    cluster: str = Field(default="", max_length=128, description="Name of this data platform in events.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    spark: SparkSettings = Field(default_factory=SparkSettings)
+
+    @field_validator("lake")
+    @classmethod
+    def _module_and_attribute(cls, value: str) -> str:
+        module, colon, attribute = value.partition(":")
+        if not colon or not all(part.isidentifier() for part in (*module.split("."), attribute)):
+            raise ValueError("write module:attribute, such as my_package.lake:lake")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_beside_home(cls, values: dict[str, object]) -> dict[str, object]:
+        home = Path(str(values["home"])).expanduser().resolve() if values.get("home") else find_home(Path.cwd())
+        values["home"] = home
+        values["store_url"] = values.get("store_url") or f"sqlite:///{home / 'dce.sqlite'}"
+        values["warehouse"] = values.get("warehouse") or str(home / "warehouse")
+        return values
+
+    @property
+    def jars(self) -> Path:
+        return self.spark.jars or self.home / "jars"
+
+    @property
+    def dagster_home(self) -> Path:
+        return self.home / "dagster"
+
+    @property
+    def shown_store_url(self) -> str:
+        return without_password(self.store_url)
+
+
+def load_settings(**overrides: object) -> Settings:
+    """The settings of this process's environment.
+
+    Raises:
+        InvalidValueError: naming the variable, its value and the remedy.
+    """
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = [str(part) for part in first["loc"]]
+        prefix = "LAKECHIME_SPARK_" if error.title == "SparkSettings" else "LAKECHIME_"
+        name = prefix + "_".join(place).upper()
+        secret = without_password(str(first["input"])) if place == ["store_url"] else first["input"]
+        raise InvalidValueError(name, secret, first["msg"].removeprefix("Value error, ")) from None
+
+
+def find_home(start: Path) -> Path:
+    """`.lakechime` beside the nearest workspace.yaml at or above a folder, else in that folder."""
+    for folder in (start, *start.parents):
+        if (folder / MARKER).is_file():
+            return folder / ".lakechime"
+    return start / ".lakechime"
+
+
+def without_password(url: str) -> str:
+    """A URL as logs may show it: its password replaced by ***."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    user, host = parts.username or "", parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{user}:***@{host}"))
