@@ -1,0 +1,142 @@
+"""Partition conditions: which partitions of which table must be there at a grid point."""
+
+import datetime as dt
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from lakechime_dagster.dce.partition import LevelType, PartitionLevels, canonical_json, canonical_partition, typed_value
+from lakechime_dagster.dce.text import checked_text
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.triggers.tick import HoursOf, Tick
+
+MAX_PARTITIONS = 10_000  # of one condition at one grid point
+LevelSpec = Any  # a literal, a tick, hours_of a tick, or several of the first two
+
+
+@dataclass(frozen=True)
+class TableName:
+    """A bare table name where a declared table could stand."""
+
+    name: str
+    cluster: str = ""
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One partition of one table, by its canonical text."""
+
+    table: str
+    canonical: str
+    cluster: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.table}{self.canonical.replace(',', ', ')}"
+
+
+@dataclass(frozen=True)
+class PartitionCondition:
+    """The partitions of a table that must be there: per level a literal, a tick, or several of them (all must be)."""
+
+    table: str
+    specs: tuple[tuple[str, LevelSpec], ...]
+    levels: PartitionLevels = PartitionLevels()
+    cluster: str = ""
+
+    @classmethod
+    def of(cls, table: str, specs: Mapping[str, LevelSpec], levels: PartitionLevels | None = None, cluster: str = "") -> "PartitionCondition":
+        """A condition as a user writes it; levels may come in any order when the table declares them.
+
+        Raises:
+            DeclarationError: for a level that the table does not have, or one that is not given.
+        """
+        checked_text("table", table)
+        declared = levels or PartitionLevels()
+        if declared:
+            unknown = [name for name in specs if name not in declared.names]
+            missing = [name for name in declared.names if name not in specs]
+            if unknown or missing:
+                problem = f"has no level {unknown[0]!r}" if unknown else f"needs a value for level {missing[0]!r}"
+                raise DeclarationError(table, "partitions", f"{problem}; its levels are {', '.join(declared.names)}")
+            specs = {name: specs[name] for name in declared.names}
+        if not specs:
+            raise DeclarationError(table, "partitions", "names no level; give a value per partition level")
+        return cls(table, tuple((name, _frozen(spec)) for name, spec in specs.items()), declared, cluster)
+
+    def atoms(self, moment: dt.datetime, zone: str) -> tuple[Atom, ...]:
+        """The partitions at a grid point, in order, each once."""
+        return _atoms(self, moment, zone)
+
+    def constants(self, moment: dt.datetime, zone: str) -> dict[str, Any]:
+        """The values of the levels that have a single one at this grid point, typed."""
+        singles = {}
+        for name, values in self._values(moment, zone):
+            if len(values) == 1:
+                singles[name] = values[0]
+        return singles
+
+    @property
+    def has_changing_sets(self) -> bool:
+        """Whether some level has several values that depend on the tick."""
+        return any(isinstance(spec, HoursOf) or (isinstance(spec, tuple) and any(map(_depends, spec))) for _, spec in self.specs)
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{name}={_shown(spec)}" for name, spec in self.specs)
+        return f"{self.table}({shown})"
+
+    def _values(self, moment: dt.datetime, zone: str) -> list[tuple[str, list[Any]]]:
+        kinds = dict(zip(self.levels.names, self.levels.types, strict=True))
+        resolved = []
+        for name, spec in self.specs:
+            several = spec if isinstance(spec, tuple) else (spec,)
+            values: dict[str, Any] = {}
+            for item in several:
+                raw = item.resolve(moment, zone) if _depends(item) else item
+                for value in raw if isinstance(raw, tuple) else (raw,):
+                    typed = _typed(f"{self.table}.{name}", value, kinds.get(name))
+                    values[canonical_json(typed)] = typed
+            resolved.append((name, list(values.values())))
+        return resolved
+
+
+@lru_cache(maxsize=100_000)
+def _atoms(condition: PartitionCondition, moment: dt.datetime, zone: str) -> tuple[Atom, ...]:
+    values = [value for _, value in condition._values(moment, zone)]
+    count = 1
+    for several in values:
+        count *= len(several)
+    if count > MAX_PARTITIONS:
+        raise DeclarationError(condition.table, "partitions", f"asks for {count} partitions at once; ask for at most {MAX_PARTITIONS}")
+    levels = condition.levels or None
+    return tuple(Atom(condition.table, canonical_partition(row, levels), condition.cluster) for row in itertools.product(*values))
+
+
+def _frozen(spec: LevelSpec) -> LevelSpec:
+    if isinstance(spec, str) or not isinstance(spec, Iterable):
+        return spec
+    frozen = tuple(spec)
+    if not frozen:
+        raise DeclarationError("partitions", "level", "is an empty list, which nothing can meet; give at least one value")
+    return frozen
+
+
+def _depends(spec: LevelSpec) -> bool:
+    return isinstance(spec, Tick | HoursOf)
+
+
+def _typed(field: str, value: object, kind: LevelType | None) -> object:
+    if isinstance(value, dt.datetime) and kind not in (LevelType.DATE, LevelType.TIMESTAMP):
+        value = value.date().isoformat()
+    if isinstance(value, dt.date) and kind is None:
+        value = value.isoformat()
+    return typed_value(field, value, kind) if kind else value
+
+
+def _shown(spec: LevelSpec) -> str:
+    if not isinstance(spec, tuple):
+        return "the hours of the day" if isinstance(spec, HoursOf) else str(spec)
+    if len(spec) > 3 and all(isinstance(value, int) for value in spec) and spec == tuple(range(spec[0], spec[-1] + 1)):
+        return f"{spec[0]}…{spec[-1]}"
+    return "|".join(map(str, spec))

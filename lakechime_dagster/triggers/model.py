@@ -1,0 +1,185 @@
+"""The two triggers of LakeChime: on the availability of partitions, and on new snapshots."""
+
+import datetime as dt
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from lakechime_dagster.dce.partition import canonical_json
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.store import NamedTable
+from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.errors import DeclarationError, InvalidValueError
+from lakechime_dagster.triggers.conditions import Atom, PartitionCondition
+from lakechime_dagster.triggers.grid import Schedule, to_milliseconds, wall_clock
+
+
+class Late(StrEnum):
+    """What happens when a partition of a fired key changes afterwards."""
+
+    IGNORE = "ignore"
+    REFIRE = "refire"
+
+
+@dataclass(frozen=True)
+class StartFrom:
+    """Where a flow that the ledger does not know yet begins: `beginning`, `now`, an ISO time, or a position."""
+
+    where: str = "beginning"
+
+    def __post_init__(self) -> None:
+        if self.where not in ("beginning", "now") and self.position is None:
+            _ = self.time_ms
+
+    @property
+    def position(self) -> Position | None:
+        try:
+            return Position.ORIGIN if self.where == "beginning" else Position.parse(self.where)
+        except InvalidValueError:
+            return None
+
+    @property
+    def time_ms(self) -> int:
+        """The time in milliseconds; a time without a zone is UTC."""
+        return to_milliseconds(wall_clock("start_from", self.where, "UTC").replace(tzinfo=dt.UTC))
+
+
+@dataclass(frozen=True)
+class FireKey:
+    """What a partition trigger fires for, once per epoch: a text, and the values of the single-valued levels."""
+
+    text: str
+    values: tuple[tuple[str, object], ...]
+    point: dt.datetime
+    atoms: tuple[Atom, ...] = field(compare=False)
+
+
+@dataclass(frozen=True, init=False)
+class PartitionTrigger:
+    """Fires once per key when all partitions of all conditions are there, each with all tags on one event.
+
+    `late` says what a change in a partition of a fired key does; `deadline` (from the grid point or the activation
+    of the flow, whichever is later) ends the wait for a key; at most `max_in_flight` keys run at once.
+    """
+
+    conditions: tuple[PartitionCondition, ...]
+    every: Schedule
+    tags: Tags
+    late: Late
+    deadline: dt.timedelta | None
+    max_in_flight: int
+    start_from: StartFrom
+
+    def __init__(
+        self,
+        conditions: PartitionCondition | Iterable[PartitionCondition],
+        every: Schedule,
+        *,
+        tags: Mapping[str, str] | None = None,
+        late: Late | str = Late.IGNORE,
+        deadline: dt.timedelta | None = None,
+        max_in_flight: int = 4,
+    ) -> None:
+        several = (conditions,) if isinstance(conditions, PartitionCondition) else tuple(conditions)
+        if not several or not all(isinstance(condition, PartitionCondition) for condition in several):
+            raise DeclarationError("PartitionTrigger", "conditions", "needs at least one table.partitions(…)")
+        if not every.has_start:
+            raise DeclarationError("PartitionTrigger", "every", "needs a start: the first grid point to fire for")
+        if max_in_flight < 1:
+            raise DeclarationError("PartitionTrigger", "max_in_flight", "must be at least 1")
+        try:
+            policy = Late(late)
+        except ValueError:
+            raise DeclarationError("PartitionTrigger", "late", f"{late!r} is none of {', '.join(Late)}") from None
+        values = (several, every, Tags(tags), policy, deadline, max_in_flight, StartFrom())
+        for name, value in zip(self.__dataclass_fields__, values, strict=True):
+            object.__setattr__(self, name, value)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(condition.table for condition in self.conditions))
+
+    def key_at(self, point: dt.datetime) -> FireKey:
+        """The key of a grid point: its single-valued levels, and a digest where those do not tell all."""
+        zone = self.every.zone
+        atoms = tuple(dict.fromkeys(atom for condition in self.conditions for atom in condition.atoms(point, zone)))
+        values: dict[str, object] = {}
+        clash = any(condition.has_changing_sets for condition in self.conditions)
+        for condition in self.conditions:
+            for name, value in condition.constants(point, zone).items():
+                clash = clash or values.setdefault(name, value) != value
+        text = "/".join(f"{name}={value}" for name, value in values.items())
+        if clash or not text:
+            digest = hashlib.blake2b(canonical_json([str(atom) for atom in atoms]).encode(), digest_size=4).hexdigest()
+            text = f"{text}#{digest}" if text else f"#{digest}"
+        return FireKey(text, tuple(values.items()), point, atoms)
+
+    def keys(self, now: dt.datetime) -> list[FireKey]:
+        """The distinct keys of all grid points up to now, oldest first."""
+        keys: dict[str, FireKey] = {}
+        for point in self.every.points(now):
+            key = self.key_at(point)
+            keys.setdefault(key.text, key)
+        return list(keys.values())
+
+    def __str__(self) -> str:
+        what = " and ".join(map(str, self.conditions))
+        return f"{what}{_with_tags(self.tags)}, {self.every}"
+
+
+@dataclass(frozen=True, init=False)
+class SnapshotTrigger:
+    """Fires when any of the tables has a matching event after the lane's place.
+
+    `every` paces it: an event waits for the first grid point at or after its registration; without it the trigger
+    fires as events arrive. `wait_after_last` waits until no matching event came for that long, `max_wait` at most.
+    `only_matching` reads just the commits whose events match, instead of all up to the newest one that does.
+    """
+
+    tables: tuple[str, ...]
+    every: Schedule | None
+    tags: Tags
+    wait_after_last: dt.timedelta | None
+    max_wait: dt.timedelta | None
+    start_from: StartFrom
+
+    def __init__(
+        self,
+        tables: str | NamedTable | Iterable[str | NamedTable] = (),
+        every: Schedule | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+        wait_after_last: dt.timedelta | None = None,
+        max_wait: dt.timedelta | None = None,
+        start_from: str = "beginning",
+    ) -> None:
+        several = (tables,) if isinstance(tables, str) or hasattr(tables, "name") else tables
+        names = tuple(table if isinstance(table, str) else table.name for table in several)  # type: ignore[union-attr]
+        if max_wait is not None and wait_after_last is None:
+            raise DeclarationError("SnapshotTrigger", "max_wait", "bounds wait_after_last, which is not given; give both or neither")
+        values = (names, every, Tags(tags), wait_after_last, max_wait, StartFrom(start_from))
+        for name, value in zip(self.__dataclass_fields__, values, strict=True):
+            object.__setattr__(self, name, value)
+
+    def on(self, tables: Iterable[str]) -> "SnapshotTrigger":
+        """This trigger on tables, where it names none itself."""
+        if self.tables:
+            return self
+        return SnapshotTrigger(
+            tuple(tables), self.every, tags=self.tags, wait_after_last=self.wait_after_last, max_wait=self.max_wait,
+            start_from=self.start_from.where,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        what = " or ".join(self.tables) or "its inputs"
+        pace = f", {self.every}" if self.every else ", as events arrive"
+        wait = f", {self.wait_after_last} after the last one" if self.wait_after_last else ""
+        return f"a change of {what}{_with_tags(self.tags)}{pace}{wait}"
+
+
+Trigger = PartitionTrigger | SnapshotTrigger
+
+
+def _with_tags(tags: Tags) -> str:
+    return f" with {', '.join(f'{key}={value}' for key, value in tags.items())}" if tags else ""
