@@ -134,7 +134,7 @@ class SnapshotTrigger:
 
     `every` paces it: an event waits for the first grid point at or after its registration; without it the trigger
     fires as events arrive. `wait_after_last` waits until no matching event came for that long, `max_wait` at most.
-    `only_matching` reads just the commits whose events match, instead of all up to the newest one that does.
+    Tags decide when: the rows read are all up to the newest matching event, commits between included.
     """
 
     tables: tuple[str, ...]

@@ -1,0 +1,204 @@
+"""The decision: does this evidence fire this trigger now, and in words why or why not.
+
+One pure function per trigger. Evidence is what SQL narrows down to for the due trigger, or the whole history: the
+decision is the same, which a property test holds.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lakechime_dagster.dce.event import RegisteredEvent
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.triggers.lanes import Place
+from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, SnapshotTrigger
+
+
+@dataclass(frozen=True, kw_only=True)
+class Firing:
+    """One execution that should be claimed: its lane's key, and why."""
+
+    key: str = ""
+    fire_key: FireKey | None = None
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What an evaluation found. `reasons` is never empty; the first sentence says most.
+
+    `through` is the position up to which the evaluation looked.
+    """
+
+    trigger: str
+    fires: bool
+    reasons: tuple[str, ...]
+    firings: tuple[Firing, ...] = ()
+    events: tuple[RegisteredEvent, ...] = ()
+    through: Position = Position.ORIGIN
+
+    @property
+    def sentence(self) -> str:
+        return "; ".join(self.reasons)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """The matching events of one table after a lane's place: how many, and their registration times."""
+
+    table: str
+    count: int = 0
+    first_ts: int | None = None
+    last_ts: int | None = None
+    unmatched: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneView:
+    """What the ledger says of a lane when its trigger is evaluated.
+
+    `blocked` is a sentence when the lane may not claim (paused, held, stale); `open` one when an execution is open.
+    """
+
+    place: Place = field(default_factory=Place)
+    open: str = ""
+    blocked: str = ""
+
+
+def decide_snapshot(
+    name: str, trigger: SnapshotTrigger, lane: LaneView, waiting: Sequence[Waiting], *, now_ms: int, through: Position
+) -> Decision:
+    """Fire when a matching event waits whose grid point has come and whose quiet time is over."""
+    matching = [table for table in waiting if table.count]
+    total = sum(table.count for table in matching)
+    counted = _counted(total, matching)
+
+    def answer(fires: bool, *reasons: str) -> Decision:
+        firings = (Firing(reason=reasons[0]),) if fires else ()
+        return Decision(trigger=name, fires=fires, reasons=reasons, firings=firings, through=through)
+
+    if lane.blocked or lane.open:
+        return answer(False, lane.blocked or lane.open, *([counted] if total else []))
+    if not total:
+        return answer(False, _nothing(trigger, waiting))
+    now = from_milliseconds(now_ms)
+    first_ts = min(table.first_ts or 0 for table in matching)
+    last_ts = max(table.last_ts or 0 for table in matching)
+    if trigger.every is not None:
+        point = trigger.every.last(now)
+        if point is None or from_milliseconds(first_ts) > point:
+            upcoming = trigger.every.next(now)
+            when = f"the next grid point is {_stamp(upcoming)}" if upcoming else "the schedule has ended"
+            return answer(False, f"{counted}; {when}")
+    if trigger.wait_after_last is not None:
+        quiet = dt.timedelta(milliseconds=now_ms - last_ts)
+        waited = dt.timedelta(milliseconds=now_ms - first_ts)
+        if quiet < trigger.wait_after_last and (trigger.max_wait is None or waited < trigger.max_wait):
+            return answer(False, f"{counted}; waiting until none came for {trigger.wait_after_last} (last one {_stamp(from_milliseconds(last_ts))})")
+    return answer(True, counted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtomState:
+    """What is known of one partition: whether it is there with the tags, and if not, what is known instead."""
+
+    available: bool
+    seen: bool = False
+    dropped: bool = False
+    near_miss: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyEvidence:
+    """What the ledger and the store say of one fire key."""
+
+    key: FireKey
+    lane: LaneView = field(default_factory=LaneView)
+    fired: bool = False
+    late_events: int = 0
+    atoms: Mapping[Atom, AtomState] = field(default_factory=dict)
+
+
+def decide_partition(
+    name: str, trigger: PartitionTrigger, keys: Sequence[KeyEvidence], *, in_flight: int, activated_ms: int, now_ms: int,
+    through: Position, blocked: str = "",
+) -> Decision:  # fmt: skip
+    """Fire for each complete key that has not fired, oldest first, and for late changes of fired keys."""
+    firings: list[Firing] = []
+    waiting: list[str] = []
+    expired = done = busy = 0
+    for evidence in keys:
+        if evidence.lane.open:
+            busy += 1
+        elif evidence.fired:
+            done += 1
+            if trigger.late is Late.REFIRE and evidence.late_events and not evidence.lane.blocked:
+                reason = f"{_events(evidence.late_events)} came late for {evidence.key.text}"
+                firings.append(Firing(key=evidence.key.text, fire_key=evidence.key, reason=reason))
+        elif all(evidence.atoms.get(atom, AtomState(available=False)).available for atom in evidence.key.atoms):
+            if evidence.lane.blocked:
+                waiting.append(f"{evidence.key.text}: {evidence.lane.blocked}")
+            else:
+                reason = f"all {len(evidence.key.atoms)} partitions of {evidence.key.text} are there"
+                firings.append(Firing(key=evidence.key.text, fire_key=evidence.key, reason=reason))
+        elif _is_expired(trigger, evidence.key, activated_ms, now_ms):
+            expired += 1
+        else:
+            waiting.append(_missing(trigger, evidence))
+    counts = f"{done} of {len(keys)} keys fired" + (f", {busy} in flight" if busy else "") + (f", {expired} expired" if expired else "")
+    if blocked:
+        return Decision(trigger=name, fires=False, reasons=(blocked, counts), through=through)
+    room = max(0, trigger.max_in_flight - in_flight)
+    chosen = tuple(firings[:room])
+    reasons = [firing.reason for firing in chosen]
+    if len(firings) > room:
+        reasons.append(f"{len(firings) - room} more keys are ready; {trigger.max_in_flight} may run at once")
+    reasons += waiting[:3]
+    if len(waiting) > 3:
+        reasons.append(f"{len(waiting) - 3} more keys wait")
+    return Decision(trigger=name, fires=bool(chosen), reasons=(*reasons, counts), firings=chosen, through=through)
+
+
+def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
+    """What a key lacks, first partition named: "flight_date=…: 47 of 48; bronze.weather[…, 5] lacks tag complete=true"."""
+    states = [(atom, evidence.atoms.get(atom, AtomState(available=False))) for atom in evidence.key.atoms]
+    there = sum(state.available for _, state in states)
+    atom, state = next((atom, state) for atom, state in states if not state.available)
+    if state.dropped:
+        lack = "was dropped"
+    elif state.seen and trigger.tags:
+        lack = f"lacks tag {', '.join(f'{key}={value}' for key, value in trigger.tags.items())}"
+    else:
+        lack = "has no event yet"
+    near = f" (there is {state.near_miss}, of another type)" if state.near_miss else ""
+    return f"{evidence.key.text}: {there} of {len(states)} partitions; {atom} {lack}{near}"
+
+
+def _is_expired(trigger: PartitionTrigger, key: FireKey, activated_ms: int, now_ms: int) -> bool:
+    if trigger.deadline is None:
+        return False
+    return max(key.point, from_milliseconds(activated_ms)) + trigger.deadline < from_milliseconds(now_ms)
+
+
+def _nothing(trigger: SnapshotTrigger, waiting: Sequence[Waiting]) -> str:
+    unmatched = sum(table.unmatched for table in waiting)
+    tables = ", ".join(table.table for table in waiting) or ", ".join(trigger.tables)
+    if unmatched and trigger.tags:
+        wanted = ", ".join(f"{key}={value}" for key, value in trigger.tags.items())
+        return f"{_events(unmatched)} of {tables} came, none with {wanted}"
+    return f"nothing new in {tables}"
+
+
+def _counted(total: int, matching: Sequence[Waiting]) -> str:
+    parts = ", ".join(f"{table.count} of {table.table}" for table in matching)
+    return f"{_events(total)} {'waits' if total == 1 else 'wait'} ({parts})"
+
+
+def _events(count: int) -> str:
+    return f"{count} event{'' if count == 1 else 's'}"
+
+
+def _stamp(moment: dt.datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S}Z"

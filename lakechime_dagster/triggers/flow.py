@@ -1,0 +1,53 @@
+"""Flows: a trigger with the tables it reads and what it launches; the thing that has lanes."""
+
+from dataclasses import dataclass, field
+
+from lakechime_dagster.dce.partition import PartitionLevels, typed_value
+from lakechime_dagster.dce.text import checked_text
+from lakechime_dagster.triggers.model import FireKey, PartitionTrigger, Trigger
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """A trigger + target, named for ever by `name` (not by file, sensor or code location).
+
+    `reads` are the tables whose snapshots are pinned at the claim, those of the trigger among them. `target` is the
+    lake table that the flow writes, None for a flow without one: it settles by run success and is at-least-once.
+    `asset_keys` and `jobs` let a manual run find its flow.
+    """
+
+    name: str
+    trigger: Trigger
+    reads: tuple[str, ...] = ()
+    target: str | None = None
+    target_levels: PartitionLevels = field(default_factory=PartitionLevels)
+    asset_keys: tuple[str, ...] = ()
+    job: str | None = None
+    cluster: str = ""
+
+    def __post_init__(self) -> None:
+        checked_text("flow name", self.name, limit=128)
+
+    @property
+    def is_partitioned(self) -> bool:
+        return isinstance(self.trigger, PartitionTrigger)
+
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """Every table whose snapshot a claim freezes."""
+        return tuple(dict.fromkeys((*self.trigger.tables, *self.reads)))
+
+    def partition_of(self, key: FireKey) -> tuple[object, ...] | None:
+        """The target's partition that a fire key stands for, None when the key does not name all its levels."""
+        values = dict(key.values)
+        if not self.target_levels or any(name not in values for name in self.target_levels.names):
+            return None
+        levels = zip(self.target_levels.names, self.target_levels.types, strict=True)
+        return tuple(typed_value(name, values[name], kind) for name, kind in levels)
+
+
+def partition_key(levels: PartitionLevels, partition: tuple[object, ...]) -> str:
+    """The Dagster partition key of a partition: `2013-01-01` for one level, `a=…/b=…` for several."""
+    if len(levels) == 1:
+        return str(partition[0])
+    return "/".join(f"{name}={value}" for name, value in zip(levels.names, partition, strict=True))
