@@ -1,0 +1,81 @@
+"""What PostgreSQL and SQLite say differently: the clock, the transaction's number, the bound of visibility."""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Integer, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeEngine
+
+BIG = BigInteger().with_variant(Integer(), "sqlite")  # SQLite counts rows in plain INTEGER columns only
+EVERYTHING = 2**63 - 1  # the bound of a database in which commit order is number order
+
+
+class _BigIntegerFunction(FunctionElement[int]):
+    inherit_cache = True
+    type: TypeEngine[int] = BigInteger()
+
+
+class store_now(_BigIntegerFunction):
+    """The store's clock, in milliseconds since the epoch."""
+
+    name = "store_now"
+    inherit_cache = True
+
+
+class transaction_id(_BigIntegerFunction):
+    """The number of the running transaction; 0 where there is one writer at a time."""
+
+    name = "transaction_id"
+    inherit_cache = True
+
+
+class visible_below(_BigIntegerFunction):
+    """The transaction number below which every transaction has ended: what is there can be read for good."""
+
+    name = "visible_below"
+    inherit_cache = True
+
+
+@compiles(store_now, "postgresql")
+def _now_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    return "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
+
+@compiles(store_now, "sqlite")
+def _now_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    return "(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))"
+
+
+@compiles(transaction_id, "postgresql")
+def _transaction_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    return "(pg_current_xact_id()::text::bigint)"
+
+
+@compiles(transaction_id, "sqlite")
+def _transaction_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    return "0"
+
+
+@compiles(visible_below, "postgresql")
+def _visible_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    return "(pg_snapshot_xmin(pg_current_snapshot())::text::bigint)"
+
+
+@compiles(visible_below, "sqlite")
+def _visible_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    return str(EVERYTHING)
+
+
+def now_ms(connection: Connection) -> int:
+    """The store's clock in milliseconds since the epoch; a clock of the host on SQLite, the server's on PostgreSQL."""
+    return connection.execute(select(store_now())).scalar_one()
+
+
+def high_water(connection: Connection) -> int:
+    """The bound of visibility of this moment: only rows with `tx_id` below it may be read as a feed.
+
+    In the transactions of `reading` it holds for all statements; in those of `writing` use `visible_below()` in the
+    statement that reads.
+    """
+    return connection.execute(select(visible_below())).scalar_one()
