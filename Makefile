@@ -1,0 +1,51 @@
+# The two commands: `make run` and `make test`. Each works alone, right after git clone. `make help` lists the others.
+# Written for GNU make 3.81 and a POSIX shell.
+
+SHELL = /bin/sh
+BIN = .venv/bin
+PYTEST_ARGS =
+TARGET = test
+KILLS = 100
+
+.PHONY: help run test check features bench test-bare test-crash lock bootstrap format
+
+help: ## say what there is
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -e 's/:.*## /|/' | awk -F '|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+run: ## the flights lake, running by itself in the Dagster UI (Ctrl-C ends all of it)
+	@sh scripts/bootstrap.sh
+	@exec $(BIN)/lakechime dev
+
+test: ## everything that can be tested on this machine (PYTEST_ARGS="…" goes to pytest)
+	@sh scripts/bootstrap.sh
+	@mkdir -p build
+	@$(BIN)/python -m pytest --junit-xml=build/tests.xml $(PYTEST_ARGS)
+
+check: bootstrap ## style, types, layers, cheap imports, Dagster definitions
+	@$(BIN)/python scripts/check.py
+
+features: bootstrap ## every demand and the test that proves it, held against the last test run
+	@$(BIN)/python scripts/features.py
+
+bench: ## the numbers: goal, value and verdict per line
+	@sh scripts/bootstrap.sh
+	@$(BIN)/python scripts/bench.py
+
+test-bare: ## a clone on a bare machine: empty home, no environment, no Java (TARGET=test|check|…)
+	@sh scripts/test_bare.sh $(TARGET)
+
+test-crash: ## kills processes at random and counts what was lost, doubled or stuck (KILLS=100)
+	@sh scripts/bootstrap.sh
+	@LAKECHIME_TEST_KILLS=$(KILLS) $(BIN)/python -m pytest -m e2e tests/crash -s
+
+format: bootstrap ## put the code into its form
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format --quiet .
+
+lock: bootstrap ## write requirements.lock anew from pyproject.toml (UPGRADE=--upgrade for newer versions)
+	@UV_SYSTEM_CERTS=1 $(BIN)/uv pip compile --quiet --universal --generate-hashes --all-extras --python-version 3.11 --no-header \
+		--no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE) -o requirements.lock pyproject.toml >/dev/null
+	@echo "requirements.lock is written; the next make installs it"
+
+bootstrap:
+	@sh scripts/bootstrap.sh --no-jars

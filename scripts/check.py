@@ -1,0 +1,47 @@
+"""`make check`: every check that needs no server and no Spark, each with its verdict and its time."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+DEFINITIONS = ROOT / "lakechime_dagster" / "definitions.py"
+CHEAP_IMPORT = """
+import sys, lakechime_dagster.definitions
+found = [name for name in ("pyspark", "delta", "dagster_pyspark") if name in sys.modules]
+sys.exit(f"importing the code location imports {', '.join(found)}: every run would pay for it" if found else 0)
+"""
+STANDING = {
+    "ruff": ["ruff", "check", "--quiet"],
+    "format": ["ruff", "format", "--check", "--quiet"],
+    "pyright": ["pyright", "--warnings"],
+    "layers": ["lint-imports", "--no-cache"],
+}
+OF_DEFINITIONS = {
+    "cheap import": ["python", "-c", CHEAP_IMPORT],
+    "dg check defs": ["dg", "check", "defs"],
+}
+
+
+def main() -> int:
+    """Runs all checks, shows the output of those that fail, and returns the exit code."""
+    checks = {**STANDING, **OF_DEFINITIONS} if DEFINITIONS.is_file() else STANDING
+    failed = [name for name, command in checks.items() if not passes(name, command)]
+    print(f"{len(checks)} checks, {len(failed)} failed" + (f": {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 0
+
+
+def passes(name: str, command: list[str]) -> bool:
+    """Runs one check and prints its line."""
+    started = time.monotonic()
+    done = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    print(f"  {name:14} {'ok' if done.returncode == 0 else 'FAILED':7} {time.monotonic() - started:5.1f} s", flush=True)
+    if done.returncode:
+        print((done.stdout + done.stderr).rstrip(), flush=True)
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

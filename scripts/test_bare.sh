@@ -1,0 +1,60 @@
+#!/bin/sh
+# Proves that a clone works on a bare machine: `env -i`, an empty home, a PATH of links to python3, make, git and the core
+# utilities only, and (as root on Linux) no Java; then a second start without network. Usage: test_bare.sh [target]
+set -eu
+target=${1:-test}
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/lakechime-bare.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+chmod 755 "$work"
+
+# The system's Python, not one that a version manager puts before it: its launcher would need more than the PATH below.
+for python in /usr/bin/python3 /usr/bin/python3.13 /usr/bin/python3.12 /usr/bin/python3.11 "$(python3 -c 'import sys; print(sys.executable)')"; do
+    "$python" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && break
+done
+
+mkdir "$work/bin" "$work/home"
+ln -s "$python" "$work/bin/python3"
+for tool in make git sh env; do ln -s "$(command -v "$tool")" "$work/bin/$tool"; done
+core="awk basename cat chmod cp cut date dirname expr find grep head id kill ln ls mkdir mktemp mv nproc printf pwd readlink rm rmdir sed
+seq sleep sort tail tee test touch tr true uname uniq wc xargs runuser ps"
+for tool in $core; do
+    found=$(command -v "/usr/bin/$tool" || command -v "/bin/$tool" || command -v "/usr/sbin/$tool" || command -v "/sbin/$tool" || true)
+    [ -z "$found" ] || ln -s "$found" "$work/bin/$tool"
+done
+
+# What may be uncommitted stays behind: a clone is what others get.
+git clone --quiet "$root" "$work/clone"
+cd "$work/clone"
+
+bare() {
+    env -i HOME="$work/home" PATH="$work/bin" TMPDIR="$work" LANG=C.UTF-8 "$@"
+}
+
+without_java="" # an empty folder lies over the machine's Java folder, for the processes below only
+if [ "$(id -u)" = 0 ] && [ -d /usr/lib/jvm ] && unshare -m true 2>/dev/null; then
+    without_java='mount -t tmpfs none /usr/lib/jvm;'
+fi
+hidden() {
+    if [ -n "$without_java" ]; then
+        unshare -m sh -c "$without_java"' exec "$@"' sh "$@"
+    else
+        "$@"
+    fi
+}
+
+echo "test-bare: make $target in a clone${without_java:+, without Java}"
+hidden env -i HOME="$work/home" PATH="$work/bin" TMPDIR="$work" LANG=C.UTF-8 make --no-print-directory "$target"
+
+if unshare -n true 2>/dev/null; then
+    echo "test-bare: second start without network"
+    second=".venv/bin/python -c 'import lakechime_dagster'"
+    [ ! -f lakechime_dagster/cli/main.py ] || second=".venv/bin/lakechime --version"
+    [ ! -f lakechime_dagster/definitions.py ] || second="$second && .venv/bin/dg check defs"
+    [ ! -f lakechime_dagster/spark/jars.py ] || second="$second && .venv/bin/python -m lakechime_dagster.spark.jars"
+    hidden unshare -n env -i HOME="$work/home" PATH="$work/bin" TMPDIR="$work" LANG=C.UTF-8 sh -c "sh scripts/bootstrap.sh && $second"
+else
+    echo "test-bare: a start without network cannot be tried here (unshare -n is not permitted)"
+fi
+echo "test-bare: ok"
