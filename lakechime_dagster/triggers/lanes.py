@@ -105,6 +105,7 @@ class Execution:
     lease_until: int | None = None
     next_attempt_ts: int | None = None
     settled_ts: int | None = None
+    version: str | None = None
     reason: str = ""
 
     @property
@@ -175,7 +176,12 @@ class CommitStamp:
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
-    """A commit of a step found in its target's log: the version it made and the stamp it carries."""
+    """A commit of a step found in its target's log: the version it made and the stamp it carries.
+
+    `is_stamp_lost`: the table's state says that the step committed, but its log no longer holds the commit. Then the
+    stamp names lane and step only (attempt 0, empty end): the ledger's own end of the execution stands.
+    """
 
     version: SnapshotId
     stamp: CommitStamp
+    is_stamp_lost: bool = False

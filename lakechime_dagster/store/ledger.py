@@ -1,0 +1,337 @@
+"""The ledger: what every lane has consumed, what it is at, and who runs it (DESIGN laws 5 to 8).
+
+All moves are compare-and-set in one transaction that holds the row of the lane, so several daemons may run at once.
+Nothing here knows Dagster or Spark: a run is an id.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.dialect import now_ms
+from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from, flow_from, lane_from
+from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneState, Place
+
+LEASE_MS = 60_000
+MAX_ATTEMPTS = 5
+BACKOFF_MS = (0, 10_000, 30_000, 120_000, 300_000)  # before attempts 2, 3, 4, 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a claim takes: the end of its range and why; `fired` says whether a partition trigger's key counts as fired by it."""
+
+    end: Place
+    cause: Cause = Cause.TRIGGER
+    reason: str = ""
+    partition_key: str | None = None
+    fired: bool = True
+    atoms: tuple[Atom, ...] = ()
+
+
+class Ledger:
+    """The lanes of one deployment."""
+
+    def __init__(self, engine: Engine, deployment: str) -> None:
+        self.engine = engine
+        self.deployment = deployment
+
+    # Flows and lanes
+
+    def ensure_flow(self, flow: Flow, start: Callable[[Connection], Place] | None = None) -> FlowRow:
+        """The flow as the ledger keeps it; activated now, from `start`, when it is new."""
+        found = self.flow(flow.name)
+        if found is not None and found.describes(flow):
+            return found
+        with writing(self.engine) as connection:
+            values = {
+                "description": str(flow.trigger), "tables": list(flow.pinned), "target": flow.target, "job": flow.job,
+                "asset_keys": list(flow.asset_keys),
+            }  # fmt: skip
+            same = (schema.flow.c.deployment == self.deployment, schema.flow.c.name == flow.name)
+            changed = connection.execute(sa.update(schema.flow).where(*same).values(**values))
+            if not changed.rowcount:
+                place = start(connection) if start else Place()
+                fixed = {"deployment": self.deployment, "name": flow.name, "activated_ts": now_ms(connection), "start": place.to_json()}
+                insert = _insert(self.engine)(schema.flow).values(**fixed, **values)
+                connection.execute(insert.on_conflict_do_nothing(index_elements=["deployment", "name"]))
+        found = self.flow(flow.name)
+        assert found is not None
+        return found
+
+    def flow(self, name: str) -> FlowRow | None:
+        """The flow of that name, or None."""
+        with reading(self.engine) as connection:
+            query = sa.select(schema.flow).where(schema.flow.c.deployment == self.deployment, schema.flow.c.name == name)
+            row = connection.execute(query).one_or_none()
+            return flow_from(row) if row else None
+
+    def flows(self) -> list[FlowRow]:
+        """All flows of the deployment, by name."""
+        with reading(self.engine) as connection:
+            query = sa.select(schema.flow).where(schema.flow.c.deployment == self.deployment).order_by(schema.flow.c.name)
+            return [flow_from(row) for row in connection.execute(query)]
+
+    def lanes(self, flow: FlowRow) -> dict[str, LaneRow]:
+        """The lanes of a flow by key."""
+        with reading(self.engine) as connection:
+            return lanes_of(connection, flow.flow_id)
+
+    def ensure_lane(self, flow: FlowRow, key: str, committed: Committed | None = None) -> LaneRow:
+        """The lane; one that the ledger does not know starts from what its target's last commit says, else from the flow's start."""
+        with writing(self.engine) as connection:
+            place = committed.stamp.end if committed else flow.start
+            values = {
+                "flow_id": flow.flow_id, "key": key, "state": LaneState.ACTIVE.value, "settled": committed.stamp.step if committed else 0,
+                "place": place.to_json(), "place_tx": place.position.tx_id, "place_seq": place.position.seq,
+                "fired": committed is not None, "created_ts": now_ms(connection),
+            }  # fmt: skip
+            insert = _insert(self.engine)(schema.lane).values(**values)
+            connection.execute(insert.on_conflict_do_nothing(index_elements=["flow_id", "key"]))
+            return _lane(connection, flow.flow_id, key, lock=False)
+
+    # Claims
+
+    def claim(self, flow: FlowRow, lane: LaneRow, claim: Claim) -> Execution:
+        """Take the next step of a lane, as seen in `lane`, with its range frozen.
+
+        Raises:
+            LaneConflictError: when the lane has moved since, is not active, or has an open execution.
+        """
+        with writing(self.engine) as connection:
+            current = _lane(connection, flow.flow_id, lane.key, lock=True)
+            if current.settled != lane.settled or current.state is not LaneState.ACTIVE:
+                raise LaneConflictError(f"lane {flow.name} {lane.key} moved on (step {current.settled}, {current.state.value})")
+            if _open_of(connection, current.lane_id) is not None:
+                raise LaneConflictError(f"lane {flow.name} {lane.key} has an open execution")
+            now = now_ms(connection)
+            execution_id = uuid.uuid4().hex
+            connection.execute(
+                sa.insert(schema.execution).values(
+                    execution_id=execution_id, lane_id=current.lane_id, step=current.settled + 1, state=ExecutionState.OPEN.value,
+                    cause=claim.cause.value, start_place=current.place.to_json(), end_place=claim.end.to_json(), attempt=1,
+                    partition_key=claim.partition_key, claimed_ts=now, reason=claim.reason,
+                )
+            )  # fmt: skip
+            connection.execute(sa.insert(schema.attempt).values(execution_id=execution_id, number=1, due_ts=now))
+            if claim.fired and not current.fired:
+                connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == current.lane_id).values(fired=True))
+                _remember_atoms(connection, current.lane_id, claim.atoms)
+            return self._execution(connection, execution_id)
+
+    def execution(self, execution_id: str) -> Execution | None:
+        """The execution of that id, or None."""
+        with reading(self.engine) as connection:
+            return self._find(connection, schema.execution.c.execution_id == execution_id)
+
+    def open_executions(self, flow: FlowRow) -> list[Execution]:
+        """The open executions of a flow, oldest claim first."""
+        conditions = (schema.lane.c.flow_id == flow.flow_id, schema.execution.c.state == ExecutionState.OPEN.value)
+        with reading(self.engine) as connection:
+            query = EXECUTIONS.where(*conditions).order_by(schema.execution.c.claimed_ts, schema.execution.c.execution_id)
+            return [execution_from(row) for row in connection.execute(query)]
+
+    def execution_of_run(self, run_id: str) -> Execution | None:
+        """The execution that a run began, whether or not another attempt followed."""
+        with reading(self.engine) as connection:
+            began = sa.select(schema.attempt.c.execution_id).where(schema.attempt.c.run_id == run_id).limit(1).scalar_subquery()
+            return self._find(connection, schema.execution.c.execution_id == began)
+
+    # Attempts
+
+    def begin(self, execution_id: str, run_id: str) -> Execution:
+        """Let a run begin the newest attempt of an execution; again by the same run changes nothing.
+
+        A run that comes while the attempt's own run is dead (its lease over) takes the next attempt.
+
+        Raises:
+            LaneConflictError: when it is settled, skipped or held, or another run is at it; the message names what to do.
+        """
+        with writing(self.engine) as connection:
+            execution = self._locked(connection, execution_id)
+            if execution.state is not ExecutionState.OPEN:
+                raise LaneConflictError(
+                    f"execution {execution_id} is {execution.state.value.lower()} already; to run its range again use "
+                    f"`lakechime trigger seek {execution.lane.flow} --to …`"
+                )
+            lane = self._lane_of(connection, execution)
+            if lane.state is not LaneState.ACTIVE:
+                raise LaneConflictError(f"{lane.blocked_sentence(execution.lane.flow)}")
+            now = now_ms(connection)
+            if execution.run_id not in (None, run_id):
+                if execution.lease_until is not None and execution.lease_until > now:
+                    raise LaneConflictError(f"run {execution.run_id} is at execution {execution_id} (attempt {execution.attempt})")
+                _end_attempt(connection, execution, "lost", "its lease was over when another run came", now)
+                execution = self._next_attempt(connection, execution, execution.end, due_ts=now)
+            connection.execute(
+                sa.update(schema.attempt)
+                .where(schema.attempt.c.execution_id == execution_id, schema.attempt.c.number == execution.attempt)
+                .values(run_id=run_id, begun_ts=sa.func.coalesce(schema.attempt.c.begun_ts, now), lease_until=now + LEASE_MS)
+            )
+            return self._execution(connection, execution_id)
+
+    def renew(self, execution_id: str, attempt: int, run_id: str) -> bool:
+        """Renew the lease of a running attempt; False when it is not the newest any more, so that the run should end."""
+        newest = (
+            sa.select(schema.execution.c.execution_id)
+            .where(
+                schema.execution.c.execution_id == execution_id,
+                schema.execution.c.attempt == attempt,
+                schema.execution.c.state == ExecutionState.OPEN.value,
+            )
+            .exists()
+        )
+        with writing(self.engine) as connection:
+            changed = connection.execute(
+                sa.update(schema.attempt)
+                .where(schema.attempt.c.execution_id == execution_id, schema.attempt.c.number == attempt, schema.attempt.c.run_id == run_id, newest)
+                .values(lease_until=now_ms(connection) + LEASE_MS)
+            )
+            return bool(changed.rowcount)
+
+    def lose(self, execution: Execution, error: str, end: Place | None = None, *, immediately: bool = False) -> Execution | None:
+        """Call the newest attempt lost: the next one is due after a pause and may read further; after the fifth the lane is HELD.
+
+        The target must have been asked before. Returns the execution at its next attempt, or None when it is held.
+
+        Raises:
+            LaneConflictError: when the attempt is not the newest any more.
+        """
+        with writing(self.engine) as connection:
+            current = self._locked(connection, execution.execution_id)
+            if current.state is not ExecutionState.OPEN or current.attempt != execution.attempt:
+                raise LaneConflictError(f"execution {execution.execution_id} moved on (attempt {current.attempt}, {current.state.value})")
+            now = now_ms(connection)
+            _end_attempt(connection, current, "lost", error, now)
+            if current.attempt >= MAX_ATTEMPTS:
+                reason = f"attempt {current.attempt} of step {current.step} failed: {error}"
+                held = {"state": LaneState.HELD.value, "state_reason": reason}
+                connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == self._lane_of(connection, current).lane_id).values(**held))
+                return None
+            pause = 0 if immediately else BACKOFF_MS[min(current.attempt, len(BACKOFF_MS) - 1)]
+            return self._next_attempt(connection, current, end or current.end, due_ts=now + pause)
+
+    # Settling
+
+    def settle(self, execution: Execution, committed: Committed | None, *, reason: str = "") -> bool:
+        """Close a step: its lane's place becomes the end recorded in the commit, else the attempt's own end.
+
+        The commit's event must have been registered. Without a commit (nothing to do, or a flow without a lake target)
+        the attempt must still be the newest. True when this call settled; False when somebody had.
+
+        Raises:
+            LaneConflictError: without a commit, when a later attempt exists: write a fence instead.
+        """
+        with writing(self.engine) as connection:
+            current = self._locked(connection, execution.execution_id)
+            if current.state is not ExecutionState.OPEN:
+                return False
+            if committed is None and current.attempt != execution.attempt:
+                raise LaneConflictError(f"attempt {current.attempt} of step {current.step} exists; attempt {execution.attempt} may not settle without a commit")
+            end = committed.stamp.end if committed else current.end
+            version = committed.version if committed else None
+            self._close(connection, current, ExecutionState.SETTLED, end, version, reason or current.reason)
+            _end_attempt(connection, current, "settled", None, now_ms(connection))
+            return True
+
+    def _close(self, connection: Connection, execution: Execution, state: ExecutionState, end: Place, version: str | None, reason: str) -> None:
+        connection.execute(
+            sa.update(schema.execution)
+            .where(schema.execution.c.execution_id == execution.execution_id)
+            .values(state=state.value, end_place=end.to_json(), settled_ts=now_ms(connection), version=version, reason=reason)
+        )
+        connection.execute(
+            sa.update(schema.lane)
+            .where(schema.lane.c.lane_id == self._lane_of(connection, execution).lane_id)
+            .values(
+                settled=execution.step, place=end.to_json(), place_tx=end.position.tx_id, place_seq=end.position.seq,
+                state=LaneState.ACTIVE.value, state_reason="",
+            )
+        )  # fmt: skip
+
+    # Reading rows inside a transaction
+
+    def _find(self, connection: Connection, *conditions: sa.ColumnElement[bool]) -> Execution | None:
+        row = connection.execute(EXECUTIONS.where(schema.flow.c.deployment == self.deployment, *conditions)).one_or_none()
+        return execution_from(row) if row else None
+
+    def _execution(self, connection: Connection, execution_id: str) -> Execution:
+        found = self._find(connection, schema.execution.c.execution_id == execution_id)
+        if found is None:
+            raise NotFoundError(f"no execution {execution_id} in deployment {self.deployment}; `lakechime execution list` shows those that are there")
+        return found
+
+    def _locked(self, connection: Connection, execution_id: str) -> Execution:
+        """The execution, its lane's row held until the transaction ends."""
+        of_execution = sa.select(schema.execution.c.lane_id).where(schema.execution.c.execution_id == execution_id).scalar_subquery()
+        connection.execute(sa.select(schema.lane.c.lane_id).where(schema.lane.c.lane_id == of_execution).with_for_update())
+        return self._execution(connection, execution_id)
+
+    def _lane_of(self, connection: Connection, execution: Execution) -> LaneRow:
+        of_execution = sa.select(schema.execution.c.lane_id).where(schema.execution.c.execution_id == execution.execution_id).scalar_subquery()
+        return lane_from(connection.execute(sa.select(schema.lane).where(schema.lane.c.lane_id == of_execution)).one())
+
+    def _next_attempt(self, connection: Connection, execution: Execution, end: Place, *, due_ts: int) -> Execution:
+        number = execution.attempt + 1
+        connection.execute(
+            sa.update(schema.execution)
+            .where(schema.execution.c.execution_id == execution.execution_id)
+            .values(attempt=number, end_place=end.to_json())
+        )
+        connection.execute(sa.insert(schema.attempt).values(execution_id=execution.execution_id, number=number, due_ts=due_ts))
+        return self._execution(connection, execution.execution_id)
+
+
+def lanes_of(connection: Connection, flow_id: int, keys: Sequence[str] | None = None) -> dict[str, LaneRow]:
+    """The lanes of a flow by key, all of them or some."""
+    query = sa.select(schema.lane).where(schema.lane.c.flow_id == flow_id)
+    if keys is not None:
+        query = query.where(schema.lane.c.key.in_(keys))
+    return {row.key: lane_from(row) for row in connection.execute(query)}
+
+
+def place_position(column_tx: sa.ColumnElement[int], column_seq: sa.ColumnElement[int], position: Position) -> sa.ColumnElement[bool]:
+    """Whether the row's (tx, seq) is after a position."""
+    return sa.tuple_(column_tx, column_seq) > sa.tuple_(sa.literal(position.tx_id), sa.literal(position.seq))
+
+
+def _lane(connection: Connection, flow_id: int, key: str, *, lock: bool) -> LaneRow:
+    query = sa.select(schema.lane).where(schema.lane.c.flow_id == flow_id, schema.lane.c.key == key)
+    return lane_from(connection.execute(query.with_for_update() if lock else query).one())
+
+
+def _open_of(connection: Connection, lane_id: int) -> str | None:
+    query = sa.select(schema.execution.c.execution_id)
+    return connection.execute(query.where(schema.execution.c.lane_id == lane_id, schema.execution.c.state == ExecutionState.OPEN.value)).scalar()
+
+
+def _end_attempt(connection: Connection, execution: Execution, outcome: str, error: str | None, now: int) -> None:
+    same = (schema.attempt.c.execution_id == execution.execution_id, schema.attempt.c.number == execution.attempt)
+    values = {"outcome": outcome, "error": error, "ended_ts": now, "lease_until": None}
+    connection.execute(sa.update(schema.attempt).where(*same).values(**values))
+
+
+def _remember_atoms(connection: Connection, lane_id: int, atoms: Sequence[Atom]) -> None:
+    rows = [
+        {"lane_id": lane_id, "cluster": atom.cluster, "table_name": atom.table, "partition_key": atom.canonical} for atom in atoms
+    ]
+    if rows:
+        connection.execute(sa.insert(schema.lane_partition), rows)
+
+
+def _insert(engine: Engine):  # noqa: ANN202 - the dialect's own insert, which has on_conflict_do_nothing
+    if engine.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+    else:
+        from sqlalchemy.dialects.sqlite import insert
+    return insert
+

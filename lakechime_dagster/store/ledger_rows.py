@@ -1,0 +1,103 @@
+"""Rows of the ledger as values: flows, lanes, executions."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import Cause, Execution, ExecutionState, LaneId, LaneState, Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowRow:
+    """A flow as the ledger keeps it. `looked` is the position up to which late changes were looked for."""
+
+    flow_id: int
+    deployment: str
+    name: str
+    description: str
+    tables: tuple[str, ...]
+    target: str | None
+    job: str | None
+    asset_keys: tuple[str, ...]
+    activated_ts: int
+    start: Place
+    paused_ts: int | None
+    paused_reason: str | None
+    looked: Position
+
+    def describes(self, flow: Flow) -> bool:
+        """Whether the declaration is the one that the ledger knows."""
+        known = (self.description, self.tables, self.target, self.job, self.asset_keys)
+        return known == (str(flow.trigger), flow.pinned, flow.target, flow.job, flow.asset_keys)
+
+    @property
+    def blocked_sentence(self) -> str:
+        return f"paused: {self.paused_reason}" if self.paused_ts is not None else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneRow:
+    """A lane as the ledger keeps it; `settled` steps so far, its next step is one more."""
+
+    lane_id: int
+    key: str
+    state: LaneState
+    state_reason: str
+    settled: int
+    place: Place
+    fired: bool
+    created_ts: int
+
+    def blocked_sentence(self, flow: str) -> str:
+        """Why the lane may not claim, with the remedy; empty when it may."""
+        if self.state is LaneState.ACTIVE:
+            return ""
+        name = f"{flow} {self.key}".strip()
+        return f"{name} is {self.state.value}: {self.state_reason}; `lakechime execution retry` or `skip` goes on"
+
+
+EXECUTIONS = (
+    sa.select(
+        schema.execution,
+        schema.lane.c.key,
+        schema.flow.c.name.label("flow"),
+        schema.flow.c.deployment,
+        schema.attempt.c.run_id,
+        schema.attempt.c.due_ts,
+        schema.attempt.c.lease_until,
+    )
+    .join(schema.lane, schema.lane.c.lane_id == schema.execution.c.lane_id)
+    .join(schema.flow, schema.flow.c.flow_id == schema.lane.c.flow_id)
+    .join(
+        schema.attempt,
+        sa.and_(schema.attempt.c.execution_id == schema.execution.c.execution_id, schema.attempt.c.number == schema.execution.c.attempt),
+    )
+)
+
+
+def flow_from(row: sa.Row[Any]) -> FlowRow:
+    return FlowRow(
+        flow_id=row.flow_id, deployment=row.deployment, name=row.name, description=row.description, tables=tuple(row.tables),
+        target=row.target, job=row.job, asset_keys=tuple(row.asset_keys), activated_ts=row.activated_ts, start=Place.from_json(row.start),
+        paused_ts=row.paused_ts, paused_reason=row.paused_reason, looked=Position(row.looked_tx, row.looked_seq),
+    )  # fmt: skip
+
+
+def lane_from(row: sa.Row[Any]) -> LaneRow:
+    return LaneRow(
+        lane_id=row.lane_id, key=row.key, state=LaneState(row.state), state_reason=row.state_reason, settled=row.settled,
+        place=Place.from_json(row.place), fired=row.fired, created_ts=row.created_ts,
+    )  # fmt: skip
+
+
+def execution_from(row: sa.Row[Any]) -> Execution:
+    return Execution(
+        execution_id=row.execution_id, lane=LaneId(row.deployment, row.flow, row.key), step=row.step, state=ExecutionState(row.state),
+        cause=Cause(row.cause), start=Place.from_json(row.start_place), end=Place.from_json(row.end_place), attempt=row.attempt,
+        run_id=row.run_id, partition_key=row.partition_key, claimed_ts=row.claimed_ts, lease_until=row.lease_until,
+        next_attempt_ts=row.due_ts, settled_ts=row.settled_ts, reason=row.reason, version=row.version,
+    )  # fmt: skip
