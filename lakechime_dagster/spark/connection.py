@@ -1,0 +1,175 @@
+"""The warm driver as a client sees it: the connection file, the check that it answers, and who is attached.
+
+The file is written by the host, readable by its owner only, because its secret lets a client run any code.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import mkstemp
+from typing import IO
+
+from py4j.protocol import Py4JError
+
+from lakechime_dagster.settings import SparkSettings
+from lakechime_dagster.spark.confs import revision_of
+from lakechime_dagster.spark.jvm import Gateway, is_alive
+from lakechime_dagster.spark.lock import locked
+from lakechime_dagster.spark.session import Connection, connect
+
+ANSWER_SECONDS = 5
+START_SECONDS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmFile:
+    """What the host tells its clients.
+
+    `generation` numbers the JVMs of this host; `is_up` says that the gateway listens, `is_warmed` that Delta has been exercised.
+    """
+
+    host_pid: int
+    generation: int
+    revision: str
+    spark_version: str
+    is_up: bool = False
+    is_warmed: bool = False
+    jvm_pid: int = 0
+    port: int = 0
+    secret: str = field(default="", repr=False)
+
+    def write(self, home: Path) -> None:
+        """Replaces the file in one step."""
+        path = warm_file(home)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = mkstemp(prefix=".warm-", dir=path.parent)  # mode 0600
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump(asdict(self), stream)
+        Path(temporary).replace(path)
+
+    @classmethod
+    def read(cls, home: Path) -> "WarmFile | None":
+        """The file of this home, or None if there is none that can be understood."""
+        try:
+            return cls(**json.loads(warm_file(home).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+@dataclass(frozen=True)
+class Unattached:
+    """Why there is no warm driver to use, as the rest of a sentence that begins with `because`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warm:
+    """An attached client; its open, locked file is what the host counts."""
+
+    connection: Connection
+    host_pid: int
+    presence: IO[str]
+
+    def leave(self) -> None:
+        Path(self.presence.name).unlink(missing_ok=True)
+        self.presence.close()
+
+
+def warm_file(home: Path) -> Path:
+    return home / "spark" / "warm.json"
+
+
+def warm_lock(home: Path) -> Path:
+    """Held while a client attaches and while the host retires a JVM: neither sees the other half-way."""
+    return home / "spark" / "warm.lock"
+
+
+def clients_folder(home: Path, host_pid: int, generation: int) -> Path:
+    return home / "spark" / "clients" / f"{host_pid}-{generation}"
+
+
+def attach(home: Path, settings: SparkSettings) -> Warm | Unattached:
+    """Attaches this process to the warm driver of this home, waiting for one that is just starting."""
+    found = _await_up(home)
+    if isinstance(found, Unattached):
+        return found
+    with locked(warm_lock(home)):
+        found = WarmFile.read(home)
+        if found is None:
+            return Unattached("the warm driver has just ended")
+        if found.revision != revision_of(settings, version("pyspark")):
+            return Unattached("the warm driver was started with other settings or versions; start it again")
+        gateway = Gateway(found.port, found.secret)
+        if (trouble := probe(gateway)) is not None:
+            return Unattached(f"the warm driver of process {found.host_pid} {trouble}")
+        presence = _sign_in(clients_folder(home, found.host_pid, found.generation))
+        try:
+            connection = connect(gateway, is_shared=True)
+        except (Py4JError, OSError, ValueError):
+            presence.close()
+            return Unattached(f"the warm driver of process {found.host_pid} did not let us in")
+        return Warm(connection=connection, host_pid=found.host_pid, presence=presence)
+
+
+def probe(gateway: Gateway) -> str | None:
+    """What is wrong with the gateway at this port, or None if it answers and takes the secret."""
+    try:
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=ANSWER_SECONDS) as channel:
+            channel.sendall(f"A\n{gateway.secret}\n".encode())
+            answer = channel.recv(64)
+    except TimeoutError:
+        return f"did not answer within {ANSWER_SECONDS} s"
+    except OSError:
+        return "cannot be reached"
+    return None if answer.startswith(b"!yv") else "refused our secret"
+
+
+def present_clients(folder: Path) -> int:
+    """How many live processes are attached; what killed ones left is removed."""
+    present = 0
+    for path in folder.glob("client-*"):
+        with suppress(OSError), path.open("a") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                present += 1
+            else:
+                path.unlink(missing_ok=True)
+    return present
+
+
+def attachments(folder: Path) -> int:
+    """How many clients this JVM has had."""
+    try:
+        return (folder / "attached").stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _await_up(home: Path) -> WarmFile | Unattached:
+    end = time.monotonic() + START_SECONDS
+    while (found := WarmFile.read(home)) is not None and is_alive(found.host_pid) and not found.is_up and time.monotonic() < end:
+        time.sleep(0.05)
+    if found is None:
+        return Unattached("no warm driver runs")
+    if not is_alive(found.host_pid):
+        return Unattached(f"the warm driver of process {found.host_pid} has died")
+    return found if found.is_up else Unattached(f"the warm driver of process {found.host_pid} is still starting")
+
+
+def _sign_in(folder: Path) -> IO[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, name = mkstemp(prefix=f"client-{os.getpid()}-", dir=folder)
+    os.close(handle)
+    presence = Path(name).open("a")  # noqa: SIM115 - open, and so locked, for as long as this process is attached
+    fcntl.flock(presence, fcntl.LOCK_EX)
+    with (folder / "attached").open("a") as count:
+        count.write(".")
+    return presence

@@ -1,0 +1,3 @@
+"""Fixtures for all tests live in tests/support; they are registered here."""
+
+pytest_plugins = ["tests.support.spark"]
