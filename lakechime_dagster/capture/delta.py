@@ -1,0 +1,306 @@
+"""Captures a Delta table: its commits as data change events, and whose commits of a lane it holds. No JVM.
+
+Cost grows with the commits since the last look: the log's JSON files of just those versions are read. Only a first
+look, or one after the log was cleaned up, opens the table's whole state.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+
+from lakechime_dagster.capture.delta_log import DeltaLevels, ForeignLevelsError, commit_path, first_metadata, parse_commit
+from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit
+from lakechime_dagster.dce.event import DataChangeEvent, OperationType, SnapshotId, TableFormat, TableUid
+from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue
+from lakechime_dagster.dce.snapshots import Verdict
+from lakechime_dagster.dce.store import Seen
+from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.errors import InvalidValueError, TableUnreadableError
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
+
+BASELINE_TAG = "baseline"
+VERDICT_TAG = "lakechime/verdict"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captured:
+    """What a look at a table's log found: events in commit order, and up to where it has been seen now.
+
+    `seen` is registered in the same transaction as the events.
+    """
+
+    events: tuple[DataChangeEvent, ...]
+    seen: Seen
+
+
+@dataclass(frozen=True)
+class DeltaLog:
+    """The log of one Delta table.
+
+    Args:
+        location: a local path or a URL that deltalake understands.
+        table: the name that its events carry.
+        cluster: the data platform that its events carry.
+        storage_options: credentials and endpoints of an object store, as deltalake takes them.
+
+    Raises (every method but `exists`):
+        TableUnreadableError: nothing readable is there.
+    """
+
+    location: str
+    table: str
+    cluster: str = ""
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def exists(self) -> bool:
+        """Whether a Delta table lies there; an unreachable place counts as none."""
+        try:
+            return DeltaTable.is_deltatable(self.location, dict(self.storage_options))
+        except (DeltaError, OSError, ValueError):
+            return False
+
+    @property
+    def uid(self) -> TableUid:
+        return TableUid(str(self._open().metadata().id))
+
+    @property
+    def version(self) -> int:
+        return self._open().version()
+
+    def levels(self) -> PartitionLevels:
+        """The partition levels with the types of the table's schema."""
+        return _levels(self._open()).levels
+
+    def properties(self, version: int | None = None) -> Mapping[str, str]:
+        return dict(self._open(version).metadata().configuration)
+
+    def commits(self, after: int, through: int) -> list[TableCommit]:
+        """The commits of (after, through], oldest first.
+
+        Raises:
+            CommitsMissingError: the log was cleaned up past one of them.
+        """
+        levels = _levels(self._open())
+        found = []
+        for version in range(after + 1, through + 1):
+            text = self._commit_text(version)
+            if text is None:
+                raise CommitsMissingError(version)
+            found.append(self._parsed(version, text, levels))
+        return found
+
+    def events_of_commit(self, version: int) -> list[DataChangeEvent]:
+        """One event per partition that this commit changed; none for a commit that moved files or wrote only metadata."""
+        state = self._open()
+        text = self._commit_text(version)
+        if text is None:
+            reason = "it was cleaned up, or never made"
+            raise TableUnreadableError(f"{self.table}: commit {version} is not in the log at {self.location}; {reason}")
+        commit = self._parsed(version, text, _levels(state))
+        uid = state.metadata().id if version == state.version() else commit.table_uid or self._uid_at(version)
+        return self._events(commit, TableUid(str(uid)))
+
+    def changes_after(self, seen: Seen | None) -> Captured:
+        """The events since the last look.
+
+        A first sight of a table with history registers its state as one commit (`baseline=true`); so does a table
+        that was replaced at the same path (a new `table_uid`), and one whose log was cleaned up past what was seen
+        (`lakechime/verdict=EXPIRED`) or put back to an older state (`ROLLBACK`).
+        """
+        if seen is None:
+            return self._baseline(None)
+        start = int(seen.snapshot_id)
+        levels = self._levels_of(seen.table_uid)
+        if levels is None:
+            return self._baseline(Verdict.RECREATED)
+        events: list[DataChangeEvent] = []
+        version = start
+        while (text := self._commit_text(version + 1)) is not None:
+            version += 1
+            try:
+                commit = self._parsed(version, text, levels)
+            except ForeignLevelsError:
+                return self._baseline(Verdict.RECREATED)
+            if commit.table_uid not in (None, seen.table_uid):
+                return self._baseline(Verdict.RECREATED)
+            events += self._events(commit, seen.table_uid)
+        if version == start and self._commit_text(start) is None and (now := self.version) != start:
+            return self._baseline(Verdict.EXPIRED if now > start else Verdict.ROLLBACK)
+        return Captured(events=tuple(events), seen=self.seen(version, seen.table_uid))
+
+    def seen(self, version: int, uid: TableUid | None = None) -> Seen:
+        """The statement that every commit up to a version has been registered."""
+        return Seen(self.table, uid or self.uid, SnapshotId(str(version)), self.cluster)
+
+    def committed(self, lane: LaneId, step: int) -> Committed | None:
+        """The commit of this step of the lane, or None when this step has not committed.
+
+        The table's state says in one look whether the lane got that far. If it did but the log was cleaned up past
+        the commit itself, the answer has `is_stamp_lost`: the step did commit, where it ended is no longer known.
+        """
+        state = self._open_or_none()
+        reached = None if state is None else state.transaction_version(str(lane))
+        if state is None or reached is None or reached < step:
+            return None
+        for commit in self._commits_backwards(state):
+            if commit.transactions.get(str(lane)) == step:
+                stamp = CommitStamp.from_text(commit.user_metadata)
+                return _committed(commit.version, stamp) if stamp else _stamp_lost(commit.version, lane, step)
+        return _stamp_lost(state.version(), lane, step)
+
+    def last_committed(self, lane: LaneId) -> Committed | None:
+        """The newest commit of a lane: from where a lane that the ledger does not know goes on."""
+        state = self._open_or_none()
+        reached = None if state is None else state.transaction_version(str(lane))
+        return None if reached is None else self.committed(lane, reached)
+
+    def _events(self, commit: TableCommit, uid: TableUid) -> list[DataChangeEvent]:
+        tags = self._tags(commit)
+        added = {file.partition for file in commit.added}
+        removed = {file.partition for file in commit.removed}
+        return [
+            self._event(commit.version, commit.timestamp, uid, partition, tags,
+                        operation=self._operation(commit.version, partition, partition in added, partition in removed),
+                        prev=commit.version - 1 if commit.version else None)
+            for partition in commit.partitions
+        ]  # fmt: skip
+
+    def _operation(self, version: int, partition: tuple[PartitionValue, ...] | None, added: bool, removed: bool) -> OperationType:
+        """DELETE promises that nothing of the partition is left; a removal of some of its files is an UPDATE."""
+        if added:
+            return OperationType.UPDATE if removed else OperationType.APPEND
+        return OperationType.UPDATE if partition in self._live_partitions(version) else OperationType.DELETE
+
+    def _live_partitions(self, version: int) -> set[tuple[PartitionValue, ...] | None]:
+        state = self._open(version)
+        return _live(state, _levels(state))
+
+    def _baseline(self, verdict: Verdict | None) -> Captured:
+        state = self._open()
+        uid, version = TableUid(str(state.metadata().id)), state.version()
+        seen = self.seen(version, uid)
+        text = self._commit_text(version)
+        levels = _levels(state)
+        commit = self._parsed(version, text, levels) if text else None
+        if version == 0 and commit and verdict is None:
+            return Captured(events=tuple(self._events(commit, uid)), seen=seen)
+        tags = (self._tags(commit) if commit else Tags()).merged({BASELINE_TAG: "true"} | ({VERDICT_TAG: verdict.value} if verdict else {}))
+        operation = OperationType.UPDATE if verdict in (Verdict.EXPIRED, Verdict.ROLLBACK) else OperationType.APPEND
+        timestamp = commit.timestamp if commit else None
+        partitions = sorted(_live(state, levels), key=lambda values: json.dumps(values))
+        events = tuple(self._event(version, timestamp, uid, p, tags, operation=operation, prev=None) for p in partitions)
+        return Captured(events=events, seen=seen)
+
+    def _event(self, version: int, timestamp: int | None, uid: TableUid, partition: tuple[PartitionValue, ...] | None, tags: Tags, *,
+               operation: OperationType, prev: int | None) -> DataChangeEvent:  # fmt: skip
+        return DataChangeEvent(
+            table=self.table, cluster=self.cluster, table_format=TableFormat.DELTA, operation_type=operation, partition=partition,
+            snapshot_id=SnapshotId(str(version)), snapshot_ts=timestamp, table_uid=uid, tags=tags,
+            prev_snapshot_id=None if prev is None else SnapshotId(str(prev)),
+        )  # fmt: skip
+
+    def _tags(self, commit: TableCommit) -> Tags:
+        """The tags of our stamp, or of a producer's commit metadata; ones that no store can hold are left out."""
+        stamp = CommitStamp.from_text(commit.user_metadata)
+        tags = Tags()
+        for key, value in {**commit.tags, **(stamp.tags if stamp else {})}.items():
+            try:
+                tags = tags.merged({key: value})
+            except InvalidValueError:
+                continue
+        return tags
+
+    def _commits_backwards(self, state: DeltaTable) -> Iterator[TableCommit]:
+        levels = _levels(state)
+        for version in range(state.version(), -1, -1):
+            text = self._commit_text(version)
+            if text is None:
+                return
+            yield self._parsed(version, text, levels)
+
+    def _levels_of(self, uid: TableUid) -> DeltaLevels | None:
+        """The levels of the table if it still is the one of that id, read from its first commit where the log has it."""
+        text = self._commit_text(0)
+        metadata = first_metadata(text) if text else None
+        if metadata is not None and metadata["id"] == uid:
+            return DeltaLevels.of_metadata(metadata)
+        state = self._open()
+        return _levels(state) if str(state.metadata().id) == uid else None
+
+    def _uid_at(self, version: int) -> TableUid:
+        try:
+            return TableUid(str(self._open(version).metadata().id))
+        except TableUnreadableError:
+            return self.uid
+
+    def _parsed(self, version: int, text: str, levels: DeltaLevels) -> TableCommit:
+        try:
+            return parse_commit(version, text, levels)
+        except ForeignLevelsError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TableUnreadableError(
+                f"{self.table}: commit {version} at {self.location} is not a readable Delta commit; repair or restore the log"
+            ) from error
+
+    def _commit_text(self, version: int) -> str | None:
+        """The text of a commit file, or None when it is not there."""
+        try:
+            files = pafs.PyFileSystem(DeltaStorageHandler(self.location, dict(self.storage_options)))
+            with files.open_input_stream(commit_path(version)) as stream:
+                return stream.read().decode()
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, DeltaError) as error:
+            remedy = "check the place and its access rights"
+            raise TableUnreadableError(f"{self.table}: the log at {self.location} cannot be read; {remedy}") from error
+
+    def _open(self, version: int | None = None) -> DeltaTable:
+        state = self._open_or_none(version)
+        if state is None:
+            remedy = "check the location, or wait for its first write"
+            raise TableUnreadableError(f"{self.table}: there is no Delta table at {self.location}; {remedy}")
+        return state
+
+    def _open_or_none(self, version: int | None = None) -> DeltaTable | None:
+        try:
+            return DeltaTable(self.location, version=version, storage_options=dict(self.storage_options))
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError, ValueError) as error:
+            at = "" if version is None else f" at version {version}"
+            raise TableUnreadableError(
+                f"{self.table}: the Delta table at {self.location} cannot be read{at}; check that its log is whole and of a protocol that"
+                " deltalake supports"
+            ) from error
+
+
+def _levels(state: DeltaTable) -> DeltaLevels:
+    return DeltaLevels.of_schema(json.loads(state.schema().to_json()), state.metadata().partition_columns)
+
+
+def _live(state: DeltaTable, levels: DeltaLevels) -> set[tuple[PartitionValue, ...] | None]:
+    """The partitions that hold a file; `{None}` for an unpartitioned table with any."""
+    actions = pa.table(state.get_add_actions(flatten=True))
+    if not levels.levels:
+        return {None} if actions.num_rows else set()
+    columns = [
+        actions[f"partition.{name}" if f"partition.{name}" in actions.column_names else f"partition.{physical}"].to_pylist()
+        for name, physical in zip(levels.levels.names, levels.physical, strict=True)
+    ]
+    return {levels.values(dict(zip(levels.physical, row, strict=True)), "") for row in zip(*columns, strict=True)}
+
+
+def _committed(version: int, stamp: CommitStamp) -> Committed:
+    return Committed(version=SnapshotId(str(version)), stamp=stamp)
+
+
+def _stamp_lost(version: int, lane: LaneId, step: int) -> Committed:
+    stamp = CommitStamp(lane=lane, step=step, attempt=0, end=Place())
+    return Committed(version=SnapshotId(str(version)), stamp=stamp, is_stamp_lost=True)

@@ -1,0 +1,108 @@
+"""A commit of a lake table as the table's own log tells it, and what can be asked of such a log.
+
+The log is the truth: capture turns its commits into events, Spark asks it which files a range touched and whose
+commit a step holds. Both take the protocol, so that neither needs the other.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lakechime_dagster.dce.event import TableUid
+from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileAction:
+    """A data file that a commit added or removed.
+
+    `path` is as in the log (URL-encoded, relative to the table or absolute); `partition` holds typed values by level, None
+    for an unpartitioned table; `rows` is None where the writer kept no statistics; `vector` names the deletion vector.
+    """
+
+    path: str
+    partition: tuple[PartitionValue, ...] | None = None
+    size: int = 0
+    rows: int | None = None
+    vector: str | None = None
+
+    @property
+    def identity(self) -> tuple[str, str | None]:
+        """What tells two states of one file apart: its path and its deletion vector."""
+        return self.path, self.vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableCommit:
+    """One commit: what it says about itself, and the data-changing files it added and removed.
+
+    `timestamp` is in milliseconds. Files moved without a change of data (OPTIMIZE) are not in `added` and `removed`.
+    `table_uid`, `properties` and `columns` are set by a commit that wrote the table's metadata.
+    """
+
+    version: int
+    timestamp: int | None = None
+    operation: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    user_metadata: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    added: tuple[FileAction, ...] = ()
+    removed: tuple[FileAction, ...] = ()
+    change_files: tuple[str, ...] = ()
+    table_uid: TableUid | None = None
+    properties: Mapping[str, str] | None = None
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def changes_data(self) -> bool:
+        return bool(self.added or self.removed)
+
+    @property
+    def only_appends(self) -> bool:
+        """Whether the commit added whole files and removed none."""
+        return not self.removed and all(file.vector is None for file in self.added)
+
+    @property
+    def partitions(self) -> tuple[tuple[PartitionValue, ...] | None, ...]:
+        """The touched partitions in a stable order; `(None,)` for an unpartitioned table."""
+        return tuple(sorted({file.partition for file in (*self.added, *self.removed)}, key=lambda values: json.dumps(values)))
+
+
+class CommitsMissingError(LookupError):
+    """The log no longer holds a commit of the range; `version` is the first one missing."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        super().__init__(f"commit {version} is no longer in the log")
+
+
+class TableLog(Protocol):
+    """The log of one table; each answer is fresh."""
+
+    @property
+    def location(self) -> str: ...
+
+    @property
+    def uid(self) -> TableUid: ...
+
+    @property
+    def version(self) -> int: ...
+
+    def exists(self) -> bool: ...
+
+    def levels(self) -> PartitionLevels: ...
+
+    def properties(self, version: int | None = None) -> Mapping[str, str]:
+        """The table's properties at a version, by default the newest."""
+        ...
+
+    def commits(self, after: int, through: int) -> Sequence[TableCommit]:
+        """The commits of a range, `after` exclusive, `through` inclusive.
+
+        Raises:
+            CommitsMissingError: when the log was cleaned up past a commit of the range.
+        """
+        ...

@@ -1,0 +1,280 @@
+import datetime as dt
+import shutil
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.dce.commits import CommitsMissingError
+from lakechime_dagster.dce.event import OperationType, SnapshotId, TableUid
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.store import Seen
+from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from tests.support.tables import rows, write
+
+DAY = dt.date(2013, 1, 1)
+LANE = LaneId("local", "silver.flights", '["2013-01-01"]')
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Path:
+    return tmp_path / "bronze" / "flights"
+
+
+def log_of(location: Path) -> DeltaLog:
+    return DeltaLog(str(location), "bronze.flights", "east")
+
+
+def hourly(location: Path, *hours: int, **options: object) -> None:
+    write(location, rows(*((DAY, hour, hour, "x") for hour in hours)), partition_by=["day", "hour"], **options)  # type: ignore[arg-type]
+
+
+def stamp(step: int, end: int, attempt: int = 1, **more: object) -> CommitStamp:
+    sources = {"bronze.flights": SnapshotPlace(table_uid=TableUid("u"), snapshot_id=SnapshotId(str(end)))}
+    return CommitStamp(lane=LANE, step=step, attempt=attempt, end=Place(position=Position(0, end), sources=sources), **more)  # type: ignore[arg-type]
+
+
+def forget(location: Path, *versions: int) -> None:
+    for version in versions:
+        (location / "_delta_log" / f"{version:020d}.json").unlink()
+
+
+def summary(events: object) -> list[tuple[object, ...]]:
+    return [(event.partition, event.operation_type, event.snapshot_id, event.prev_snapshot_id) for event in events]  # type: ignore[attr-defined]
+
+
+def test_a_commit_gives_one_event_per_partition_with_typed_values(location: Path) -> None:
+    hourly(location, 5, 23)
+    log = log_of(location)
+    events = log.events_of_commit(0)
+    assert summary(events) == [
+        (("2013-01-01", 23), OperationType.APPEND, "0", None),
+        (("2013-01-01", 5), OperationType.APPEND, "0", None),
+    ]
+    assert {event.table_uid for event in events} == {log.uid}
+    assert {event.cluster for event in events} == {"east"}
+    assert all(event.snapshot_ts and event.snapshot_ts > 1_600_000_000_000 for event in events)
+    assert log.levels().as_dict() == {"day": "date", "hour": "int"}
+
+
+def test_an_unpartitioned_table_has_one_event_without_partition(location: Path) -> None:
+    write(location, rows((DAY, 1, 1, "x")))
+    write(location, rows((DAY, 2, 1, "x")))
+    assert summary(log_of(location).events_of_commit(1)) == [(None, OperationType.APPEND, "1", "0")]
+
+
+def test_every_partition_type_reads_as_its_typed_value(location: Path) -> None:
+    schema = pa.schema([
+        ("text", pa.string()), ("n", pa.int64()), ("flag", pa.bool_()), ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(10, 2)),
+        ("ratio", pa.float64()), ("x", pa.int32()),
+    ])  # fmt: skip
+    moment = dt.datetime(2013, 1, 1, 5, 30, tzinfo=dt.UTC)
+    data = rows(("a b/ü=%", 7, True, moment, Decimal("1.50"), 0.5, 1), (None, None, None, None, None, None, 1), schema=schema)
+    write(location, data, partition_by=["text", "n", "flag", "at", "price", "ratio"])
+    partitions = {event.partition for event in log_of(location).events_of_commit(0)}
+    assert partitions == {("a b/ü=%", 7, True, "2013-01-01 05:30:00", "1.5", "0.5"), (None,) * 6}
+    write(location, rows(("", 7, True, moment, Decimal("1.50"), 0.5, 1), schema=schema))
+    captured = log_of(location).changes_after(None)
+    assert partitions <= {event.partition for event in captured.events}
+
+
+def test_operations_tell_append_update_and_the_drop_of_a_whole_partition(location: Path) -> None:
+    hourly(location, 1, 2)
+    hourly(location, 2)
+    DeltaTable(str(location)).delete("hour = 1")
+    hourly(location, 2, mode="overwrite", predicate="hour = 2")
+    log = log_of(location)
+    assert summary(log.events_of_commit(2)) == [(("2013-01-01", 1), OperationType.DELETE, "2", "1")]
+    assert summary(log.events_of_commit(3)) == [(("2013-01-01", 2), OperationType.UPDATE, "3", "2")]
+
+
+def test_removing_one_file_of_several_is_an_update_of_the_partition(location: Path) -> None:
+    write(location, rows((DAY, 1, 1, "x")), partition_by=["day", "hour"])
+    write(location, rows((DAY, 1, 2, "x")))
+    DeltaTable(str(location)).delete("id = 2")
+    assert summary(log_of(location).events_of_commit(2)) == [(("2013-01-01", 1), OperationType.UPDATE, "2", "1")]
+
+
+def test_optimize_and_vacuum_give_no_event(location: Path) -> None:
+    hourly(location, 1)
+    hourly(location, 1)
+    seen = log_of(location).changes_after(None).seen
+    DeltaTable(str(location)).optimize.compact()
+    DeltaTable(str(location)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    captured = log_of(location).changes_after(seen)
+    assert captured.events == ()
+    assert int(captured.seen.snapshot_id) == log_of(location).version > 1
+
+
+def test_changes_since_the_last_look_come_once_and_in_order(location: Path) -> None:
+    hourly(location, 1)
+    first = log_of(location).changes_after(None)
+    hourly(location, 2)
+    hourly(location, 3)
+    second = log_of(location).changes_after(first.seen)
+    assert summary(second.events) == [
+        (("2013-01-01", 2), OperationType.APPEND, "1", "0"),
+        (("2013-01-01", 3), OperationType.APPEND, "2", "1"),
+    ]
+    assert log_of(location).changes_after(second.seen).events == ()
+
+
+def test_the_first_sight_of_a_table_with_history_registers_its_state_as_one_commit(location: Path) -> None:
+    hourly(location, 1)
+    hourly(location, 2, tags={"complete": "true"})
+    DeltaTable(str(location)).delete("hour = 1")
+    hourly(location, 3, tags={"complete": "true"})
+    captured = log_of(location).changes_after(None)
+    assert summary(captured.events) == [
+        (("2013-01-01", 2), OperationType.APPEND, "3", None),
+        (("2013-01-01", 3), OperationType.APPEND, "3", None),
+    ]
+    assert {event.tags["baseline"] for event in captured.events} == {"true"}
+    assert captured.seen.snapshot_id == "3"
+
+
+def test_a_table_seen_at_its_first_commit_has_no_baseline(location: Path) -> None:
+    hourly(location, 1, tags={"complete": "true"})
+    (event,) = log_of(location).changes_after(None).events
+    assert dict(event.tags) == {"complete": "true"}
+
+
+def test_a_table_replaced_at_the_same_path_gets_a_new_uid_and_a_baseline(location: Path) -> None:
+    hourly(location, 1)
+    seen = log_of(location).changes_after(None).seen
+    shutil.rmtree(location)
+    hourly(location, 7)
+    hourly(location, 8)
+    captured = log_of(location).changes_after(seen)
+    assert captured.seen.table_uid == log_of(location).uid != seen.table_uid
+    assert [event.partition for event in captured.events] == [("2013-01-01", 7), ("2013-01-01", 8)]
+    assert {event.tags["lakechime/verdict"] for event in captured.events} == {"RECREATED"}
+
+
+def test_a_log_cleaned_up_past_what_was_seen_gives_a_baseline_that_says_so(location: Path) -> None:
+    hourly(location, 1)
+    seen = log_of(location).changes_after(None).seen
+    hourly(location, 2)
+    hourly(location, 3)
+    DeltaTable(str(location)).create_checkpoint()
+    hourly(location, 4)
+    forget(location, 0, 1)
+    captured = log_of(location).changes_after(seen)
+    assert {event.tags["lakechime/verdict"] for event in captured.events} == {"EXPIRED"}
+    assert sorted(event.partition[1] for event in captured.events if event.partition) == [1, 2, 3, 4]
+    with pytest.raises(CommitsMissingError) as missing:
+        log_of(location).commits(0, 3)
+    assert missing.value.version == 1
+
+
+def test_a_checkpointed_and_cleaned_log_goes_on_without_a_baseline(location: Path) -> None:
+    hourly(location, 1)
+    hourly(location, 2)
+    seen = log_of(location).changes_after(None).seen
+    DeltaTable(str(location)).create_checkpoint()
+    hourly(location, 3)
+    forget(location, 0, 1)
+    captured = log_of(location).changes_after(seen)
+    assert summary(captured.events) == [(("2013-01-01", 3), OperationType.APPEND, "2", "1")]
+    assert log_of(location).changes_after(captured.seen).events == ()
+
+
+def test_a_log_put_back_to_an_older_state_says_rollback(location: Path) -> None:
+    hourly(location, 1)
+    hourly(location, 2)
+    seen = log_of(location).changes_after(None).seen
+    forget(location, 1)
+    captured = log_of(location).changes_after(seen)
+    assert {event.tags["lakechime/verdict"] for event in captured.events} == {"ROLLBACK"}
+    assert captured.seen.snapshot_id == "0"
+
+
+def test_tags_come_from_a_producers_commit_metadata_and_from_our_stamp(location: Path) -> None:
+    hourly(location, 1, tags={"complete": "true"})
+    hourly(location, 2, user_metadata=stamp(1, 1, tags={"watermark": "5"}).to_text(), transaction=(str(LANE), 1))
+    write(location, rows((DAY, 3, 3, "x")), user_metadata='{"not": "ours"}')
+    log = log_of(location)
+    assert [dict(log.events_of_commit(version)[0].tags) for version in range(3)] == [{"complete": "true"}, {"watermark": "5"}, {}]
+
+
+def test_a_commit_of_a_step_is_found_below_newer_commits_and_in_a_checkpointed_log(location: Path) -> None:
+    log = log_of(location)
+    assert log.committed(LANE, 1) is None
+    hourly(location, 0)
+    for step in (1, 2):
+        hourly(location, step, user_metadata=stamp(step, 10 * step, attempt=step).to_text(), transaction=(str(LANE), step))
+    hourly(location, 3)
+    DeltaTable(str(location)).create_checkpoint()
+    found = log.committed(LANE, 1)
+    assert found
+    assert (found.version, found.stamp) == ("1", stamp(1, 10, attempt=1))
+    assert log.committed(LANE, 3) is None
+    assert log.committed(LaneId("local", "other"), 1) is None
+    last = log.last_committed(LANE)
+    assert last
+    assert (last.version, last.stamp.step, last.stamp.end) == ("2", 2, stamp(2, 20).end)
+
+
+def test_a_step_whose_commit_was_cleaned_up_is_known_to_have_committed(location: Path) -> None:
+    hourly(location, 1, user_metadata=stamp(1, 10).to_text(), transaction=(str(LANE), 1))
+    hourly(location, 2)
+    DeltaTable(str(location)).create_checkpoint()
+    forget(location, 0, 1)
+    found = log_of(location).committed(LANE, 1)
+    assert found
+    assert (found.is_stamp_lost, found.stamp.step) == (True, 1)
+    assert log_of(location).committed(LANE, 2) is None
+
+
+def test_nothing_readable_says_where_and_no_driver_internals(location: Path) -> None:
+    log = log_of(location)
+    assert not log.exists()
+    with pytest.raises(TableUnreadableError, match="there is no Delta table at"):
+        log.changes_after(None)
+    hourly(location, 1)
+    assert log.exists()
+    seen = log.changes_after(None).seen
+    (location / "_delta_log" / f"{1:020d}.json").write_text("garbage")
+    for look in (lambda: log.changes_after(seen), lambda: log.version, lambda: log.events_of_commit(0)):
+        with pytest.raises(TableUnreadableError) as error:
+            look()
+        message = str(error.value)
+        assert "bronze.flights" in message
+        assert not [internal for internal in ("deltalake.", "Kernel", "\n") if internal in message]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from(["append", "drop", "replace", "optimize", "look", "checkpoint"]), st.integers(0, 2)), max_size=8))
+def test_looks_at_any_moment_find_each_commit_of_each_partition_once(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+) -> None:
+    location = tmp_path_factory.mktemp("history") / "t"
+    hourly(location, 0)
+    captured = log_of(location).changes_after(None)
+    found, seen = list(captured.events), captured.seen
+    for action, hour in steps:
+        match action:
+            case "append":
+                hourly(location, hour)
+            case "drop":
+                DeltaTable(str(location)).delete(f"hour = {hour}")
+            case "replace":
+                hourly(location, hour, mode="overwrite", predicate=f"hour = {hour}")
+            case "optimize":
+                DeltaTable(str(location)).optimize.compact()
+            case "checkpoint":
+                DeltaTable(str(location)).create_checkpoint()
+            case _:
+                captured = log_of(location).changes_after(seen)
+                found, seen = found + list(captured.events), captured.seen
+    found += log_of(location).changes_after(seen).events
+    whole = log_of(location).changes_after(Seen("bronze.flights", log_of(location).uid, SnapshotId("-1"), "east"))
+    assert found == list(whole.events)
+    assert len({(event.snapshot_id, event.partition) for event in found}) == len(found)
