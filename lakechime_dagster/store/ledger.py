@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import now_ms
@@ -86,8 +85,11 @@ class Ledger:
         with reading(self.engine) as connection:
             return lanes_of(connection, flow.flow_id)
 
-    def ensure_lane(self, flow: FlowRow, key: str, committed: Committed | None = None) -> LaneRow:
-        """The lane; one that the ledger does not know starts from what its target's last commit says, else from the flow's start."""
+    def ensure_lane(self, flow: FlowRow, key: str, committed: Committed | None = None, atoms: Sequence[Atom] = ()) -> LaneRow:
+        """The lane; one that the ledger does not know starts from what its target's last commit says, else from the flow's start.
+
+        With such a commit the lane counts as fired; `atoms` are the partitions whose later change is late.
+        """
         with writing(self.engine) as connection:
             place = committed.stamp.end if committed else flow.start
             values = {
@@ -96,8 +98,11 @@ class Ledger:
                 "fired": committed is not None, "created_ts": now_ms(connection),
             }  # fmt: skip
             insert = _insert(self.engine)(schema.lane).values(**values)
-            connection.execute(insert.on_conflict_do_nothing(index_elements=["flow_id", "key"]))
-            return _lane(connection, flow.flow_id, key, lock=False)
+            made = connection.execute(insert.on_conflict_do_nothing(index_elements=["flow_id", "key"]))
+            lane = _lane(connection, flow.flow_id, key, lock=False)
+            if made.rowcount and committed:
+                _remember_atoms(connection, lane.lane_id, atoms)
+            return lane
 
     # Claims
 
@@ -237,7 +242,12 @@ class Ledger:
                 return False
             if committed is None and current.attempt != execution.attempt:
                 raise LaneConflictError(f"attempt {current.attempt} of step {current.step} exists; attempt {execution.attempt} may not settle without a commit")
-            end = committed.stamp.end if committed else current.end
+            if committed and committed.is_stamp_lost and current.attempt > 1:
+                raise LaneConflictError(
+                    f"step {current.step} of {current.lane.flow} {current.lane.key} has committed, but its target's log no longer says up to where; "
+                    f"`lakechime trigger seek {current.lane.flow} --to …` tells the lane where to go on"
+                )
+            end = committed.stamp.end if committed and not committed.is_stamp_lost else current.end
             version = committed.version if committed else None
             self._close(connection, current, ExecutionState.SETTLED, end, version, reason or current.reason)
             _end_attempt(connection, current, "settled", None, now_ms(connection))
@@ -297,11 +307,6 @@ def lanes_of(connection: Connection, flow_id: int, keys: Sequence[str] | None = 
     if keys is not None:
         query = query.where(schema.lane.c.key.in_(keys))
     return {row.key: lane_from(row) for row in connection.execute(query)}
-
-
-def place_position(column_tx: sa.ColumnElement[int], column_seq: sa.ColumnElement[int], position: Position) -> sa.ColumnElement[bool]:
-    """Whether the row's (tx, seq) is after a position."""
-    return sa.tuple_(column_tx, column_seq) > sa.tuple_(sa.literal(position.tx_id), sa.literal(position.seq))
 
 
 def _lane(connection: Connection, flow_id: int, key: str, *, lock: bool) -> LaneRow:

@@ -1,0 +1,203 @@
+"""Evaluation: load the evidence of one flow, decide, and claim what the decision fires."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.store import evidence
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.dialect import now_ms
+from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.ledger import Claim, Ledger, lanes_of
+from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from
+from lakechime_dagster.triggers.decision import Decision, Firing, KeyEvidence, LaneView, decide_partition, decide_snapshot
+from lakechime_dagster.triggers.flow import Flow, partition_key
+from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneId, Place
+from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, SnapshotTrigger
+
+AskTarget = Callable[[LaneId], Committed | None]  # the newest commit of a lane in the flow's target
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates flows against the store and claims for them; several may run at once."""
+
+    engine: Engine
+    ledger: Ledger
+
+    def activate(self, flow: Flow) -> FlowRow:
+        """The flow's row; a new flow starts where its declaration says, which is asked once."""
+
+        def start(connection: Connection) -> Place:
+            where = flow.trigger.start_from
+            if where.where == "now":
+                position = evidence.head(connection)
+            else:
+                position = where.position if where.position is not None else evidence.head_at(connection, where.time_ms)
+            if position == Position.ORIGIN:
+                return Place()
+            return Place(position=position, sources=self._sources(connection, flow, Place(), Position.ORIGIN, position))
+
+        return self.ledger.ensure_flow(flow, start)
+
+    def evaluate(self, flow: Flow, row: FlowRow, *, at_ms: int | None = None) -> Decision:
+        """Whether the flow fires, now or as it was at a past time (milliseconds), and why."""
+        with reading(self.engine) as connection:
+            now = now_ms(connection) if at_ms is None else at_ms
+            through = evidence.head(connection) if at_ms is None else evidence.head_at(connection, at_ms)
+            lanes = lanes_of(connection, row.flow_id) if at_ms is None else _lanes_at(connection, row, at_ms)
+            views = _views(connection, row, lanes, at_ms)
+            blocked = row.blocked_sentence if at_ms is None else ""
+            if isinstance(flow.trigger, SnapshotTrigger):
+                return self._snapshot(connection, flow, flow.trigger, row, views, blocked, now, through)
+            return self._partition(connection, flow, flow.trigger, row, lanes, views, blocked, now, through)
+
+    def fire(self, flow: Flow, row: FlowRow, decision: Decision, ask_target: AskTarget) -> list[Execution]:
+        """Claim what the decision fires. What another daemon claimed first is left out."""
+        claimed = []
+        for firing in decision.firings:
+            execution = self.claim(flow, row, firing, ask_target, cause=Cause.TRIGGER)
+            if execution is not None:
+                claimed.append(execution)
+        return claimed
+
+    def claim(self, flow: Flow, row: FlowRow, firing: Firing, ask_target: AskTarget, *, cause: Cause, fired: bool = True) -> Execution | None:
+        """Claim one lane's next step up to the newest position; None when somebody else moved the lane first."""
+        known = self.ledger.lanes(row).get(firing.key)
+        atoms = firing.fire_key.atoms if firing.fire_key else ()
+        if known is None:
+            committed = ask_target(LaneId(self.ledger.deployment, row.name, firing.key))
+            known = self.ledger.ensure_lane(row, firing.key, committed, atoms)
+            if committed is not None:
+                return None  # the ledger was lost; the next evaluation sees what its target already has
+        end = self.end_of(flow, row, known)
+        try:
+            return self.ledger.claim(
+                row, known, Claim(end=end, cause=cause, reason=firing.reason, partition_key=_dagster_key(flow, firing.fire_key), fired=fired, atoms=atoms)
+            )
+        except LaneConflictError:
+            return None
+
+    def end_of(self, flow: Flow, row: FlowRow, lane: LaneRow) -> Place:
+        """The place that a claim of this lane ends at, now: the newest position, and per source the snapshot to read up to."""
+        with reading(self.engine) as connection:
+            through = evidence.head(connection)
+            return Place(position=through, sources=self._sources(connection, flow, lane.place, lane.place.position, through))
+
+    def looked_through(self, row: FlowRow, position: Position) -> None:
+        """Remember that nothing up to a position can fire this flow any more, but for what its lanes' places say."""
+        if position <= row.looked:
+            return
+        with writing(self.engine) as connection:
+            connection.execute(
+                sa.update(schema.flow)
+                .where(schema.flow.c.flow_id == row.flow_id)
+                .values(looked_tx=position.tx_id, looked_seq=position.seq)
+            )
+
+    def _snapshot(
+        self, connection: Connection, flow: Flow, trigger: SnapshotTrigger, row: FlowRow, views: Mapping[str, LaneView],
+        blocked: str, now: int, through: Position,
+    ) -> Decision:  # fmt: skip
+        lane = views.get("", LaneView(place=row.start))
+        lane = replace(lane, blocked=blocked or lane.blocked)
+        tables = [(flow.cluster, table) for table in trigger.tables]
+        since = max(lane.place.position, row.looked)
+        found = evidence.waiting(connection, tables, trigger.tags, since, through)
+        return decide_snapshot(row.name, trigger, lane, found, now_ms=now, through=through)
+
+    def _partition(
+        self, connection: Connection, flow: Flow, trigger: PartitionTrigger, row: FlowRow, lanes: Mapping[str, LaneRow],
+        views: Mapping[str, LaneView], blocked: str, now: int, through: Position,
+    ) -> Decision:  # fmt: skip
+        keys = trigger.keys(from_milliseconds(now))
+        pending = [key for key in keys if not (key.text in lanes and lanes[key.text].fired)]
+        atoms = [atom for key in pending for atom in key.atoms]
+        states = evidence.atom_states(connection, atoms, trigger.tags, through)
+        late = evidence.late_lanes(connection, row.flow_id, row.looked, through) if trigger.late is Late.REFIRE else {}
+        start = LaneView(place=row.start)
+        found = [
+            KeyEvidence(
+                key=key, lane=views.get(key.text, start), fired=key.text in lanes and lanes[key.text].fired,
+                late_events=late.get(key.text, 0), atoms=states,
+            )
+            for key in keys
+        ]  # fmt: skip
+        in_flight = sum(1 for view in views.values() if view.open)
+        return decide_partition(
+            row.name, trigger, found, in_flight=in_flight, activated_ms=row.activated_ts, now_ms=now, through=through, blocked=blocked
+        )
+
+    def _sources(self, connection: Connection, flow: Flow, place: Place, after: Position, through: Position) -> dict[str, SnapshotPlace]:
+        """Per source the snapshot to read up to: the newest that the trigger's tags vouch for, else where the lane stands."""
+        sources: dict[str, SnapshotPlace] = {}
+        for table in flow.pinned:
+            stands = place.sources.get(table)
+            tags = flow.trigger.tags if table in flow.trigger.tables and isinstance(flow.trigger, SnapshotTrigger) else {}
+            since = after if stands is not None else Position.ORIGIN
+            newest = evidence.newest_snapshot(connection, (flow.cluster, table), tags, since, through)
+            chosen = newer(stands, newest)
+            if chosen is not None:
+                sources[table] = chosen
+        return sources
+
+
+def newer(stands: SnapshotPlace | None, found: SnapshotPlace | None) -> SnapshotPlace | None:
+    """The later of two places in a table; another table uid is always later, an older Delta version never is."""
+    if stands is None or found is None:
+        return found or stands
+    if stands.table_uid != found.table_uid and stands.table_uid is not None and found.table_uid is not None:
+        return found
+    old, new = stands.snapshot_id, found.snapshot_id
+    if old is not None and new is not None and old.isdigit() and new.isdigit() and int(new) < int(old):
+        return stands
+    return found
+
+
+def _dagster_key(flow: Flow, key: FireKey | None) -> str | None:
+    partition = flow.partition_of(key) if key is not None else None
+    return partition_key(flow.target_levels, partition) if partition is not None else None
+
+
+def _views(connection: Connection, row: FlowRow, lanes: Mapping[str, LaneRow], at_ms: int | None) -> dict[str, LaneView]:
+    """What a decision needs of each lane: its place, and whether it is open or may not claim."""
+    query = EXECUTIONS.where(schema.lane.c.flow_id == row.flow_id)
+    if at_ms is None:
+        query = query.where(schema.execution.c.state == ExecutionState.OPEN.value)
+    else:
+        still_open = sa.or_(schema.execution.c.settled_ts.is_(None), schema.execution.c.settled_ts > at_ms)
+        query = query.where(schema.execution.c.claimed_ts <= at_ms, still_open)
+    opened = {execution.lane.key: execution for execution in map(execution_from, connection.execute(query))}
+    return {
+        key: LaneView(
+            place=lane.place,
+            open=_open_sentence(opened[key]) if key in opened else "",
+            blocked=lane.blocked_sentence(row.name),
+        )
+        for key, lane in lanes.items()
+    }
+
+
+def _open_sentence(execution: Execution) -> str:
+    who = f"run {execution.run_id}" if execution.run_id else "a run that has not begun"
+    key = f" for {execution.lane.key}" if execution.lane.key else ""
+    return f"step {execution.step}{key} is with {who} (attempt {execution.attempt})"
+
+
+def _lanes_at(connection: Connection, row: FlowRow, at_ms: int) -> dict[str, LaneRow]:
+    """The lanes as they stood at a past time: at the end of the last step settled by then."""
+    lanes = {key: lane for key, lane in lanes_of(connection, row.flow_id).items() if lane.created_ts <= at_ms}
+    query = EXECUTIONS.where(schema.lane.c.flow_id == row.flow_id, schema.execution.c.claimed_ts <= at_ms)
+    places: dict[str, Place] = {}
+    fired: set[str] = set()
+    for execution in map(execution_from, connection.execute(query.order_by(schema.execution.c.step))):
+        fired.add(execution.lane.key)
+        if execution.settled_ts is not None and execution.settled_ts <= at_ms:
+            places[execution.lane.key] = execution.end
+    return {key: replace(lane, place=places.get(key, row.start), fired=key in fired) for key, lane in lanes.items()}

@@ -1,0 +1,236 @@
+"""Evidence: what due triggers need to know of the event history, narrowed by SQL to the events that can matter.
+
+Every function reads inside one transaction of the caller, bounded by one position, so that decision and claim speak
+of the same moment.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.dialects.postgresql import JSONB
+
+from lakechime_dagster.dce.event import OperationType, SnapshotId, TableFormat, TableUid
+from lakechime_dagster.dce.position import MAX_SEQ, Position
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.store import ledger_schema as ledger
+from lakechime_dagster.store.codes import FORMAT_CODES, OPERATION_CODES
+from lakechime_dagster.store.dialect import high_water
+from lakechime_dagster.store.schema import dce_availability, dce_event, dce_table
+from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.decision import AtomState, Waiting
+
+CHUNK = 5_000  # parameters of one statement
+Item = TypeVar("Item")
+TableKey = tuple[str, str]  # cluster, name
+
+is_data = sa.and_(
+    dce_event.c.amends_seq.is_(None),
+    sa.or_(dce_event.c.snapshot_id.is_not(None), dce_event.c.table_format == FORMAT_CODES[TableFormat.HIVE]),
+)
+
+
+def head(connection: Connection) -> Position:
+    """The newest position below which nothing can become visible any more, as this transaction sees it."""
+    if connection.dialect.name == "postgresql":
+        return Position(high_water(connection) - 1, MAX_SEQ)
+    return Position(0, connection.execute(sa.select(sa.func.coalesce(sa.func.max(dce_event.c.seq), 0))).scalar_one())
+
+
+def head_at(connection: Connection, time_ms: int) -> Position:
+    """The newest position of the events registered before a time: information about the past, never a place."""
+    query = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(dce_event.c.event_ts < time_ms)
+    row = connection.execute(query.order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)).one_or_none()
+    return Position(row.tx_id, row.seq) if row else Position.ORIGIN
+
+
+def table_ids(connection: Connection, tables: Sequence[TableKey]) -> dict[TableKey, tuple[int, TableUid | None]]:
+    """The ids and current uids of the tables that the store has heard of."""
+    names = {name for _, name in tables}
+    found: dict[TableKey, tuple[int, TableUid | None]] = {}
+    for chunk in chunks(sorted(names)):
+        query = sa.select(dce_table.c.cluster, dce_table.c.name, dce_table.c.table_id, dce_table.c.table_uid).where(dce_table.c.name.in_(chunk))
+        found |= {(row.cluster, row.name): (row.table_id, row.table_uid and TableUid(row.table_uid)) for row in connection.execute(query)}
+    return {table: found[table] for table in tables if table in found}
+
+
+def after(position: Position) -> sa.ColumnElement[bool]:
+    """Events after a position, exclusive."""
+    return sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > sa.tuple_(sa.literal(position.tx_id), sa.literal(position.seq))
+
+
+def up_to(position: Position) -> sa.ColumnElement[bool]:
+    """Events up to a position, inclusive."""
+    return sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) <= sa.tuple_(sa.literal(position.tx_id), sa.literal(position.seq))
+
+
+def carries(connection: Connection, tags: Mapping[str, str]) -> sa.ColumnElement[bool]:
+    """Whether all these tags are on the one event; any key and value, however odd."""
+    if not tags:
+        return sa.true()
+    if connection.dialect.name == "postgresql":
+        return sa.cast(dce_event.c.tags, JSONB).contains(dict(tags))
+    pairs = [_has_pair(key, value) for key, value in tags.items()]
+    return sa.and_(*pairs)
+
+
+def _has_pair(key: str, value: str) -> sa.ColumnElement[bool]:
+    pair = sa.func.json_each(dce_event.c.tags).table_valued("key", "value")
+    return sa.exists(sa.select(sa.literal(1)).select_from(pair).where(pair.c.key == key, pair.c.value == value))
+
+
+def waiting(
+    connection: Connection, tables: Sequence[TableKey], tags: Mapping[str, str], place: Position, through: Position
+) -> list[Waiting]:
+    """Per table the events in (place, through]: how many match, when they came, how many do not match."""
+    ids = table_ids(connection, tables)
+    matches = carries(connection, tags)
+    matched = sa.case((matches, 1), else_=0)
+    query = (
+        sa.select(
+            dce_event.c.table_id,
+            sa.func.sum(matched).label("matching"),
+            sa.func.count().label("total"),
+            sa.func.min(sa.case((matches, dce_event.c.event_ts))).label("first_ts"),
+            sa.func.max(sa.case((matches, dce_event.c.event_ts))).label("last_ts"),
+        )
+        .where(dce_event.c.table_id.in_([table_id for table_id, _ in ids.values()]), after(place), up_to(through))
+        .group_by(dce_event.c.table_id)
+    )
+    rows = {row.table_id: row for row in connection.execute(query)} if ids else {}
+    found = []
+    for table in tables:
+        row = rows.get(ids[table][0]) if table in ids else None
+        counts = {} if row is None else {
+            "count": int(row.matching), "first_ts": row.first_ts, "last_ts": row.last_ts, "unmatched": row.total - int(row.matching)
+        }  # fmt: skip
+        found.append(Waiting(table=table[1], **counts))
+    return found
+
+
+def newest_snapshot(
+    connection: Connection, table: TableKey, tags: Mapping[str, str], place: Position, through: Position
+) -> SnapshotPlace | None:
+    """The newest snapshot of a table in (place, through] that the tags vouch for, or None.
+
+    An event with the tags vouches for its own snapshot; a mark or amendment with them for all that was registered
+    before it. Delta versions are compared as numbers, since registration may come in any order.
+    """
+    found = table_ids(connection, [table])
+    if table not in found:
+        return None
+    table_id, uid = found[table]
+    in_range = (dce_event.c.table_id == table_id, up_to(through))
+    vouched: sa.ColumnElement[bool] = sa.true()
+    if tags:
+        matches = carries(connection, tags)
+        mark = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(*in_range, after(place), matches, sa.not_(is_data))
+        newest_mark = connection.execute(mark.order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)).one_or_none()
+        vouched = sa.or_(matches, up_to(Position(newest_mark.tx_id, newest_mark.seq))) if newest_mark else matches
+    number = sa.case((dce_event.c.table_format == FORMAT_CODES[TableFormat.DELTA], sa.cast(dce_event.c.snapshot_id, sa.BigInteger)))
+    same_table = dce_event.c.table_uid == uid if uid else dce_event.c.table_uid.is_(None)
+    query = (
+        sa.select(dce_event.c.snapshot_id)
+        .where(*in_range, after(place), dce_event.c.snapshot_id.is_not(None), same_table, vouched)
+        .order_by(number.desc(), dce_event.c.snapshot_ts.desc(), dce_event.c.tx_id.desc(), dce_event.c.seq.desc())
+        .limit(1)
+    )
+    snapshot = connection.execute(query).scalar()
+    return SnapshotPlace(table_uid=uid, snapshot_id=SnapshotId(snapshot)) if snapshot is not None else None
+
+
+def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str, str], through: Position) -> dict[Atom, AtomState]:
+    """What is known of each partition: there with all tags on one event, only seen, dropped, or (absent) nothing.
+
+    Searches the whole history, folded history too.
+    """
+    ids = table_ids(connection, list({(atom.cluster, atom.table) for atom in atoms}))
+    by_table: dict[int, dict[str, Atom]] = {}
+    for atom in atoms:
+        if (atom.cluster, atom.table) in ids:
+            by_table.setdefault(ids[atom.cluster, atom.table][0], {})[atom.canonical] = atom
+    states: dict[Atom, AtomState] = {}
+    for table_id, partitions in by_table.items():
+        for chunk in chunks(list(partitions)):
+            states |= {partitions[key]: state for key, state in _states(connection, table_id, chunk, tags, through)}
+    return states
+
+
+def _states(connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str], through: Position) -> Iterator[tuple[str, AtomState]]:
+    drop = dce_event.c.operation_type == OPERATION_CODES[OperationType.DELETE]
+    matches = sa.and_(carries(connection, tags), sa.not_(drop))
+    query = (
+        sa.select(
+            dce_event.c.partition_key,
+            sa.func.max(sa.case((matches, 1), else_=0)).label("matched"),
+            sa.func.max(sa.case((drop, 1), else_=0)).label("dropped"),
+        )
+        .where(dce_event.c.table_id == table_id, dce_event.c.partition_key.in_(keys), up_to(through))
+        .group_by(dce_event.c.partition_key)
+    )
+    folded = _folded(connection, table_id, keys, tags)
+    seen = {row.partition_key: row for row in connection.execute(query)}
+    for key in keys:
+        row = seen.get(key)
+        if row is not None and row.dropped:
+            yield key, _after_drops(connection, table_id, key, matches, drop, through)
+        elif row is not None or key in folded:
+            yield key, AtomState(available=bool((row is not None and row.matched) or folded.get(key)), seen=True)
+
+
+def _after_drops(
+    connection: Connection, table_id: int, key: str, matches: sa.ColumnElement[bool], drop: sa.ColumnElement[bool], through: Position
+) -> AtomState:
+    """The state of a partition that was dropped at least once: what came after the newest drop."""
+    mine = (dce_event.c.table_id == table_id, dce_event.c.partition_key == key, up_to(through))
+    newest = sa.select(dce_event.c.tx_id, dce_event.c.seq).order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)
+    dropped = connection.execute(newest.where(*mine, drop)).one()
+    matched = connection.execute(newest.where(*mine, matches)).one_or_none()
+    available = matched is not None and (matched.tx_id, matched.seq) > (dropped.tx_id, dropped.seq)
+    return AtomState(available=available, seen=True, dropped=not available)
+
+
+def _folded(connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str]) -> dict[str, bool]:
+    """Per folded partition whether it was available with the tags; folding keeps the newest position of each kept tag."""
+    query = sa.select(dce_availability.c.partition_key, dce_availability.c.tag_positions)
+    mine = query.where(dce_availability.c.table_id == table_id, dce_availability.c.partition_key.in_(keys))
+    found: dict[str, bool] = {}
+    for row in connection.execute(mine):
+        kept = {(key, value) for key, value, _ in row.tag_positions}
+        found[row.partition_key] = found.get(row.partition_key, False) or all(pair in kept for pair in tags.items())
+    return found
+
+
+def late_lanes(connection: Connection, flow_id: int, looked: Position, through: Position) -> dict[str, int]:
+    """Per fired lane of a flow the data-changing events in its partitions after its place: what came late.
+
+    Only events in (looked, through] are looked at.
+    """
+    place = sa.tuple_(ledger.lane.c.place_tx, ledger.lane.c.place_seq)
+    query = (
+        sa.select(ledger.lane.c.key, sa.func.count().label("events"))
+        .select_from(dce_event)
+        .join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
+        .join(
+            ledger.lane_partition,
+            sa.and_(
+                ledger.lane_partition.c.table_name == dce_table.c.name,
+                ledger.lane_partition.c.cluster == dce_table.c.cluster,
+                ledger.lane_partition.c.partition_key == dce_event.c.partition_key,
+            ),
+        )
+        .join(ledger.lane, ledger.lane.c.lane_id == ledger.lane_partition.c.lane_id)
+        .where(
+            ledger.lane.c.flow_id == flow_id, ledger.lane.c.fired, is_data, after(looked), up_to(through),
+            sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > place,
+        )
+        .group_by(ledger.lane.c.key)
+    )  # fmt: skip
+    return {row.key: row.events for row in connection.execute(query)}
+
+
+def chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """The items in pieces that fit one statement."""
+    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))
+
