@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NewType, TypeVar
+from typing import Any, NewType, Self, TypeVar
 
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, canonical_json, canonical_partition, checked_partition
 from lakechime_dagster.dce.position import Position
@@ -76,6 +76,9 @@ class DataChangeEvent:
             raise InvalidValueError("prev_snapshot_id", self.prev_snapshot_id, "equals snapshot_id; send the snapshot before it")
         object.__setattr__(self, "table_format", _choice("table_format", self.table_format, TableFormat))
         object.__setattr__(self, "operation_type", _choice("operation_type", self.operation_type, OperationType))
+        if self.table_format is TableFormat.DELTA:
+            for name in ("snapshot_id", "prev_snapshot_id"):
+                _check_delta_version(name, getattr(self, name))
         object.__setattr__(self, "partition", checked_partition(self.partition))
         object.__setattr__(self, "tags", self.tags if isinstance(self.tags, Tags) else Tags(self.tags))
 
@@ -90,13 +93,43 @@ class DataChangeEvent:
         The producer's key if there is one, else what happened where: cluster, table, table uid, partition,
         snapshot id. Operation and tags are not in it. `table_uid` must be resolved before.
         """
+        return self.identity_at(canonical_partition(self.partition, levels))
+
+    def identity_at(self, canonical: str) -> bytes | None:
+        """The identity, with the partition's canonical text at hand."""
         if self.event_key is not None:
             parts = ["key", self.cluster, self.table, self.event_key]
         elif self.snapshot_id is not None:
-            parts = ["snapshot", self.cluster, self.table, self.table_uid, canonical_partition(self.partition, levels), self.snapshot_id]
+            parts = ["snapshot", self.cluster, self.table, self.table_uid, canonical, self.snapshot_id]
         else:
             return None
-        return hashlib.blake2b(canonical_json(parts).encode(), digest_size=16).digest()
+        return digest(parts)
+
+    def at_table(self, table_uid: TableUid | None) -> "DataChangeEvent":
+        """This event with its table told apart by `table_uid`, which the store knows."""
+        return self if table_uid == self.table_uid else self._changed(table_uid=table_uid)
+
+    def tagged(self, tags: Tags) -> "DataChangeEvent":
+        """This event with other tags."""
+        return self._changed(tags=tags)
+
+    def _changed(self, **fields: object) -> Self:
+        """A copy with fields that were validated before; `replace` would validate all of them again."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__, **fields)
+        return copy
+
+
+def revived(fields: Mapping[str, object]) -> DataChangeEvent:
+    """An event from all its fields as a store kept them: they were validated when it was first made."""
+    event = object.__new__(DataChangeEvent)
+    event.__dict__.update(fields)
+    return event
+
+
+def digest(parts: object) -> bytes:
+    """16 bytes that stand for a JSON value."""
+    return hashlib.blake2b(canonical_json(parts).encode(), digest_size=16).digest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +154,11 @@ class RegisteredEvent:
 
     def with_levels(self, levels: PartitionLevels) -> "RegisteredEvent":
         return replace(self, canonical=canonical_partition(self.event.partition, levels))
+
+
+def _check_delta_version(name: str, value: str | None) -> None:
+    if value is not None and not (value.isascii() and value.isdigit() and len(value) <= 18):
+        raise InvalidValueError(name, value, "is not a Delta version; send its number, such as 42")
 
 
 def _choice(name: str, value: object, choices: type[Choice]) -> Choice:
