@@ -1,0 +1,187 @@
+"""`spark_table` and `sql_table`: how a user declares a computed table."""
+
+import datetime as dt
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from lakechime_dagster.dce.event import TableFormat
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.lake.groups import check_partition_columns, group_key_columns
+from lakechime_dagster.lake.increments import check_increment, check_partition_increment
+from lakechime_dagster.lake.inputs import check_modes, checked_reads, checked_trigger, sql_reads, woken_by
+from lakechime_dagster.lake.names import checked_columns, checked_levels, checked_table_name
+from lakechime_dagster.lake.reads import Read
+from lakechime_dagster.lake.sql import DIALECT, parse_query, tables_of
+from lakechime_dagster.lake.tables import Injection, LakeTable, Passthrough, RefreshMode, checked_refresh
+from lakechime_dagster.triggers.model import Trigger
+
+
+def spark_table(
+    name: str,
+    *,
+    reads: Mapping[str, Read],
+    keys: Iterable[str] = (),
+    partitioned_by: Mapping[str, str] | PartitionLevels | None = None,
+    refresh: str | RefreshMode = RefreshMode.ROWS,
+    trigger: Trigger | None = None,
+    expect: Mapping[str, str] | None = None,
+    watermark: str | None = None,
+    owner: str | None = None,
+    location: str | None = None,
+    format: str | TableFormat = TableFormat.DELTA,  # noqa: A002 - the word of SourceTable and of Spark
+    fresh_within: dt.timedelta | None = None,
+    description: str | None = None,
+    group: str | None = None,
+    kinds: Iterable[str] = (),
+    dagster: Passthrough | None = None,
+) -> Callable[[Callable[..., Any]], LakeTable]:
+    """Declare a table computed by the decorated function, which takes a DataFrame per name in `reads`.
+
+    Further parameters are injected: `context`, a config class, a resource by its annotation. The description
+    defaults to the function's docstring. A trigger without tables waits for those in `reads`.
+
+    Raises:
+        DeclarationError: naming the table, the field and the remedy.
+    """
+    checked_table_name(name, "spark_table")
+    checked = checked_reads(name, reads)
+    mode = checked_refresh(name, refresh)
+    key_columns = checked_columns(name, "keys", keys)
+    check_modes(name, mode, key_columns, checked.values(), checked_levels(name, partitioned_by))
+    woken = woken_by(name, mode, checked.values(), checked_trigger(name, trigger))
+
+    def declare(compute: Callable[..., Any]) -> LakeTable:
+        table = LakeTable(
+            name=name, keys=key_columns, partitioned_by=partitioned_by, refresh=mode, reads=checked, compute=compute,
+            key_columns={read.table: {key: key for key in key_columns} for read in checked.values() if read.is_changing}
+            if mode is RefreshMode.AFFECTED_KEYS else {},
+            injected=_injected(name, compute, checked), trigger=woken, expect=_checked_expect(name, expect), watermark=watermark,
+            owner=owner, location=location, format=format, fresh_within=fresh_within, group=group, kinds=_kinds(name, kinds),
+            description=inspect.getdoc(compute) or "" if description is None else description, dagster=dagster or {},
+        )  # fmt: skip
+        object.__setattr__(table, "__doc__", compute.__doc__)
+        object.__setattr__(table, "__module__", compute.__module__)
+        return table
+
+    return declare
+
+
+def sql_table(
+    name: str,
+    *,
+    sql: str | None = None,
+    sql_file: str | Path | None = None,
+    reads: Sequence[Read] = (),
+    keys: Iterable[str] = (),
+    partitioned_by: Mapping[str, str] | PartitionLevels | None = None,
+    refresh: str | RefreshMode = RefreshMode.FULL,
+    trigger: Trigger | None = None,
+    expect: Mapping[str, str] | None = None,
+    watermark: str | None = None,
+    owner: str | None = None,
+    location: str | None = None,
+    format: str | TableFormat = TableFormat.DELTA,  # noqa: A002 - the word of SourceTable and of Spark
+    fresh_within: dt.timedelta | None = None,
+    description: str | None = None,
+    group: str | None = None,
+    kinds: Iterable[str] = (),
+    dagster: Passthrough | None = None,
+) -> LakeTable:
+    """Declare a table computed by one Spark SQL query, given as text or as a file beside the declaring module.
+
+    The query's tables are the inputs. Those that wake the trigger (all, if it names none) are read as changes, the
+    others whole; `reads` says otherwise for single ones. The description defaults to the SQL's leading comment.
+
+    Raises:
+        DeclarationError: naming the table, the field and the remedy.
+    """
+    checked_table_name(name, "sql_table")
+    text = _sql_text(name, sql, sql_file, Path(sys._getframe(1).f_globals.get("__file__") or "."))
+    query = parse_query(name, text)
+    mode = checked_refresh(name, refresh)
+    key_columns = checked_columns(name, "keys", keys)
+    levels = checked_levels(name, partitioned_by)
+    checked = sql_reads(name, tables_of(query), reads, checked_trigger(name, trigger))
+    check_modes(name, mode, key_columns, checked.values(), levels, is_sql=True)
+    changing = [read.table for read in checked.values() if read.is_changing]
+    check_increment(name, query, mode, changing, key_columns)
+    if mode is RefreshMode.PARTITIONS:
+        check_partition_increment(name, query, levels.names)
+        check_partition_columns(name, query, levels.names, changing)
+    return LakeTable(
+        name=name, keys=key_columns, partitioned_by=partitioned_by, refresh=mode, reads=checked, sql=text,
+        key_columns=group_key_columns(name, query, key_columns, changing) if mode is RefreshMode.AFFECTED_KEYS else {},
+        trigger=woken_by(name, mode, checked.values(), trigger), expect=_checked_expect(name, expect), watermark=watermark,
+        owner=owner, location=location, format=format, fresh_within=fresh_within, group=group, kinds=_kinds(name, kinds),
+        description=_leading_comment(text) if description is None else description, dagster=dagster or {},
+    )  # fmt: skip
+
+
+def _injected(name: str, compute: Callable[..., Any], reads: Mapping[str, Read]) -> tuple[Injection, ...]:
+    parameters = inspect.signature(compute).parameters
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    missing = [alias for alias in reads if alias not in parameters]
+    if missing and not open_ended:
+        there = ", ".join(parameters) or "none"
+        raise DeclarationError(name, f"reads[{missing[0]!r}]", f"is no parameter of {compute.__name__}(); its parameters are {there}")
+    injected = []
+    for parameter in parameters.values():
+        if parameter.name in reads or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            continue
+        annotation = None if parameter.annotation is parameter.empty else parameter.annotation
+        is_frame = "DataFrame" in (annotation if isinstance(annotation, str) else getattr(annotation, "__name__", ""))
+        if is_frame or (annotation is None and parameter.name != "context"):
+            raise DeclarationError(name, f"parameter {parameter.name!r}", f"is no input; reads= names {', '.join(reads)}")
+        injected.append(Injection(name=parameter.name, annotation=annotation))
+    return tuple(injected)
+
+
+def _checked_expect(name: str, expect: Mapping[str, str] | None) -> dict[str, str]:
+    checked: dict[str, str] = {}
+    for constraint, condition in (expect or {}).items():
+        field = f"expect[{constraint!r}]"
+        if not isinstance(constraint, str) or not constraint.strip():
+            raise DeclarationError(name, "expect", f"{shown(constraint)} is not the name of a constraint")
+        if not isinstance(condition, str) or not condition.strip():
+            raise DeclarationError(name, field, f"{shown(condition)} is not a SQL condition")
+        try:
+            parsed = sqlglot.parse_one(condition, dialect=DIALECT, into=exp.Condition)
+        except SqlglotError:
+            raise DeclarationError(name, field, f"{shown(condition)} is not a SQL condition") from None
+        if parsed.find(exp.Query, exp.AggFunc, exp.Window):
+            raise DeclarationError(name, field, f"{shown(condition)} looks at more than one row; a constraint is checked row by row")
+        checked[constraint] = condition
+    return checked
+
+
+def _sql_text(name: str, sql: str | None, sql_file: str | Path | None, declared_in: Path) -> str:
+    if (sql is None) == (sql_file is None):
+        raise DeclarationError(name, "sql", "give either sql= or sql_file=" + ("" if sql is None else ", not both"))
+    if sql_file is None:
+        return str(sql)
+    path = declared_in.parent / sql_file
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DeclarationError(name, "sql_file", f"{shown(str(path))} cannot be read ({type(error).__name__})") from None
+
+
+def _leading_comment(sql: str) -> str:
+    lines = []
+    for line in sql.strip().splitlines():
+        if not line.strip().startswith("--"):
+            break
+        lines.append(line.strip().removeprefix("--").strip())
+    return "\n".join(lines)
+
+
+def _kinds(name: str, kinds: Iterable[str]) -> tuple[str, ...]:
+    return checked_columns(name, "kinds", kinds)

@@ -1,0 +1,170 @@
+"""The lake: all declared tables together, checked as a whole."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lakechime_dagster.dce.event import TableFormat
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.errors import DeclarationError, NotFoundError, shown
+from lakechime_dagster.lake.graph import find_cycle, topological
+from lakechime_dagster.lake.names import PART
+from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable, Table
+from lakechime_dagster.triggers import PartitionTrigger
+
+
+@dataclass(frozen=True, init=False)
+class Lake:
+    """Tables that are declared together; every input of a computed table is one of them.
+
+    `tables` is in an order in which inputs come first.
+
+    Raises:
+        DeclarationError: naming the table and the field that do not fit the others.
+    """
+
+    name: str
+    tables: tuple[Table, ...]
+
+    def __init__(self, name: str, tables: Iterable[Table]) -> None:
+        if not isinstance(name, str) or not PART.fullmatch(name):
+            raise DeclarationError(f"Lake {shown(name)}", "name", "must be of letters, digits and _")
+        several = tuple(tables)
+        for table in several:
+            if not isinstance(table, SourceTable | LakeTable):
+                remedy = "is neither a SourceTable nor the result of spark_table or sql_table"
+                raise DeclarationError(f"Lake {name}", "tables", f"{shown(table)} {remedy}")
+        _check_names(several)
+        by_name = {table.name: table for table in several}
+        _check_inputs(by_name)
+        cycle = find_cycle(_edges(several))
+        if cycle:
+            raise DeclarationError(cycle[0], "reads", f"is a cycle: {' ← '.join(cycle)}; break it by leaving out one of the reads")
+        for table in several:
+            if isinstance(table, LakeTable):
+                _check_trigger(table, by_name)
+                _check_partitions(table, by_name)
+        ordered = topological(_edges(several))
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "tables", tuple(by_name[name] for name in ordered))
+
+    @property
+    def sources(self) -> tuple[SourceTable, ...]:
+        """The tables that are written elsewhere."""
+        return tuple(table for table in self.tables if isinstance(table, SourceTable))
+
+    @property
+    def targets(self) -> tuple[LakeTable, ...]:
+        """The tables that this lake computes, inputs first."""
+        return tuple(table for table in self.tables if isinstance(table, LakeTable))
+
+    @property
+    def levels(self) -> dict[str, PartitionLevels]:
+        """The typed partition levels of each table."""
+        return {table.name: table.levels for table in self.tables}
+
+    def table(self, name: str) -> Table:
+        """The table of that name.
+
+        Raises:
+            NotFoundError: naming the tables that are there.
+        """
+        for table in self.tables:
+            if table.name == name:
+                return table
+        raise NotFoundError(f"lake {self.name} has no table {shown(name)}; it has {', '.join(table.name for table in self.tables)}")
+
+    def graph(self) -> dict[str, tuple[str, ...]]:
+        """The inputs of each table; a source has none."""
+        return _edges(self.tables)
+
+    def readers(self, name: str) -> tuple[LakeTable, ...]:
+        """The computed tables that read this table."""
+        return tuple(table for table in self.targets if name in table.inputs)
+
+
+def _edges(tables: Iterable[Table]) -> dict[str, tuple[str, ...]]:
+    return {table.name: table.inputs if isinstance(table, LakeTable) else () for table in tables}
+
+
+def _check_names(tables: tuple[Table, ...]) -> None:
+    names: dict[str, Table] = {}
+    locations: dict[str, Table] = {}
+    for table in tables:
+        known = names.setdefault(table.name.casefold(), table)
+        if known is not table and known.name != table.name:
+            raise DeclarationError(table.name, "name", f"differs from {known.name} in letter case only; catalogs hold them for one table")
+        if known is not table:
+            written = isinstance(known, LakeTable) and isinstance(table, LakeTable)
+            problem = "is written by two declarations" if written else "is declared twice"
+            raise DeclarationError(table.name, "name", f"{problem}; keep one")
+        if table.location is not None:
+            other = locations.setdefault(table.location.rstrip("/"), table)
+            if other is not table:
+                raise DeclarationError(table.name, "location", f"is the location of {other.name} too; a table lies alone")
+    for table in tables:
+        parts = table.name.casefold().split(".")
+        for length in range(1, len(parts)):
+            outer = names.get(".".join(parts[:length]))
+            if outer is not None:
+                raise DeclarationError(table.name, "name", f"would lie inside the folder of {outer.name}; rename one of them")
+
+
+def _check_inputs(tables: Mapping[str, Table]) -> None:
+    for table in tables.values():
+        if not isinstance(table, LakeTable):
+            continue
+        for alias, read in table.reads.items():
+            for name in (read.table, read.rejoin):
+                if name is not None and name not in tables:
+                    field = "sql" if table.sql is not None else f"reads[{alias!r}]"
+                    raise DeclarationError(table.name, field, f"reads {name}, which is not in the lake{_meant(name, tables, table.name)}")
+                if name is not None and tables[name].format is not TableFormat.DELTA:
+                    kind = str(tables[name].format)
+                    raise DeclarationError(table.name, f"reads[{alias!r}]", f"{name} is a {kind} table; computed tables read Delta tables")
+        if table.format is not TableFormat.DELTA:
+            raise DeclarationError(table.name, "format", f"{table.format} cannot be written; leave it out for Delta")
+
+
+def _check_trigger(table: LakeTable, tables: Mapping[str, Table]) -> None:
+    if table.trigger is None:
+        return
+    for name in table.trigger.tables:
+        if name not in tables:
+            raise DeclarationError(table.name, "trigger", f"waits for {name}, which is not in the lake{_meant(name, tables, table.name)}")
+        if name == table.name:
+            raise DeclarationError(table.name, "trigger", "waits for the table itself; it would wake itself for ever")
+    if not isinstance(table.trigger, PartitionTrigger):
+        return
+    for condition in table.trigger.conditions:
+        levels = tables[condition.table].levels.names
+        unknown = [level for level, _ in condition.specs if level not in levels]
+        if unknown or len(condition.specs) != len(levels):
+            problem = f"has no level {unknown[0]!r}" if unknown else f"needs all levels in {condition}"
+            raise DeclarationError(table.name, "trigger", f"{condition.table} {problem}; its levels are {', '.join(levels) or 'none'}")
+
+
+def _check_partitions(table: LakeTable, tables: Mapping[str, Table]) -> None:
+    """Partitions of a target that are replaced must be found in those of its changing inputs."""
+    if table.refresh is not RefreshMode.PARTITIONS:
+        return
+    for read in table.reads.values():
+        if not read.is_changing:
+            continue
+        levels = tables[read.table].levels.as_dict()
+        for column, kind in table.levels.as_dict().items():
+            if column not in levels:
+                there = f"it has {', '.join(levels)}" if levels else "it has none"
+                remedy = "its changes would not tell which partitions to replace; partition it so, or use affected_keys or full"
+                raise DeclarationError(
+                    table.name, "partitioned_by", f"{column!r} is no partition level of {read.table} ({there}), so {remedy}"
+                )
+            if levels[column] != kind:
+                problem = f"{column!r} is {kind} here and {levels[column]} in {read.table}; use one type"
+                raise DeclarationError(table.name, "partitioned_by", problem)
+
+
+def _meant(name: str, tables: Mapping[str, Table], reader: str) -> str:
+    last = name.rpartition(".")[2]
+    near = [other for other in tables if other != reader and last in (other.rpartition(".")[2], other)]
+    near = [other for other in tables if other.casefold() == name.casefold()] or near
+    return f"; did you mean {near[0]}?" if near else "; declare it as a SourceTable, or add its declaration to the list"

@@ -1,0 +1,72 @@
+"""Names that a declaration may use: tables, columns, groups, owners — checked once, with the table and field in the error."""
+
+import re
+from collections.abc import Iterable
+
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
+
+PART = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
+OWNER = re.compile(r"team:[A-Za-z0-9_\-. ]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+SUFFIX_RESERVED = "__quarantine"  # the table of refused rows beside each target
+MAX_TABLE_NAME = 200  # characters; leaves room for the folders of a warehouse
+
+
+def checked_table_name(name: object, kind: str) -> str:
+    """A table name of dotted parts, each of which can be a part of an asset key and a folder."""
+    if not isinstance(name, str) or not name:
+        raise DeclarationError(f"{kind} {shown(name)}", "name", "is not a table name; write it first, such as 'bronze.orders'")
+    for part in name.split("."):
+        if not PART.fullmatch(part):
+            raise DeclarationError(
+                shown(name), "name", f"the part {shown(part)} must be of letters, digits and _ (A-Z a-z 0-9 _), at least one of them"
+            )
+    if len(name) > MAX_TABLE_NAME:
+        raise DeclarationError(shown(name), "name", f"has {len(name)} characters; use at most {MAX_TABLE_NAME}")
+    if name.lower().endswith(SUFFIX_RESERVED):
+        raise DeclarationError(name, "name", f"ends with {SUFFIX_RESERVED}, which is kept for tables of refused rows; choose another")
+    return name
+
+
+def checked_word(table: str, field: str, value: object) -> str | None:
+    """A single word of letters, digits and _, or None."""
+    if value is None or (isinstance(value, str) and PART.fullmatch(value)):
+        return value
+    raise DeclarationError(table, field, f"{shown(value)} must be of letters, digits and _")
+
+
+def checked_owner(table: str, value: object) -> str | None:
+    """An owner as Dagster takes it: an e-mail address or `team:name`."""
+    if value is None or (isinstance(value, str) and OWNER.fullmatch(value)):
+        return value
+    raise DeclarationError(table, "owner", f"{shown(value)} is neither an e-mail address nor of the form 'team:name'")
+
+
+def checked_columns(table: str, field: str, value: object) -> tuple[str, ...]:
+    """Column names as a tuple, each once."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise DeclarationError(table, field, f"{shown(value)} is not a list of columns; write [{shown(value)}]")
+    columns = tuple(value)
+    for column in columns:
+        if not isinstance(column, str) or not column.strip():
+            raise DeclarationError(table, field, f"{shown(column)} is not a column name")
+    repeated = [column for index, column in enumerate(columns) if column.lower() in {earlier.lower() for earlier in columns[:index]}]
+    if repeated:
+        raise DeclarationError(table, field, f"names column {shown(repeated[0])} twice; name each once")
+    return columns
+
+
+def checked_levels(table: str, value: object) -> PartitionLevels:
+    """Typed partition levels as a user writes them: `{"flight_date": "date", "hour": "int"}`."""
+    if isinstance(value, PartitionLevels):
+        return value
+    if value is not None and not isinstance(value, dict):
+        raise DeclarationError(
+            table, "partitioned_by", f'{shown(value)} has no types; write {{"column": "type"}}, such as {{"flight_date": "date"}}'
+        )
+    try:
+        levels = PartitionLevels.of(value)
+    except InvalidValueError as error:
+        raise DeclarationError(table, "partitioned_by", str(error)) from None
+    checked_columns(table, "partitioned_by", levels.names)
+    return levels

@@ -1,0 +1,172 @@
+"""Declared tables: sources that somebody else writes, and tables that this lake computes."""
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from lakechime_dagster.dce.event import TableFormat
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.lake.names import checked_columns, checked_levels, checked_owner, checked_table_name, checked_word
+from lakechime_dagster.lake.reads import Read, Readable
+from lakechime_dagster.triggers.model import Trigger
+
+Passthrough = Mapping[str, Any]  # what `@dg.asset` takes; the foreign edge
+ENGINE_OWNED = ("name", "key", "key_prefix", "deps", "ins", "partitions_def", "backfill_policy", "compute_fn", "config_schema")
+
+
+class RefreshMode(StrEnum):
+    """How a computed table is kept equal to its definition.
+
+    ROWS computes the rows of the range only (append, or merge by key); AFFECTED_KEYS recomputes the groups that the
+    range touched; PARTITIONS the partitions that it touched, replacing them; FULL everything.
+    """
+
+    ROWS = "rows"
+    AFFECTED_KEYS = "affected_keys"
+    PARTITIONS = "partitions"
+    FULL = "full"
+
+
+@dataclass(frozen=True)
+class SourceTable(Readable):
+    """A table that is written elsewhere.
+
+    `partitioned_by` maps each partition column to its type. `location` is `<warehouse>/<schema>/<table>` unless
+    given. A table whose newest event is older than `fresh_within` is stale. `dagster` passes further arguments of
+    `dg.AssetSpec` through.
+    """
+
+    name: str
+    partitioned_by: Mapping[str, str] | PartitionLevels | None = field(default=None, kw_only=True)
+    owner: str | None = field(default=None, kw_only=True)
+    location: str | None = field(default=None, kw_only=True)
+    format: str | TableFormat = field(default=TableFormat.DELTA, kw_only=True)
+    fresh_within: dt.timedelta | None = field(default=None, kw_only=True)
+    description: str = field(default="", kw_only=True)
+    group: str | None = field(default=None, kw_only=True)
+    kinds: tuple[str, ...] = field(default=(), kw_only=True)
+    dagster: Passthrough = field(default_factory=dict, kw_only=True, hash=False)
+
+    def __post_init__(self) -> None:
+        checked_table_name(self.name, "SourceTable")
+        check_common(self)
+
+    @property
+    def levels(self) -> PartitionLevels:
+        assert isinstance(self.partitioned_by, PartitionLevels)  # since construction
+        return self.partitioned_by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Injection:
+    """A parameter of a table's function that is not an input: `context`, a config, or a resource by its annotation."""
+
+    name: str
+    annotation: Any = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeTable(Readable):
+    """A table that this lake computes, by a Python function over DataFrames or by Spark SQL.
+
+    `reads` maps the name by which the function or the SQL calls an input to how it is read. `key_columns` says, for
+    `affected_keys`, per table read as changes and per key, which SQL expression over that table gives the key.
+    `expect` maps the name of a constraint to a SQL condition that each row must meet; a row that does not is
+    quarantined. `watermark` is the event-time column. Calling the table calls its function.
+    """
+
+    name: str
+    keys: tuple[str, ...] = ()
+    partitioned_by: Mapping[str, str] | PartitionLevels | None = None
+    refresh: RefreshMode = RefreshMode.ROWS
+    reads: Mapping[str, Read] = field(default_factory=dict, hash=False)
+    compute: Callable[..., Any] | None = None
+    sql: str | None = None
+    key_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict, hash=False)
+    injected: tuple[Injection, ...] = ()
+    trigger: Trigger | None = None
+    expect: Mapping[str, str] = field(default_factory=dict, hash=False)
+    watermark: str | None = None
+    owner: str | None = None
+    location: str | None = None
+    format: str | TableFormat = TableFormat.DELTA
+    fresh_within: dt.timedelta | None = None
+    description: str = ""
+    group: str | None = None
+    kinds: tuple[str, ...] = ()
+    dagster: Passthrough = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        checked_table_name(self.name, "table")
+        object.__setattr__(self, "keys", checked_columns(self.name, "keys", self.keys))
+        object.__setattr__(self, "refresh", checked_refresh(self.name, self.refresh))
+        for name in ("reads", "key_columns", "expect"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        if self.watermark is not None:
+            checked_columns(self.name, "watermark", [self.watermark])
+        check_common(self)
+
+    @property
+    def levels(self) -> PartitionLevels:
+        assert isinstance(self.partitioned_by, PartitionLevels)  # since construction
+        return self.partitioned_by
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The tables it reads, rejoined ones included, each once, in the order of the declaration."""
+        named = [name for read in self.reads.values() for name in (read.table, read.rejoin) if name is not None]
+        return tuple(dict.fromkeys(named))
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.compute, "__name__", self.name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the decorated function returns for these DataFrames."""
+        if self.compute is None:
+            raise DeclarationError(self.name, "call", "is written in SQL; give its text, `.sql`, to spark.sql()")
+        return self.compute(*args, **kwargs)
+
+
+Table = SourceTable | LakeTable
+
+
+def checked_refresh(table: str, value: object) -> RefreshMode:
+    """The refresh mode of that name."""
+    try:
+        return RefreshMode(str(value))
+    except ValueError:
+        raise DeclarationError(table, "refresh", f"{shown(value)} is none of {', '.join(RefreshMode)}") from None
+
+
+def check_common(table: Table) -> None:
+    """Check and freeze the fields that sources and computed tables share."""
+    name = table.name
+    object.__setattr__(table, "partitioned_by", checked_levels(name, table.partitioned_by))
+    object.__setattr__(table, "format", _format(name, table.format))
+    checked_owner(name, table.owner)
+    checked_word(name, "group", table.group)
+    object.__setattr__(table, "kinds", checked_columns(name, "kinds", table.kinds))
+    if table.location is not None and (not isinstance(table.location, str) or not table.location.strip()):
+        raise DeclarationError(name, "location", f"{shown(table.location)} is not a path or URL; leave it out for the warehouse's own")
+    if table.fresh_within is not None and not (isinstance(table.fresh_within, dt.timedelta) and table.fresh_within > dt.timedelta(0)):
+        raise DeclarationError(name, "fresh_within", f"{shown(table.fresh_within)} is not a positive timedelta")
+    if not isinstance(table.description, str):
+        raise DeclarationError(name, "description", f"{shown(table.description)} is not text")
+    if not isinstance(table.dagster, Mapping):
+        raise DeclarationError(name, "dagster", f"{shown(table.dagster)} is not a map of arguments")
+    owned = [argument for argument in table.dagster if argument in ENGINE_OWNED]
+    if owned:
+        raise DeclarationError(name, "dagster", f"{shown(owned[0])} is set from the declaration itself; leave it out")
+    object.__setattr__(table, "dagster", MappingProxyType(dict(table.dagster)))
+
+
+def _format(table: str, value: object) -> TableFormat:
+    try:
+        return TableFormat(str(value).upper())
+    except ValueError:
+        raise DeclarationError(table, "format", f"{shown(value)} is none of {', '.join(kind.lower() for kind in TableFormat)}") from None

@@ -1,0 +1,29 @@
+"""The small lake that the tests of declarations vary."""
+
+from collections.abc import Callable
+from typing import Any
+
+from lakechime_dagster.lake import LakeTable, Read, SourceTable, spark_table
+from lakechime_dagster.triggers import SnapshotTrigger, every
+
+HOUR = {"flight_date": "date", "hour": "int"}
+flights = SourceTable("bronze.flights", partitioned_by=HOUR, owner="team:ops")
+weather = SourceTable("bronze.weather", partitioned_by=HOUR)
+planes = SourceTable("bronze.planes")
+REJOIN = flights.changes(rejoin=weather, on=["origin", "time_hour"])
+MINUTELY = SnapshotTrigger(every=every(minutes=1))
+
+
+def joined(flights: Any, weather: Any) -> Any:
+    """Flights with the weather of their hour."""
+    return (flights, weather)
+
+
+def one(flights: Any) -> Any:
+    return flights
+
+
+def make_table(name: str = "silver.flights", compute: Callable[..., Any] | None = None, **declared: Any) -> LakeTable:
+    """A computed table of which only what matters is named."""
+    reads: dict[str, Read] = declared.pop("reads", {"flights": flights.changes()})
+    return spark_table(name, reads=reads, **declared)(compute or one)

@@ -1,0 +1,53 @@
+"""The lake as a whole: order, graph, look-ups."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakechime_dagster.errors import NotFoundError
+from lakechime_dagster.lake import Lake, sql_table
+from lakechime_dagster.lake.graph import find_cycle, topological
+from tests.lake.tables import HOUR, REJOIN, flights, joined, make_table, weather
+
+SILVER = make_table(compute=joined, keys=["flight"], reads={"flights": REJOIN, "weather": weather.snapshot()})
+GOLD = sql_table("gold.routes", sql="SELECT * FROM silver.flights JOIN bronze.weather USING (origin)")
+
+
+def test_tables_come_in_an_order_in_which_inputs_are_first() -> None:
+    lake = Lake("flights", [GOLD, SILVER, weather, flights])
+    names = [table.name for table in lake.tables]
+    assert names.index("silver.flights") < names.index("gold.routes")
+    assert names.index("bronze.weather") < names.index("silver.flights")
+    assert lake.targets == (SILVER, GOLD)
+    assert set(lake.sources) == {flights, weather}
+
+
+def test_a_lake_tells_who_reads_what() -> None:
+    lake = Lake("flights", [flights, weather, SILVER, GOLD])
+    assert lake.graph()["gold.routes"] == ("silver.flights", "bronze.weather")
+    assert lake.graph()["bronze.flights"] == ()
+    assert lake.readers("bronze.weather") == (SILVER, GOLD)
+    assert lake.levels["bronze.flights"].as_dict() == HOUR
+
+
+def test_an_unknown_table_is_not_found_and_the_known_ones_are_named() -> None:
+    with pytest.raises(NotFoundError, match=r"lake flights has no table 'gold\.x'; it has bronze\.flights, bronze\.weather"):
+        Lake("flights", [flights, weather]).table("gold.x")
+
+
+GRAPHS = st.dictionaries(st.sampled_from("abcdefgh"), st.lists(st.sampled_from("abcdefgh"), max_size=4), max_size=8)
+
+
+@given(GRAPHS)
+def test_a_graph_has_either_a_cycle_or_an_order(inputs: dict[str, list[str]]) -> None:
+    cycle = find_cycle(inputs)
+    if cycle is None:
+        order = topological(inputs)
+        assert sorted(order) == sorted(inputs)
+        assert all(order.index(name) < order.index(table) for table in order for name in inputs[table] if name in inputs)
+    else:
+        assert cycle[0] == cycle[-1]
+        assert len(set(cycle)) == len(cycle) - 1
+        assert all(following in inputs[table] for table, following in itertools.pairwise(cycle))

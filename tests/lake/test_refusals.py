@@ -1,0 +1,256 @@
+"""Wrong declarations, and what each is answered with: the table, the field, the remedy."""
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake import Lake, SourceTable, sql_table
+from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
+from tests.lake.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_table, planes, weather
+
+DAY = {"flight_date": "date"}
+DAILY = every(days=1, start="2013-01-02")
+
+
+def rows(sql: str, **declared: Any) -> Callable[[], object]:
+    return lambda: sql_table("gold.t", sql=sql, refresh="rows", **declared)
+
+
+def groups(sql: str, keys: list[str], **declared: Any) -> Callable[[], object]:
+    return lambda: sql_table("gold.t", sql=sql, keys=keys, refresh="affected_keys", **declared)
+
+
+def days(sql: str, **declared: Any) -> Callable[[], object]:
+    return lambda: sql_table("gold.t", sql=sql, refresh="partitions", partitioned_by=DAY, **declared)
+
+
+def lake(*tables: Any) -> Callable[[], object]:
+    return lambda: Lake("flights", tables)
+
+
+def without_weather(weather: Any) -> Any:
+    return weather
+
+
+def misspelt(flights: Any, wether: "DataFrame") -> Any:  # type: ignore[name-defined] # noqa: F821
+    return flights
+
+
+TWO = {"flights": flights.changes(), "weather": weather.changes()}
+UNREJOINED = {"flights": flights.changes(), "weather": weather.snapshot()}
+REJOINED = {"flights": REJOIN, "weather": weather.snapshot()}
+JOIN = "bronze.flights f JOIN bronze.weather w ON f.origin = w.origin"
+PINNED = [weather.snapshot(on_change="ignore")]
+
+NAMES = [
+    (lambda: SourceTable("bronze flights"), "'bronze flights', name: the part 'bronze flights' must be of letters, digits and _"),
+    (lambda: SourceTable("bronze..flights"), "'bronze..flights', name: the part '' must be of letters"),
+    (lambda: SourceTable(""), "SourceTable '', name: is not a table name; write it first"),
+    (lambda: SourceTable("bronze.flüge"), "'bronze.flüge', name: the part 'flüge'"),
+    (lambda: SourceTable("a.b/../c"), "name: the part 'b/'"),
+    (lambda: SourceTable("bronze.x\n"), r"name: the part 'x\n' must be"),
+    (lambda: SourceTable("a.f__quarantine"), "a.f__quarantine, name: ends with __quarantine, which is kept for tables of refused rows"),
+    (lambda: SourceTable("a" * 300), "name: has 300 characters; use at most 200"),
+    (
+        lambda: SourceTable("a.b", partitioned_by={"day": "datum"}),
+        "a.b, partitioned_by: partition level 'day' 'datum': is not a level type",
+    ),
+    (lambda: SourceTable("a.b", partitioned_by=["day"]), 'a.b, partitioned_by: [\'day\'] has no types; write {"column": "type"}'),  # type: ignore[arg-type]
+    (lambda: SourceTable("a.b", owner="ops"), "a.b, owner: 'ops' is neither an e-mail address nor of the form 'team:name'"),
+    (lambda: SourceTable("a.b", format="orc"), "a.b, format: 'orc' is none of delta, iceberg, hive"),
+    (lambda: SourceTable("a.b", location=" "), "a.b, location: ' ' is not a path or URL"),
+    (lambda: SourceTable("a.b", fresh_within=dt.timedelta(0)), "a.b, fresh_within: datetime.timedelta(0) is not a positive timedelta"),
+    (lambda: SourceTable("a.b", group="my group"), "a.b, group: 'my group' must be of letters, digits and _"),
+    (lambda: SourceTable("a.b", dagster={"deps": []}), "a.b, dagster: 'deps' is set from the declaration itself; leave it out"),
+    (lambda: make_table(keys="flight"), "silver.flights, keys: 'flight' is not a list of columns; write ['flight']"),
+    (lambda: make_table(keys=["flight", "Flight"]), "silver.flights, keys: names column 'Flight' twice"),
+    (lambda: make_table(refresh="sometimes"), "refresh: 'sometimes' is none of rows, affected_keys, partitions, full"),
+    (lambda: make_table(trigger="hourly"), "trigger: 'hourly' is neither a PartitionTrigger nor a SnapshotTrigger"),
+    (lambda: sql_table("a.b", sql="SELECT * FROM c.d", trigger="daily"), "a.b, trigger: 'daily' is neither"),  # type: ignore[arg-type]
+    (lambda: make_table(expect={"positive": "air_time >"}), "expect['positive']: 'air_time >' is not a SQL condition"),
+    (lambda: make_table(expect={"many": "count(*) > 1"}), "expect['many']: 'count(*) > 1' looks at more than one row"),
+]
+
+READS = [
+    (lambda: make_table(reads={}), "silver.flights, reads: names no input"),
+    (lambda: make_table(reads={"flights": flights}), "reads['flights']: SourceTable(name='bronze.flights'"),
+    (lambda: make_table(reads={"bronze.flights": flights.changes()}), "reads: 'bronze.flights' is not a parameter name"),
+    (lambda: make_table("bronze.flights"), "bronze.flights, reads['flights']: reads the table itself"),
+    (lambda: make_table(compute=without_weather), "reads['flights']: is no parameter of without_weather(); its parameters are weather"),
+    (lambda: make_table(compute=misspelt), "parameter 'wether': is no input; reads= names flights"),
+    (lambda: make_table(compute=lambda flights, limit: flights), "parameter 'limit': is no input; reads= names flights"),
+    (lambda: flights.changes(rejoin=weather), "bronze.flights, changes(rejoin=, on=): needs on=[columns that both tables have]"),
+    (lambda: flights.changes(on=["origin"]), "bronze.flights, changes(rejoin=, on=): joins nothing; give rejoin=table too"),
+    (lambda: flights.changes(rejoin=flights, on=["x"]), "changes(rejoin=): is the table itself"),
+    (lambda: flights.snapshot(on_change="drop"), "bronze.flights, snapshot(on_change=): 'drop' is not 'ignore'"),
+    (lambda: planes.partitions(day=1), "bronze.planes, partitions: is not partitioned; declare partitioned_by="),
+    (lambda: flights.partitions(hour=5), "bronze.flights, partitions: needs a value for level 'flight_date'"),
+    (
+        lambda: make_table(compute=joined, reads=TWO),
+        "refresh='rows': reads bronze.flights and bronze.weather as changes, and a join of two",
+    ),
+    (lambda: make_table(compute=joined, reads=REJOINED), "keys: is empty; rows that changes(rejoin='bronze.weather') gives again"),
+    (
+        lambda: make_table(keys=["a"], reads={"flights": REJOIN}),
+        "changes(rejoin='bronze.weather'): needs bronze.weather in reads= too, as snapshot()",
+    ),
+    (
+        lambda: make_table(compute=joined, keys=["a"], refresh="affected_keys", reads=REJOINED),
+        "is for refresh='rows'; with 'affected_keys' read",
+    ),
+    (
+        lambda: make_table(compute=joined, reads=UNREJOINED, trigger=MINUTELY),
+        "trigger: a change of bronze.weather wakes it, but bronze.weather is read as a",
+    ),
+    (lambda: make_table(trigger=SnapshotTrigger([flights, planes])), "trigger: waits for bronze.planes, which is not read"),
+    (lambda: make_table(reads={"flights": flights.snapshot()}), "refresh='rows': reads no input as changes"),
+    (lambda: make_table(refresh="affected_keys"), "keys: is empty; refresh='affected_keys' needs the columns that name a group"),
+    (lambda: make_table(refresh="partitions"), "partitioned_by: is empty; refresh='partitions' needs"),
+    (lambda: make_table(refresh="partitions", partitioned_by=DAY, keys=["flight"]), "keys: lacks the partition column 'flight_date'"),
+]
+
+SQL = [
+    (lambda: sql_table("gold.t"), "gold.t, sql: give either sql= or sql_file="),
+    (lambda: sql_table("gold.t", sql="SELECT 1", sql_file="x.sql"), "gold.t, sql: give either sql= or sql_file=, not both"),
+    (lambda: sql_table("gold.t", sql_file="nowhere.sql"), "gold.t, sql_file: "),
+    (lambda: sql_table("gold.t", sql="SELEC * FROM x"), "gold.t, sql: is not Spark SQL: line 1, column"),
+    (lambda: sql_table("gold.t", sql=" "), "gold.t, sql: is empty; write one SELECT"),
+    (lambda: sql_table("gold.t", sql="SELECT 1; SELECT 2"), "gold.t, sql: holds 2 statements; write one SELECT"),
+    (lambda: sql_table("gold.t", sql="DELETE FROM a.b"), "gold.t, sql: is a DELETE statement; write one SELECT"),
+    (lambda: sql_table("gold.t", sql="SELECT 1"), "gold.t, sql: reads no table"),
+    (lambda: sql_table("gold.t", sql="SELECT * FROM gold.t"), "gold.t, sql: reads the table itself"),
+    (lambda: sql_table("gold.t", sql="SELECT * FROM a.b VERSION AS OF 3"), "b AS OF: inputs are pinned by the run; remove the clause"),
+    (lambda: sql_table("gold.t", sql="SELECT * FROM delta.`/tmp/x`"), "reads the path '/tmp/x'; declare it as a SourceTable"),
+    (
+        lambda: sql_table("gold.t", sql="SELECT * FROM a.b", reads=[flights.changes()]),
+        "reads: bronze.flights is not in the SQL, which reads a.b",
+    ),
+    (
+        lambda: sql_table("gold.t", sql="SELECT * FROM bronze.flights", reads=[REJOIN]),
+        "changes(rejoin='bronze.weather'): SQL says itself what it joins",
+    ),
+    (lambda: sql_table("gold.t", sql="SELECT a FROM a.b", keys=["k"]), "keys: 'k' is no column of the SQL; it gives a"),
+    (rows(f"SELECT f.x, w.x FROM {JOIN}", reads=[weather.snapshot()], trigger=MINUTELY), "trigger: a change of bronze.weather wakes it"),
+    (
+        rows("SELECT count(*) AS n FROM bronze.flights"),
+        "refresh='rows': cannot keep the aggregate COUNT(*) up to date; use affected_keys, partitions or full",
+    ),
+    (rows("SELECT some(x) AS n FROM bronze.flights"), "cannot keep the aggregate SOME(x)"),
+    (rows("SELECT a, 1 FROM bronze.flights GROUP BY a"), "cannot keep GROUP BY up to date"),
+    (rows("SELECT DISTINCT a FROM bronze.flights"), "cannot keep DISTINCT up to date"),
+    (rows("SELECT a FROM bronze.flights LIMIT 5"), "cannot keep LIMIT up to date"),
+    (rows("SELECT row_number() OVER (ORDER BY a) AS r FROM bronze.flights"), "cannot keep the window ROW_NUMBER() OVER (ORDER BY a"),
+    (rows("SELECT sum(a) OVER (PARTITION BY b) AS r FROM bronze.flights"), "cannot keep the window SUM(a) OVER (PARTITION BY b)"),
+    (rows(f"SELECT f.x FROM {JOIN}"), "cannot keep the JOIN of two changing inputs, bronze.flights and bronze.weather, up to date"),
+    (
+        rows("SELECT a.x FROM bronze.flights a JOIN bronze.flights b ON a.k = b.p"),
+        "cannot keep the JOIN of two changing inputs, bronze.flights, up",
+    ),
+    (rows("WITH c AS (SELECT max(a) AS m FROM bronze.flights) SELECT m FROM c"), "cannot keep the aggregate MAX(a)"),
+    (rows("SELECT a FROM x.y UNION SELECT a FROM bronze.flights"), "cannot keep UNION (DISTINCT) up to date"),
+    (rows("SELECT a FROM bronze.flights EXCEPT SELECT a FROM x.y"), "cannot keep EXCEPT up to date"),
+    (
+        rows("SELECT w.a FROM bronze.weather w LEFT JOIN bronze.flights f ON f.o = w.o", reads=PINNED),
+        "the LEFT JOIN with a changing input on the side that",
+    ),
+    (rows("SELECT f.a FROM bronze.flights f FULL JOIN bronze.weather w ON f.o = w.o", reads=PINNED), "the FULL JOIN with a changing input"),
+    (rows("SELECT a FROM bronze.weather WHERE o IN (SELECT o FROM bronze.flights)", reads=PINNED), "a subquery over a changing input"),
+    (rows("SELECT rand() AS r FROM bronze.flights"), "cannot keep RAND(), which is another value on each run, up to date"),
+    (groups("SELECT a FROM bronze.flights", ["a"]), "refresh='affected_keys': needs GROUP BY the keys: add it"),
+    (
+        groups("SELECT a, b, 1 AS n FROM bronze.flights GROUP BY a, b", ["a"]),
+        "groups by b, which is no key: GROUP BY and keys must be the same",
+    ),
+    (groups("SELECT a, max(b) AS b FROM bronze.flights GROUP BY a", ["a", "b"]), "does not group by the key 'b'"),
+    (groups("SELECT a, b FROM bronze.flights GROUP BY ROLLUP (a, b)", ["a", "b"]), "cannot keep ROLLUP, CUBE or GROUPING SETS up to date"),
+    (groups("SELECT a, 1 FROM bronze.flights GROUP BY a LIMIT 3", ["a"]), "cannot keep LIMIT up to date: remove it"),
+    (groups("SELECT a, sum(1) OVER () AS s FROM bronze.flights GROUP BY a", ["a"]), "cannot keep a window over groups up to date"),
+    (
+        groups(f"SELECT f.dest, 1 FROM {JOIN} GROUP BY f.dest", ["dest"]),
+        "a change of bronze.weather does not tell the key 'dest': read bronze.weather as",
+    ),
+    (
+        groups(f"SELECT dest, 1 FROM {JOIN} GROUP BY dest", ["dest"]),
+        "the column 'dest' may be of either side of the join: write it as alias.dest",
+    ),
+    (
+        groups("SELECT w.o, 1 FROM bronze.flights f LEFT JOIN bronze.weather w ON f.o = w.o GROUP BY w.o", ["o"]),
+        "which an outer join may leave empty",
+    ),
+    (
+        groups("SELECT a, 1 FROM (SELECT a FROM bronze.flights) x GROUP BY a", ["a"]),
+        "cannot look through the query 'x' to a changing input",
+    ),
+    (groups("SELECT a, 1 FROM bronze.flights UNION ALL SELECT a, 1 FROM x.y", ["a"]), "needs one SELECT … GROUP BY, and this is a UNION"),
+    (
+        days("SELECT count(*) AS n FROM bronze.flights"),
+        "refresh='partitions': the partition column 'flight_date' is no column of the SQL; select it",
+    ),
+    (
+        days("SELECT max(flight_date) AS flight_date, o FROM bronze.flights GROUP BY o"),
+        "cannot keep GROUP BY without the partition column 'flight_date'",
+    ),
+    (
+        days("SELECT flight_date FROM bronze.flights LIMIT 5"),
+        "refresh='partitions': cannot keep LIMIT up to date; use affected_keys or full",
+    ),
+    (
+        days("SELECT flight_date, sum(1) OVER (PARTITION BY o) AS s FROM bronze.flights"),
+        "cannot keep the window SUM(1) OVER (PARTITION BY o) over more",
+    ),
+    (
+        days("SELECT date_add(flight_date, 1) AS flight_date FROM bronze.flights"),
+        "takes the partition column 'flight_date' from DATE_ADD(flight_date, 1)",
+    ),
+    (days(f"SELECT f.flight_date FROM {JOIN}"), "a change of bronze.weather does not tell the key 'flight_date'"),
+]
+
+A = sql_table("gold.a", sql="SELECT * FROM gold.b")
+B = sql_table("gold.b", sql="SELECT * FROM gold.c JOIN bronze.flights USING (x)")
+C = sql_table("gold.c", sql="SELECT * FROM gold.a")
+HOURLY_FLIGHTS = SourceTable("bronze.flights", partitioned_by=HOUR)
+STRINGS = SourceTable("bronze.flights", partitioned_by={"flight_date": "string"})
+ELSEWHERE = SourceTable("bronze.flights", partitioned_by={"day": "date"})
+WAITS = PartitionTrigger([HOURLY_FLIGHTS.partitions(flight_date=tick("-1d"), hour=5)], DAILY)
+WHOLE_DAYS = sql_table("gold.days", sql="SELECT flight_date FROM bronze.flights", refresh="partitions", partitioned_by=DAY)
+
+LAKES = [
+    (lambda: Lake("my lake", [flights]), "Lake 'my lake', name: must be of letters, digits and _"),
+    (lake(flights, "x"), "Lake flights, tables: 'x' is neither a SourceTable nor the result of spark_table or sql_table"),
+    (lake(make_table()), "silver.flights, reads['flights']: reads bronze.flights, which is not in the lake; declare it as a SourceTable"),
+    (lake(A), "gold.a, sql: reads gold.b, which is not in the lake"),
+    (lake(SourceTable("Gold.B"), A), "gold.a, sql: reads gold.b, which is not in the lake; did you mean Gold.B?"),
+    (lake(flights, A, B, C), "gold.a, reads: is a cycle: gold.a ← gold.b ← gold.c ← gold.a; break it"),
+    (lake(flights, make_table(), make_table()), "silver.flights, name: is written by two declarations; keep one"),
+    (lake(flights, flights.__class__("bronze.flights")), "bronze.flights, name: is declared twice; keep one"),
+    (lake(flights, SourceTable("bronze.Flights")), "bronze.Flights, name: differs from bronze.flights in letter case only"),
+    (lake(flights, SourceTable("bronze")), "bronze.flights, name: would lie inside the folder of bronze"),
+    (lake(SourceTable("a.b", location="/x"), SourceTable("a.c", location="/x/")), "a.c, location: is the location of a.b too"),
+    (lake(SourceTable("bronze.flights", format="hive"), make_table()), "bronze.flights is a HIVE table; computed tables read Delta tables"),
+    (
+        lake(flights, make_table(trigger=PartitionTrigger([weather.partitions(flight_date=1, hour=1)], DAILY))),
+        "trigger: waits for bronze.weather, which is",
+    ),
+    (lake(ELSEWHERE, make_table(trigger=WAITS)), "silver.flights, trigger: bronze.flights has no level 'flight_date'; its levels are day"),
+    (
+        lake(SourceTable("bronze.flights"), make_table(trigger=WAITS)),
+        "trigger: bronze.flights has no level 'flight_date'; its levels are none",
+    ),
+    (
+        lake(ELSEWHERE, WHOLE_DAYS),
+        "gold.days, partitioned_by: 'flight_date' is no partition level of bronze.flights (it has day), so its changes",
+    ),
+    (lake(STRINGS, WHOLE_DAYS), "gold.days, partitioned_by: 'flight_date' is date here and string in bronze.flights; use one type"),
+]
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"), [*NAMES, *READS, *SQL, *LAKES], ids=lambda value: value[:60] if isinstance(value, str) else ""
+)
+def test_a_wrong_declaration_is_answered_with_table_field_and_remedy(declare: Callable[[], object], message: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(message)):
+        declare()
