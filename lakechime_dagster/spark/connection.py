@@ -31,7 +31,8 @@ START_SECONDS = 60
 class WarmFile:
     """What the host tells its clients.
 
-    `generation` numbers the JVMs of this host; `is_up` says that the gateway listens, `is_warmed` that Delta has been exercised.
+    `generation` numbers the JVMs of this host; `is_up` says that clients are let in, `is_warmed` that Delta has been exercised,
+    `is_asleep` that the JVM was ended for want of clients and starts again for the next one.
     """
 
     host_pid: int
@@ -40,6 +41,7 @@ class WarmFile:
     spark_version: str
     is_up: bool = False
     is_warmed: bool = False
+    is_asleep: bool = False
     jvm_pid: int = 0
     port: int = 0
     secret: str = field(default="", repr=False)
@@ -69,17 +71,28 @@ class Unattached:
     reason: str
 
 
+@dataclass(frozen=True)
+class Presence:
+    """The open, locked file by which the host counts this client."""
+
+    path: Path
+    stream: IO[str]
+
+    def end(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self.stream.close()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Warm:
-    """An attached client; its open, locked file is what the host counts."""
+    """An attached client."""
 
     connection: Connection
     host_pid: int
-    presence: IO[str]
+    presence: Presence
 
     def leave(self) -> None:
-        Path(self.presence.name).unlink(missing_ok=True)
-        self.presence.close()
+        self.presence.end()
 
 
 def warm_file(home: Path) -> Path:
@@ -91,31 +104,43 @@ def warm_lock(home: Path) -> Path:
     return home / "spark" / "warm.lock"
 
 
+def wake_file(home: Path) -> Path:
+    """Made by a client that finds the warm driver asleep."""
+    return home / "spark" / "wake"
+
+
 def clients_folder(home: Path, host_pid: int, generation: int) -> Path:
     return home / "spark" / "clients" / f"{host_pid}-{generation}"
 
 
 def attach(home: Path, settings: SparkSettings) -> Warm | Unattached:
-    """Attaches this process to the warm driver of this home, waiting for one that is just starting."""
+    """Attaches this process to the warm driver of this home, waiting for one that is just starting or wakes up."""
     found = _await_up(home)
     if isinstance(found, Unattached):
         return found
-    with locked(warm_lock(home)):
-        found = WarmFile.read(home)
-        if found is None:
-            return Unattached("the warm driver has just ended")
-        if found.revision != revision_of(settings, version("pyspark")):
-            return Unattached("the warm driver was started with other settings or versions; start it again")
-        gateway = Gateway(found.port, found.secret)
-        if (trouble := probe(gateway)) is not None:
-            return Unattached(f"the warm driver of process {found.host_pid} {trouble}")
-        presence = _sign_in(clients_folder(home, found.host_pid, found.generation))
-        try:
-            connection = connect(gateway, is_shared=True)
-        except (Py4JError, OSError, ValueError):
-            presence.close()
-            return Unattached(f"the warm driver of process {found.host_pid} did not let us in")
-        return Warm(connection=connection, host_pid=found.host_pid, presence=presence)
+    try:
+        with locked(warm_lock(home), ANSWER_SECONDS):
+            return _attach(home, settings)
+    except TimeoutError:
+        return Unattached(f"another client has been attaching for {ANSWER_SECONDS} s")
+
+
+def _attach(home: Path, settings: SparkSettings) -> Warm | Unattached:
+    found = WarmFile.read(home)
+    if found is None:
+        return Unattached("the warm driver has just ended")
+    if found.revision != revision_of(settings, version("pyspark")):
+        return Unattached("the warm driver was started with other settings or versions; start it again")
+    gateway = Gateway(found.port, found.secret)
+    if (trouble := probe(gateway)) is not None:
+        return Unattached(f"the warm driver of process {found.host_pid} {trouble}")
+    presence = _sign_in(clients_folder(home, found.host_pid, found.generation))
+    try:
+        connection = connect(gateway, is_shared=True)
+    except (Py4JError, OSError, ValueError):
+        presence.end()
+        return Unattached(f"the warm driver of process {found.host_pid} did not let us in")
+    return Warm(connection=connection, host_pid=found.host_pid, presence=presence)
 
 
 def probe(gateway: Gateway) -> str | None:
@@ -156,6 +181,8 @@ def attachments(folder: Path) -> int:
 def _await_up(home: Path) -> WarmFile | Unattached:
     end = time.monotonic() + START_SECONDS
     while (found := WarmFile.read(home)) is not None and is_alive(found.host_pid) and not found.is_up and time.monotonic() < end:
+        if found.is_asleep:
+            wake_file(home).touch()
         time.sleep(0.05)
     if found is None:
         return Unattached("no warm driver runs")
@@ -164,12 +191,15 @@ def _await_up(home: Path) -> WarmFile | Unattached:
     return found if found.is_up else Unattached(f"the warm driver of process {found.host_pid} is still starting")
 
 
-def _sign_in(folder: Path) -> IO[str]:
+def _sign_in(folder: Path) -> Presence:
+    """An open and locked file in this folder: it counts from the moment it has its name until we close it or die."""
     folder.mkdir(parents=True, exist_ok=True)
-    handle, name = mkstemp(prefix=f"client-{os.getpid()}-", dir=folder)
+    handle, name = mkstemp(prefix=".client-", dir=folder)
     os.close(handle)
-    presence = Path(name).open("a")  # noqa: SIM115 - open, and so locked, for as long as this process is attached
-    fcntl.flock(presence, fcntl.LOCK_EX)
+    path = Path(name).with_name(f"client-{os.getpid()}-{Path(name).name.removeprefix('.client-')}")
+    stream = Path(name).open("a")  # noqa: SIM115 - open, and so locked, for as long as this process is attached
+    fcntl.flock(stream, fcntl.LOCK_EX)
+    Path(name).rename(path)
     with (folder / "attached").open("a") as count:
         count.write(".")
-    return presence
+    return Presence(path, stream)

@@ -50,6 +50,7 @@ class Connection:
         if self._is_shared:
             _session_class(context).clearActiveSession()
             context._jsc = None  # so that stopping it here does not stop it there
+        _end_in_background(context)
         with _without_interrupt_handler():
             context.stop()
         if self._is_shared:
@@ -87,8 +88,12 @@ def connect(gateway: Gateway, *, is_shared: bool) -> Connection:
 
 def worker_environment() -> dict[str, str]:
     """What makes Python workers import our code: they outlive a client, and one of other code must not be taken for ours."""
-    path = os.pathsep.join(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path))
-    return {"PYTHONPATH": path, "CODE_REV": code_revision()}
+    return {"PYTHONPATH": import_path(), "CODE_REV": code_revision()}
+
+
+def import_path() -> str:
+    """Where this process imports from, for the environment of another."""
+    return os.pathsep.join(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path))
 
 
 def code_revision() -> str:
@@ -110,6 +115,13 @@ def _open_context(client: Any) -> SparkContext:
         return SparkContext(gateway=client)
     jsc = client.jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(default.get().sparkContext())
     return SparkContext(gateway=client, jsc=jsc, conf=SparkConf(_jconf=jsc.getConf()))
+
+
+def _end_in_background(context: Any) -> None:
+    """Ends the server for accumulators, which takes half a second to notice."""
+    server, context._accumulatorServer = context._accumulatorServer, None
+    if server is not None:
+        threading.Thread(target=server.shutdown, daemon=True).start()
 
 
 def _session_class(context: SparkContext) -> Any:
