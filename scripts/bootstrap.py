@@ -127,7 +127,8 @@ def install_packages(*, with_java: bool) -> None:
     chosen.write_text(lock)
     uv = [VENV / "bin" / "uv", "pip"]
     say("installing the locked packages")
-    run([*uv, "sync", "-q" if not sys.stderr.isatty() else "-n", "--python", PYTHON, "--require-hashes", "--compile-bytecode", chosen])
+    quiet = [] if sys.stderr.isatty() else ["-q"]
+    run([*uv, "sync", *quiet, "--python", PYTHON, "--require-hashes", "--compile-bytecode", chosen])
     run([*uv, "install", "-q", "--python", PYTHON, "--no-deps", "--no-build-isolation", "-e", ROOT])
 
 

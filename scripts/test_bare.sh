@@ -28,15 +28,12 @@ done
 git clone --quiet "$root" "$work/clone"
 cd "$work/clone"
 
-bare() {
-    env -i HOME="$work/home" PATH="$work/bin" TMPDIR="$work" LANG=C.UTF-8 "$@"
-}
-
 without_java="" # an empty folder lies over the machine's Java folder, for the processes below only
 if [ "$(id -u)" = 0 ] && [ -d /usr/lib/jvm ] && unshare -m true 2>/dev/null; then
     without_java='mount -t tmpfs none /usr/lib/jvm;'
 fi
-hidden() {
+bare() { # what it is given, with nothing of this machine but core utilities
+    set -- env -i HOME="$work/home" PATH="$work/bin" TMPDIR="$work" LANG=C.UTF-8 LAKECHIME_TEST_BARE=1 "$@"
     if [ -n "$without_java" ]; then
         unshare -m sh -c "$without_java"' exec "$@"' sh "$@"
     else
@@ -45,7 +42,7 @@ hidden() {
 }
 
 echo "test-bare: make $target in a clone${without_java:+, without Java}"
-hidden env -i HOME="$work/home" PATH="$work/bin" TMPDIR="$work" LANG=C.UTF-8 make --no-print-directory "$target"
+bare make --no-print-directory "$target"
 
 if unshare -n true 2>/dev/null; then
     echo "test-bare: second start without network"
@@ -53,7 +50,7 @@ if unshare -n true 2>/dev/null; then
     [ ! -f lakechime_dagster/cli/main.py ] || second=".venv/bin/lakechime --version"
     [ ! -f lakechime_dagster/definitions.py ] || second="$second && .venv/bin/dg check defs"
     [ ! -f lakechime_dagster/spark/jars.py ] || second="$second && .venv/bin/python -m lakechime_dagster.spark.jars .lakechime/jars"
-    hidden unshare -n env -i HOME="$work/home" PATH="$work/bin" TMPDIR="$work" LANG=C.UTF-8 sh -c "sh scripts/bootstrap.sh && $second"
+    bare "$(command -v unshare)" -n sh -c "sh scripts/bootstrap.sh && $second"
 else
     echo "test-bare: a start without network cannot be tried here (unshare -n is not permitted)"
 fi

