@@ -10,7 +10,7 @@ KILLS = 100
 .PHONY: help run test check features bench test-bare test-crash lock bootstrap ready format
 
 help: ## say what there is
-	@grep -E '^[a-z-]+:.*## ' Makefile | sed -e 's/:.*## /|/' | awk -F '|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -e 's/:[^#]*## /@/' | awk -F '@' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 ready: ## the environment and Spark's jars, and nothing else
 	@sh scripts/bootstrap.sh

@@ -8,14 +8,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 DEFINITIONS = ROOT / "lakechime_dagster" / "definitions.py"
+SHOWN = 40  # lines of a failed check
 CHEAP_IMPORT = """
 import sys, lakechime_dagster.definitions
 found = [name for name in ("pyspark", "delta", "dagster_pyspark") if name in sys.modules]
 sys.exit(f"importing the code location imports {', '.join(found)}: every run would pay for it" if found else 0)
 """
 STANDING = {
-    "ruff": ["ruff", "check", "--quiet"],
-    "format": ["ruff", "format", "--check", "--quiet"],
+    "ruff": ["ruff", "check", "--quiet", "--output-format", "concise"],
+    "format": ["ruff", "format", "--check", "--output-format", "concise"],
     "pyright": ["pyright", "--warnings"],
     "layers": ["lint-imports", "--no-cache"],
 }
@@ -39,7 +40,8 @@ def passes(name: str, command: list[str]) -> bool:
     done = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
     print(f"  {name:14} {'ok' if done.returncode == 0 else 'FAILED':7} {time.monotonic() - started:5.1f} s", flush=True)
     if done.returncode:
-        print((done.stdout + done.stderr).rstrip(), flush=True)
+        lines = (done.stdout + done.stderr).rstrip().splitlines()
+        print("\n".join(["    …", *lines[-SHOWN:]] if len(lines) > SHOWN else lines), flush=True)
     return done.returncode == 0
 
 

@@ -1,0 +1,71 @@
+"""What the documents say is true: their links lead somewhere, and their code runs."""
+
+import re
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def code_of(page: str, heading: str) -> str:
+    """The first Python block below a heading."""
+    section = (ROOT / page).read_text().partition(f"\n## {heading}\n")[2]
+    block = re.search(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    assert block, f"{page} has no Python block below {heading!r}"
+    return block.group(1)
+
+
+def lines_of(code: str) -> int:
+    return sum(1 for line in code.splitlines() if line.strip() and not line.startswith("#"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_to_one(page: Path):
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_documents_that_are_promised_exist():
+    promised = (
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "docs/glossary.md",
+        "docs/why.md",
+        "docs/features.md",
+        "docs/benchmarks.md",
+    )
+    assert [name for name in promised if not (ROOT / name).is_file()] == []
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
+def test_the_lake_of_the_readme_loads_and_has_ten_lines():
+    code = code_of("README.md", "Your own lake in ten lines")
+    assert lines_of(code) <= 10
+    names: dict = {"__name__": "readme_lake"}
+    exec(compile(code, "README.md", "exec"), names)
+    assert names["lake"].name == "shop"
+
+
+def test_the_trigger_of_the_readme_is_a_sensor_of_an_existing_asset_in_five_lines():
+    code = code_of("README.md", "A trigger on a job that exists already")
+    assert lines_of(code) <= 5
+
+    @dg.asset
+    def features() -> None:
+        """An asset that knows nothing of the lake."""
+
+    names: dict = {"__name__": "readme_sensor", "features": features}
+    exec(compile(code, "README.md", "exec"), names)
+    assert isinstance(names["sensor"], dg.SensorDefinition)
+
+
+def test_words_of_the_glossary_stand_once():
+    terms = re.findall(r"^\| ([^|]+?) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    terms = [term for term in terms if term not in ("term", "---")]
+    assert len(terms) > 50
+    assert sorted(terms) == sorted(set(terms))
