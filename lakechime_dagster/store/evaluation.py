@@ -16,10 +16,10 @@ from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.ledger import Claim, Ledger, lanes_of
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from
 from lakechime_dagster.triggers.decision import Decision, Firing, KeyEvidence, LaneView, decide_partition, decide_snapshot
-from lakechime_dagster.triggers.flow import Flow, partition_key
+from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneId, Place
-from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.model import Late, PartitionTrigger, SnapshotTrigger
 
 AskTarget = Callable[[LaneId], Committed | None]  # the newest commit of a lane in the flow's target
 
@@ -67,7 +67,9 @@ class Evaluator:
                 claimed.append(execution)
         return claimed
 
-    def claim(self, flow: Flow, row: FlowRow, firing: Firing, ask_target: AskTarget, *, cause: Cause, fired: bool = True) -> Execution | None:
+    def claim(
+        self, flow: Flow, row: FlowRow, firing: Firing, ask_target: AskTarget, *, cause: Cause, fired: bool = True
+    ) -> Execution | None:
         """Claim one lane's next step up to the newest position; None when somebody else moved the lane first."""
         known = self.ledger.lanes(row).get(firing.key)
         atoms = firing.fire_key.atoms if firing.fire_key else ()
@@ -79,7 +81,16 @@ class Evaluator:
         end = self.end_of(flow, row, known)
         try:
             return self.ledger.claim(
-                row, known, Claim(end=end, cause=cause, reason=firing.reason, partition_key=_dagster_key(flow, firing.fire_key), fired=fired, atoms=atoms)
+                row,
+                known,
+                Claim(
+                    end=end,
+                    cause=cause,
+                    reason=firing.reason,
+                    partition_key=flow.dagster_key(firing.fire_key) if firing.fire_key else None,
+                    fired=fired,
+                    atoms=atoms,
+                ),
             )
         except LaneConflictError:
             return None
@@ -96,9 +107,7 @@ class Evaluator:
             return
         with writing(self.engine) as connection:
             connection.execute(
-                sa.update(schema.flow)
-                .where(schema.flow.c.flow_id == row.flow_id)
-                .values(looked_tx=position.tx_id, looked_seq=position.seq)
+                sa.update(schema.flow).where(schema.flow.c.flow_id == row.flow_id).values(looked_tx=position.tx_id, looked_seq=position.seq)
             )
 
     def _snapshot(
@@ -158,11 +167,6 @@ def newer(stands: SnapshotPlace | None, found: SnapshotPlace | None) -> Snapshot
     if old is not None and new is not None and old.isdigit() and new.isdigit() and int(new) < int(old):
         return stands
     return found
-
-
-def _dagster_key(flow: Flow, key: FireKey | None) -> str | None:
-    partition = flow.partition_of(key) if key is not None else None
-    return partition_key(flow.target_levels, partition) if partition is not None else None
 
 
 def _views(connection: Connection, row: FlowRow, lanes: Mapping[str, LaneRow], at_ms: int | None) -> dict[str, LaneView]:

@@ -50,7 +50,9 @@ def table_ids(connection: Connection, tables: Sequence[TableKey]) -> dict[TableK
     names = {name for _, name in tables}
     found: dict[TableKey, tuple[int, TableUid | None]] = {}
     for chunk in chunks(sorted(names)):
-        query = sa.select(dce_table.c.cluster, dce_table.c.name, dce_table.c.table_id, dce_table.c.table_uid).where(dce_table.c.name.in_(chunk))
+        query = sa.select(dce_table.c.cluster, dce_table.c.name, dce_table.c.table_id, dce_table.c.table_uid).where(
+            dce_table.c.name.in_(chunk)
+        )
         found |= {(row.cluster, row.name): (row.table_id, row.table_uid and TableUid(row.table_uid)) for row in connection.execute(query)}
     return {table: found[table] for table in tables if table in found}
 
@@ -157,7 +159,9 @@ def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str
     return states
 
 
-def _states(connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str], through: Position) -> Iterator[tuple[str, AtomState]]:
+def _states(
+    connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str], through: Position
+) -> Iterator[tuple[str, AtomState]]:
     drop = dce_event.c.operation_type == OPERATION_CODES[OperationType.DELETE]
     matches = sa.and_(carries(connection, tags), sa.not_(drop))
     query = (
@@ -233,4 +237,3 @@ def late_lanes(connection: Connection, flow_id: int, looked: Position, through: 
 def chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     """The items in pieces that fit one statement."""
     return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))
-

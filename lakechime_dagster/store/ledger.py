@@ -15,7 +15,7 @@ from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
-from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from, flow_from, lane_from
+from lakechime_dagster.store.ledger_rows import EXECUTIONS, Attempt, FlowRow, LaneRow, attempt_from, execution_from, flow_from, lane_from
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneState, Place
@@ -57,7 +57,8 @@ class Ledger:
                 "asset_keys": list(flow.asset_keys),
             }  # fmt: skip
             same = (schema.flow.c.deployment == self.deployment, schema.flow.c.name == flow.name)
-            changed = connection.execute(sa.update(schema.flow).where(*same).values(**values))
+            # what was looked through for another declaration must be looked at again
+            changed = connection.execute(sa.update(schema.flow).where(*same).values(**values, looked_tx=0, looked_seq=0))
             if not changed.rowcount:
                 place = start(connection) if start else Place()
                 fixed = {"deployment": self.deployment, "name": flow.name, "activated_ts": now_ms(connection), "start": place.to_json()}
@@ -70,9 +71,7 @@ class Ledger:
     def flow(self, name: str) -> FlowRow | None:
         """The flow of that name, or None."""
         with reading(self.engine) as connection:
-            query = sa.select(schema.flow).where(schema.flow.c.deployment == self.deployment, schema.flow.c.name == name)
-            row = connection.execute(query).one_or_none()
-            return flow_from(row) if row else None
+            return self._find_flow(connection, name)
 
     def flows(self) -> list[FlowRow]:
         """All flows of the deployment, by name."""
@@ -162,13 +161,13 @@ class Ledger:
             LaneConflictError: when it is settled, skipped or held, or another run is at it; the message names what to do.
         """
         with writing(self.engine) as connection:
-            execution = self._locked(connection, execution_id)
+            execution = self.locked(connection, execution_id)
             if execution.state is not ExecutionState.OPEN:
                 raise LaneConflictError(
                     f"execution {execution_id} is {execution.state.value.lower()} already; to run its range again use "
                     f"`lakechime trigger seek {execution.lane.flow} --to …`"
                 )
-            lane = self._lane_of(connection, execution)
+            lane = self.lane_of(connection, execution)
             if lane.state is not LaneState.ACTIVE:
                 raise LaneConflictError(f"{lane.blocked_sentence(execution.lane.flow)}")
             now = now_ms(connection)
@@ -176,7 +175,7 @@ class Ledger:
                 if execution.lease_until is not None and execution.lease_until > now:
                     raise LaneConflictError(f"run {execution.run_id} is at execution {execution_id} (attempt {execution.attempt})")
                 _end_attempt(connection, execution, "lost", "its lease was over when another run came", now)
-                execution = self._next_attempt(connection, execution, execution.end, due_ts=now)
+                execution = self.next_attempt(connection, execution, execution.end, due_ts=now)
             connection.execute(
                 sa.update(schema.attempt)
                 .where(schema.attempt.c.execution_id == execution_id, schema.attempt.c.number == execution.attempt)
@@ -198,10 +197,36 @@ class Ledger:
         with writing(self.engine) as connection:
             changed = connection.execute(
                 sa.update(schema.attempt)
-                .where(schema.attempt.c.execution_id == execution_id, schema.attempt.c.number == attempt, schema.attempt.c.run_id == run_id, newest)
+                .where(
+                    schema.attempt.c.execution_id == execution_id,
+                    schema.attempt.c.number == attempt,
+                    schema.attempt.c.run_id == run_id,
+                    newest,
+                )
                 .values(lease_until=now_ms(connection) + LEASE_MS)
             )
             return bool(changed.rowcount)
+
+    def note_error(self, execution: Execution, error: str) -> None:
+        """Keep why an attempt fails, for the reason of the next one; changes nothing else."""
+        with writing(self.engine) as connection:
+            same = (schema.attempt.c.execution_id == execution.execution_id, schema.attempt.c.number == execution.attempt)
+            connection.execute(sa.update(schema.attempt).where(*same).values(error=error[:2000]))
+
+    def executions(self, *, flow: str | None = None, state: ExecutionState | None = None, limit: int = 50) -> list[Execution]:
+        """Executions of the deployment, newest claim first."""
+        query = EXECUTIONS.where(schema.flow.c.deployment == self.deployment)
+        query = query.where(schema.flow.c.name == flow) if flow is not None else query
+        query = query.where(schema.execution.c.state == state.value) if state is not None else query
+        with reading(self.engine) as connection:
+            newest = query.order_by(schema.execution.c.claimed_ts.desc(), schema.execution.c.execution_id).limit(limit)
+            return [execution_from(row) for row in connection.execute(newest)]
+
+    def attempts(self, execution_id: str) -> list[Attempt]:
+        """The attempts at an execution, first one first."""
+        query = sa.select(schema.attempt).where(schema.attempt.c.execution_id == execution_id).order_by(schema.attempt.c.number)
+        with reading(self.engine) as connection:
+            return [attempt_from(row) for row in connection.execute(query)]
 
     def lose(self, execution: Execution, error: str, end: Place | None = None, *, immediately: bool = False) -> Execution | None:
         """Call the newest attempt lost: the next one is due after a pause and may read further; after the fifth the lane is HELD.
@@ -212,18 +237,21 @@ class Ledger:
             LaneConflictError: when the attempt is not the newest any more.
         """
         with writing(self.engine) as connection:
-            current = self._locked(connection, execution.execution_id)
+            current = self.locked(connection, execution.execution_id)
             if current.state is not ExecutionState.OPEN or current.attempt != execution.attempt:
                 raise LaneConflictError(f"execution {execution.execution_id} moved on (attempt {current.attempt}, {current.state.value})")
             now = now_ms(connection)
             _end_attempt(connection, current, "lost", error, now)
+            error = _error_of(connection, current) or error
             if current.attempt >= MAX_ATTEMPTS:
                 reason = f"attempt {current.attempt} of step {current.step} failed: {error}"
                 held = {"state": LaneState.HELD.value, "state_reason": reason}
-                connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == self._lane_of(connection, current).lane_id).values(**held))
+                connection.execute(
+                    sa.update(schema.lane).where(schema.lane.c.lane_id == self.lane_of(connection, current).lane_id).values(**held)
+                )
                 return None
             pause = 0 if immediately else BACKOFF_MS[min(current.attempt, len(BACKOFF_MS) - 1)]
-            return self._next_attempt(connection, current, end or current.end, due_ts=now + pause)
+            return self.next_attempt(connection, current, end or current.end, due_ts=now + pause)
 
     # Settling
 
@@ -237,23 +265,28 @@ class Ledger:
             LaneConflictError: without a commit, when a later attempt exists: write a fence instead.
         """
         with writing(self.engine) as connection:
-            current = self._locked(connection, execution.execution_id)
+            current = self.locked(connection, execution.execution_id)
             if current.state is not ExecutionState.OPEN:
                 return False
             if committed is None and current.attempt != execution.attempt:
-                raise LaneConflictError(f"attempt {current.attempt} of step {current.step} exists; attempt {execution.attempt} may not settle without a commit")
+                raise LaneConflictError(
+                    f"attempt {current.attempt} of step {current.step} exists; attempt {execution.attempt} may not settle without a commit"
+                )
             if committed and committed.is_stamp_lost and current.attempt > 1:
                 raise LaneConflictError(
-                    f"step {current.step} of {current.lane.flow} {current.lane.key} has committed, but its target's log no longer says up to where; "
+                    f"step {current.step} of {current.lane.flow} {current.lane.key} has committed, but its target's log no longer says "
+                    "up to where; "
                     f"`lakechime trigger seek {current.lane.flow} --to …` tells the lane where to go on"
                 )
             end = committed.stamp.end if committed and not committed.is_stamp_lost else current.end
             version = committed.version if committed else None
-            self._close(connection, current, ExecutionState.SETTLED, end, version, reason or current.reason)
+            self.close(connection, current, ExecutionState.SETTLED, end, version, reason or current.reason)
             _end_attempt(connection, current, "settled", None, now_ms(connection))
             return True
 
-    def _close(self, connection: Connection, execution: Execution, state: ExecutionState, end: Place, version: str | None, reason: str) -> None:
+    def close(
+        self, connection: Connection, execution: Execution, state: ExecutionState, end: Place, version: str | None, reason: str
+    ) -> None:
         connection.execute(
             sa.update(schema.execution)
             .where(schema.execution.c.execution_id == execution.execution_id)
@@ -261,7 +294,7 @@ class Ledger:
         )
         connection.execute(
             sa.update(schema.lane)
-            .where(schema.lane.c.lane_id == self._lane_of(connection, execution).lane_id)
+            .where(schema.lane.c.lane_id == self.lane_of(connection, execution).lane_id)
             .values(
                 settled=execution.step, place=end.to_json(), place_tx=end.position.tx_id, place_seq=end.position.seq,
                 state=LaneState.ACTIVE.value, state_reason="",
@@ -277,20 +310,49 @@ class Ledger:
     def _execution(self, connection: Connection, execution_id: str) -> Execution:
         found = self._find(connection, schema.execution.c.execution_id == execution_id)
         if found is None:
-            raise NotFoundError(f"no execution {execution_id} in deployment {self.deployment}; `lakechime execution list` shows those that are there")
+            raise NotFoundError(
+                f"no execution {execution_id} in deployment {self.deployment}; `lakechime execution list` shows those that are there"
+            )
         return found
 
-    def _locked(self, connection: Connection, execution_id: str) -> Execution:
+    def locked(self, connection: Connection, execution_id: str) -> Execution:
         """The execution, its lane's row held until the transaction ends."""
         of_execution = sa.select(schema.execution.c.lane_id).where(schema.execution.c.execution_id == execution_id).scalar_subquery()
         connection.execute(sa.select(schema.lane.c.lane_id).where(schema.lane.c.lane_id == of_execution).with_for_update())
         return self._execution(connection, execution_id)
 
-    def _lane_of(self, connection: Connection, execution: Execution) -> LaneRow:
-        of_execution = sa.select(schema.execution.c.lane_id).where(schema.execution.c.execution_id == execution.execution_id).scalar_subquery()
+    def lane_of(self, connection: Connection, execution: Execution) -> LaneRow:
+        of_execution = (
+            sa.select(schema.execution.c.lane_id).where(schema.execution.c.execution_id == execution.execution_id).scalar_subquery()
+        )
         return lane_from(connection.execute(sa.select(schema.lane).where(schema.lane.c.lane_id == of_execution)).one())
 
-    def _next_attempt(self, connection: Connection, execution: Execution, end: Place, *, due_ts: int) -> Execution:
+    def flow_in(self, connection: Connection, name: str) -> FlowRow:
+        """The flow of that name, in a transaction.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        found = self._find_flow(connection, name)
+        if found is None:
+            raise NotFoundError(f"no flow {name!r} in deployment {self.deployment}; `lakechime trigger list` shows those that are there")
+        return found
+
+    def open_lanes(self, connection: Connection, flow: FlowRow) -> set[int]:
+        """The lanes of a flow that have an open execution."""
+        query = sa.select(schema.execution.c.lane_id).join(schema.lane, schema.lane.c.lane_id == schema.execution.c.lane_id)
+        return set(
+            connection.execute(
+                query.where(schema.lane.c.flow_id == flow.flow_id, schema.execution.c.state == ExecutionState.OPEN.value)
+            ).scalars()
+        )
+
+    def _find_flow(self, connection: Connection, name: str) -> FlowRow | None:
+        query = sa.select(schema.flow).where(schema.flow.c.deployment == self.deployment, schema.flow.c.name == name)
+        row = connection.execute(query).one_or_none()
+        return flow_from(row) if row else None
+
+    def next_attempt(self, connection: Connection, execution: Execution, end: Place, *, due_ts: int) -> Execution:
         number = execution.attempt + 1
         connection.execute(
             sa.update(schema.execution)
@@ -316,27 +378,32 @@ def _lane(connection: Connection, flow_id: int, key: str, *, lock: bool) -> Lane
 
 def _open_of(connection: Connection, lane_id: int) -> str | None:
     query = sa.select(schema.execution.c.execution_id)
-    return connection.execute(query.where(schema.execution.c.lane_id == lane_id, schema.execution.c.state == ExecutionState.OPEN.value)).scalar()
+    return connection.execute(
+        query.where(schema.execution.c.lane_id == lane_id, schema.execution.c.state == ExecutionState.OPEN.value)
+    ).scalar()
 
 
 def _end_attempt(connection: Connection, execution: Execution, outcome: str, error: str | None, now: int) -> None:
     same = (schema.attempt.c.execution_id == execution.execution_id, schema.attempt.c.number == execution.attempt)
-    values = {"outcome": outcome, "error": error, "ended_ts": now, "lease_until": None}
+    values = {"outcome": outcome, "ended_ts": now, "lease_until": None}
+    values |= {"error": sa.func.coalesce(schema.attempt.c.error, error)} if error else {}
     connection.execute(sa.update(schema.attempt).where(*same).values(**values))
 
 
+def _error_of(connection: Connection, execution: Execution) -> str | None:
+    same = (schema.attempt.c.execution_id == execution.execution_id, schema.attempt.c.number == execution.attempt)
+    return connection.execute(sa.select(schema.attempt.c.error).where(*same)).scalar()
+
+
 def _remember_atoms(connection: Connection, lane_id: int, atoms: Sequence[Atom]) -> None:
-    rows = [
-        {"lane_id": lane_id, "cluster": atom.cluster, "table_name": atom.table, "partition_key": atom.canonical} for atom in atoms
-    ]
+    rows = [{"lane_id": lane_id, "cluster": atom.cluster, "table_name": atom.table, "partition_key": atom.canonical} for atom in atoms]
     if rows:
         connection.execute(sa.insert(schema.lane_partition), rows)
 
 
-def _insert(engine: Engine):  # noqa: ANN202 - the dialect's own insert, which has on_conflict_do_nothing
+def _insert(engine: Engine):
     if engine.dialect.name == "postgresql":
         from sqlalchemy.dialects.postgresql import insert
     else:
         from sqlalchemy.dialects.sqlite import insert
     return insert
-

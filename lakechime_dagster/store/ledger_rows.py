@@ -60,6 +60,20 @@ class LaneRow:
         return f"{name} is {self.state.value}: {self.state_reason}; `lakechime execution retry` or `skip` goes on"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One Dagster run at an execution; times in milliseconds. `outcome` is None while it may still work."""
+
+    number: int
+    run_id: str | None
+    due_ts: int
+    begun_ts: int | None
+    ended_ts: int | None
+    lease_until: int | None
+    outcome: str | None
+    error: str | None
+
+
 EXECUTIONS = (
     sa.select(
         schema.execution,
@@ -100,4 +114,11 @@ def execution_from(row: sa.Row[Any]) -> Execution:
         cause=Cause(row.cause), start=Place.from_json(row.start_place), end=Place.from_json(row.end_place), attempt=row.attempt,
         run_id=row.run_id, partition_key=row.partition_key, claimed_ts=row.claimed_ts, lease_until=row.lease_until,
         next_attempt_ts=row.due_ts, settled_ts=row.settled_ts, reason=row.reason, version=row.version,
+    )  # fmt: skip
+
+
+def attempt_from(row: sa.Row[Any]) -> Attempt:
+    return Attempt(
+        number=row.number, run_id=row.run_id, due_ts=row.due_ts, begun_ts=row.begun_ts, ended_ts=row.ended_ts,
+        lease_until=row.lease_until, outcome=row.outcome, error=row.error,
     )  # fmt: skip

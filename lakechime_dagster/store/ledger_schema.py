@@ -75,7 +75,9 @@ execution = sa.Table(
     sa.Column("version", sa.String(128)),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
     sa.UniqueConstraint("lane_id", "step", name="lc_execution_step"),
-    sa.Index("lc_execution_open", "lane_id", unique=True, sqlite_where=sa.text("state = 'OPEN'"), postgresql_where=sa.text("state = 'OPEN'")),
+    sa.Index(
+        "lc_execution_open", "lane_id", unique=True, sqlite_where=sa.text("state = 'OPEN'"), postgresql_where=sa.text("state = 'OPEN'")
+    ),
     sa.Index("lc_execution_claimed", "claimed_ts"),
 )
 

@@ -46,7 +46,9 @@ class PartitionCondition:
     cluster: str = ""
 
     @classmethod
-    def of(cls, table: str, specs: Mapping[str, LevelSpec], levels: PartitionLevels | None = None, cluster: str = "") -> "PartitionCondition":
+    def of(
+        cls, table: str, specs: Mapping[str, LevelSpec], levels: PartitionLevels | None = None, cluster: str = ""
+    ) -> "PartitionCondition":
         """A condition as a user writes it; levels may come in any order when the table declares them.
 
         Raises:

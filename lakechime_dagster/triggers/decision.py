@@ -29,7 +29,8 @@ class Firing:
 class Decision:
     """What an evaluation found. `reasons` is never empty; the first sentence says most.
 
-    `through` is the position up to which the evaluation looked.
+    `through` is the position up to which the evaluation looked; `waits` says that events up to there may still fire
+    the trigger later, so that they must be looked at again.
     """
 
     trigger: str
@@ -38,6 +39,7 @@ class Decision:
     firings: tuple[Firing, ...] = ()
     events: tuple[RegisteredEvent, ...] = ()
     through: Position = Position.ORIGIN
+    waits: bool = False
 
     @property
     def sentence(self) -> str:
@@ -77,7 +79,7 @@ def decide_snapshot(
 
     def answer(fires: bool, *reasons: str) -> Decision:
         firings = (Firing(reason=reasons[0]),) if fires else ()
-        return Decision(trigger=name, fires=fires, reasons=reasons, firings=firings, through=through)
+        return Decision(trigger=name, fires=fires, reasons=reasons, firings=firings, through=through, waits=bool(total or lane.open))
 
     if lane.blocked or lane.open:
         return answer(False, lane.blocked or lane.open, *([counted] if total else []))
@@ -96,7 +98,9 @@ def decide_snapshot(
         quiet = dt.timedelta(milliseconds=now_ms - last_ts)
         waited = dt.timedelta(milliseconds=now_ms - first_ts)
         if quiet < trigger.wait_after_last and (trigger.max_wait is None or waited < trigger.max_wait):
-            return answer(False, f"{counted}; waiting until none came for {trigger.wait_after_last} (last one {_stamp(from_milliseconds(last_ts))})")
+            return answer(
+                False, f"{counted}; waiting until none came for {trigger.wait_after_last} (last one {_stamp(from_milliseconds(last_ts))})"
+            )
     return answer(True, counted)
 
 
@@ -149,7 +153,7 @@ def decide_partition(
             waiting.append(_missing(trigger, evidence))
     counts = f"{done} of {len(keys)} keys fired" + (f", {busy} in flight" if busy else "") + (f", {expired} expired" if expired else "")
     if blocked:
-        return Decision(trigger=name, fires=False, reasons=(blocked, counts), through=through)
+        return Decision(trigger=name, fires=False, reasons=(blocked, counts), through=through, waits=True)
     room = max(0, trigger.max_in_flight - in_flight)
     chosen = tuple(firings[:room])
     reasons = [firing.reason for firing in chosen]
@@ -158,7 +162,9 @@ def decide_partition(
     reasons += waiting[:3]
     if len(waiting) > 3:
         reasons.append(f"{len(waiting) - 3} more keys wait")
-    return Decision(trigger=name, fires=bool(chosen), reasons=(*reasons, counts), firings=chosen, through=through)
+    return Decision(
+        trigger=name, fires=bool(chosen), reasons=(*reasons, counts), firings=chosen, through=through, waits=bool(busy or firings)
+    )
 
 
 def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:

@@ -12,8 +12,9 @@ class Flow:
     """A trigger + target, named for ever by `name` (not by file, sensor or code location).
 
     `reads` are the tables whose snapshots are pinned at the claim, those of the trigger among them. `target` is the
-    lake table that the flow writes, None for a flow without one: it settles by run success and is at-least-once.
-    `asset_keys` and `jobs` let a manual run find its flow.
+    lake table that the flow writes (at `location`, where that is not the warehouse's own), None for a flow without
+    one: it settles by run success and is at-least-once. `asset_keys` (as user strings) and `job` let a manual run
+    find its flow.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Flow:
     asset_keys: tuple[str, ...] = ()
     job: str | None = None
     cluster: str = ""
+    location: str | None = None
 
     def __post_init__(self) -> None:
         checked_text("flow name", self.name, limit=128)
@@ -44,6 +46,11 @@ class Flow:
             return None
         levels = zip(self.target_levels.names, self.target_levels.types, strict=True)
         return tuple(typed_value(name, values[name], kind) for name, kind in levels)
+
+    def dagster_key(self, key: FireKey) -> str | None:
+        """The Dagster partition key that a fire key stands for, None when it stands for none."""
+        partition = self.partition_of(key)
+        return None if partition is None else partition_key(self.target_levels, partition)
 
 
 def partition_key(levels: PartitionLevels, partition: tuple[object, ...]) -> str:

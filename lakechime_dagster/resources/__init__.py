@@ -1,0 +1,1 @@
+"""Settings in, plain objects out: what assets and sensors share."""

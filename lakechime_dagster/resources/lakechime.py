@@ -1,0 +1,143 @@
+"""The resource by which any Dagster asset or op gets its execution: its events, its ranges, what to write with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.resources.names import EXECUTION_TAG
+from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
+from lakechime_dagster.resources.running import RunningExecution, kept
+from lakechime_dagster.triggers.decision import Firing
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.triggers.lanes import Cause, Execution, LaneId
+from lakechime_dagster.triggers.model import FireKey, PartitionTrigger
+
+_FLOWS: dict[str, Flow] = {}  # the flows of this code location, by name; filled as it is loaded
+
+
+class NothingNewError(LaneConflictError):
+    """There is nothing to do for this run: no event came since the lane's place, or the step is settled already."""
+
+
+def declare_flow(flow: Flow) -> Flow:
+    """Make a flow known to the runs of this code location; the newest declaration of a name holds."""
+    _FLOWS[flow.name] = flow
+    return flow
+
+
+def flow_named(name: str) -> Flow:
+    """The flow of that name in this code location."""
+    if name not in _FLOWS:
+        raise NotFoundError(f"no flow {name!r} is declared in this code location; it has {', '.join(sorted(_FLOWS)) or 'none'}")
+    return _FLOWS[name]
+
+
+class LakeChimeResource(dg.ConfigurableResource):
+    """Hands a run its execution. Everything else comes from LAKECHIME_* settings."""
+
+    def platform(self) -> Platform:
+        """Store, ledger and table logs of this process."""
+        return open_platform()
+
+    @contextmanager
+    def execution(self, context: dg.AssetExecutionContext | dg.OpExecutionContext, flow: str | None = None) -> Iterator[RunningExecution]:
+        """Begin the execution that this run was launched for; a run without our tags adopts or claims one.
+
+        Raises:
+            NothingNewError: the step is settled, or nothing came since: report that and end.
+            LaneConflictError: another run is at it; the message names it.
+        """
+        platform = self.platform()
+        found, execution = begun(platform, context, flow)
+        target = platform.log(found.target, found.location) if found.target else None
+        running = RunningExecution(platform, found, execution)
+        with kept(running, target, context.log.info):
+            yield running
+
+
+def begun(platform: Platform, context: dg.AssetExecutionContext | dg.OpExecutionContext, name: str | None) -> tuple[Flow, Execution]:
+    """The flow of a run and the execution that it may begin."""
+    run = context.run
+    execution_id = run.tags.get(EXECUTION_TAG)
+    tagged = platform.ledger.execution(execution_id) if execution_id else None
+    flow = flow_named(name) if name else _flow_of(context, tagged)
+    if tagged is not None and tagged.lane.flow == flow.name:
+        return flow, _begin(platform, flow, tagged, run.run_id)
+    return flow, adopted(platform, flow, run.run_id, context.partition_key if context.has_partition_key else None)
+
+
+def adopted(platform: Platform, flow: Flow, run_id: str, partition: str | None) -> Execution:
+    """For a run without our tags: the lane's open execution that no live run is at, or a new claim.
+
+    Raises:
+        NothingNewError: when nothing came since the lane's place.
+    """
+    row = platform.evaluator.activate(flow)
+    key = _fire_key(flow, partition, platform.store.now())
+    target = platform.log(flow.target, flow.location) if flow.target else None
+    lane_key = key.text if key else ""
+    opened = next((execution for execution in platform.ledger.open_executions(row) if execution.lane.key == lane_key), None)
+    if opened is not None:
+        return _begin(platform, flow, opened, run_id)
+    lanes = platform.ledger.lanes(row)
+    if lane_key not in lanes:
+        committed = ask_target(target)(LaneId(platform.ledger.deployment, flow.name, lane_key))
+        lanes = {lane_key: platform.ledger.ensure_lane(row, lane_key, committed, key.atoms if key else ())}
+    lane = lanes[lane_key]
+    if blocked := lane.blocked_sentence(flow.name):
+        raise LaneConflictError(blocked)
+    end = platform.evaluator.end_of(flow, row, lane)
+    if end.sources == lane.place.sources and (lane.settled or not end.sources):
+        raise NothingNewError(
+            f"nothing came for {flow.name} {lane_key}".strip() + f" since step {lane.settled}; its place is {lane.place.position}"
+        )
+    firing = Firing(key=lane_key, fire_key=key, reason="a person asked for it")
+    claimed = platform.evaluator.claim(flow, row, firing, ask_target(target), cause=Cause.MANUAL)
+    if claimed is None:
+        raise LaneConflictError(
+            f"another run claimed {flow.name} {lane_key}".strip() + " at the same moment; look at its run, or launch again"
+        )
+    return platform.ledger.begin(claimed.execution_id, run_id)
+
+
+def _begin(platform: Platform, flow: Flow, execution: Execution, run_id: str) -> Execution:
+    """Begin an execution, unless its target says that the step is committed already."""
+    if execution.settled_ts is not None:
+        raise NothingNewError(
+            f"step {execution.step} of {flow.name} is settled; `lakechime trigger seek {flow.name}` replays from an earlier position"
+        )
+    target = platform.log(flow.target, flow.location) if flow.target else None
+    if platform.settle_if_committed(target, execution) is not None:
+        raise NothingNewError(f"step {execution.step} of {flow.name} was committed by an earlier attempt; it is settled now")
+    return platform.ledger.begin(execution.execution_id, run_id)
+
+
+def _flow_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, tagged: Execution | None) -> Flow:
+    """The flow of a run: by its execution, else by the asset or job that it runs."""
+    keys = _asset_names(context)
+    mine = [flow for flow in _FLOWS.values() if keys & set(flow.asset_keys) or (flow.job is not None and flow.job == context.job_name)]
+    if tagged is not None and tagged.lane.flow in _FLOWS and (not mine or any(flow.name == tagged.lane.flow for flow in mine)):
+        return _FLOWS[tagged.lane.flow]
+    if len(mine) == 1:
+        return mine[0]
+    names = ", ".join(sorted(flow.name for flow in mine)) or "none"
+    raise NotFoundError(f"this run belongs to no single flow (candidates: {names}); name it: lakechime.execution(context, flow=…)")
+
+
+def _asset_names(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> set[str]:
+    if not isinstance(context, dg.AssetExecutionContext):
+        return set()
+    return {key.to_user_string() for key in context.selected_asset_keys}
+
+
+def _fire_key(flow: Flow, partition: str | None, now_ms: int) -> FireKey | None:
+    """The fire key that a Dagster partition stands for."""
+    if not isinstance(flow.trigger, PartitionTrigger):
+        return None
+    for key in flow.trigger.keys(from_milliseconds(now_ms)):
+        if flow.dagster_key(key) == partition or (partition is None and key.text == partition):
+            return key
+    raise NothingNewError(f"{flow.name} has no grid point for partition {partition!r} yet; choose one between its start and now")

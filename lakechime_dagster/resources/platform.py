@@ -1,0 +1,77 @@
+"""The platform of a process: store, ledger and the logs of tables, opened once from the settings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.settings import Settings, load_settings
+from lakechime_dagster.store.engine import open_engine
+from lakechime_dagster.store.evaluation import Evaluator
+from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.store.ledger import Ledger
+from lakechime_dagster.store.upgrade import upgrade
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import Committed, Execution, LaneId
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Everything that a run, a sensor tick or a command needs of the store and the lake's logs."""
+
+    settings: Settings
+    store: SqlDCEStore
+    ledger: Ledger
+    evaluator: Evaluator
+
+    def location(self, table: str, declared: str | None = None) -> str:
+        """Where a table lies: as declared, else `<warehouse>/<schema>/<table>`."""
+        return declared or "/".join([self.settings.warehouse.rstrip("/"), *table.split(".")])
+
+    def log(self, table: str, declared: str | None = None) -> DeltaLog:
+        """The log of a Delta table."""
+        return DeltaLog(self.location(table, declared), table, self.settings.cluster)
+
+    def settle_if_committed(self, target: DeltaLog | None, execution: Execution) -> Committed | None:
+        """Ask the target who committed this step; if somebody did, register that commit and settle by it (law 7)."""
+        committed = target.committed(execution.lane, execution.step) if target is not None else None
+        if committed is not None and target is not None:
+            self.store.register(target.events_of_commit(int(committed.version)))
+            self.ledger.settle(execution, committed)
+        return committed
+
+    def settle_without_commit(self, execution: Execution, marks: list[DataChangeEvent], reason: str) -> bool:
+        """Settle a step that had nothing to write, after registering its marks (law 16)."""
+        self.store.register(marks)
+        return self.ledger.settle(execution, None, reason=reason)
+
+
+def ask_target(target: DeltaLog | None) -> Callable[[LaneId], Committed | None]:
+    """What a target says of a lane that the ledger does not know."""
+    return (lambda lane: target.last_committed(lane)) if target is not None else (lambda lane: None)
+
+
+def tags_of(flow: Flow) -> Tags:
+    """The tags of a flow's commits: what a partition trigger demanded of its inputs holds for its output."""
+    return flow.trigger.tags if flow.is_partitioned else Tags()
+
+
+def open_platform(settings: Settings | None = None) -> Platform:
+    """The platform of these settings, by default of the environment; the store is brought up to date once a process."""
+    return _opened(settings or load_settings())
+
+
+@lru_cache(maxsize=8)
+def _opened_at(store_url: str, deployment: str, home: Path) -> tuple[SqlDCEStore, Ledger, Evaluator]:
+    engine = open_engine(store_url)
+    upgrade(engine)
+    ledger = Ledger(engine, deployment)
+    return SqlDCEStore(engine), ledger, Evaluator(engine, ledger)
+
+
+def _opened(settings: Settings) -> Platform:
+    store, ledger, evaluator = _opened_at(settings.store_url, settings.deployment, settings.home)
+    return Platform(settings, store, ledger, evaluator)

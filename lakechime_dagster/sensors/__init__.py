@@ -1,0 +1,1 @@
+"""Sensors: triggers that launch runs, and what keeps events complete."""

@@ -1,0 +1,44 @@
+"""The runs of a Dagster instance, as a tick asks for them."""
+
+import dagster as dg
+
+from lakechime_dagster.resources.names import ATTEMPT_TAG, EXECUTION_TAG
+from lakechime_dagster.sensors.tick import RunFact, RunState
+from lakechime_dagster.triggers.lanes import Execution
+
+FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+
+
+class DagsterRuns:
+    """Finds the run of an attempt: the one that began it, else the newest one launched with its tags."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self.instance = instance
+
+    def of_attempt(self, execution: Execution) -> RunFact | None:
+        run = self.instance.get_run_by_id(execution.run_id) if execution.run_id else None
+        if run is None:
+            tags = {EXECUTION_TAG: execution.execution_id, ATTEMPT_TAG: str(execution.attempt)}
+            run = next(iter(self.instance.get_runs(filters=dg.RunsFilter(tags=tags), limit=1)), None)
+        return RunFact(run.run_id, state_of(run.status)) if run is not None else None
+
+    def report_lost(self, run_id: str, reason: str) -> None:
+        end_dead_run(self.instance, run_id, reason)
+
+
+def state_of(status: dg.DagsterRunStatus) -> RunState:
+    """A run that has not ended is live, whatever it waits for."""
+    if status is dg.DagsterRunStatus.SUCCESS:
+        return RunState.SUCCEEDED
+    return RunState.FAILED if status in FAILED else RunState.LIVE
+
+
+def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None:
+    """Report a run failed whose process is gone.
+
+    Dagster's own monitoring cannot tell: its default launcher has no health check. `report_run_failed` is not part
+    of its public interface; this function is the one place that knows it.
+    """
+    run = instance.get_run_by_id(run_id)
+    if run is not None and not run.is_finished:
+        instance.report_run_failed(run, reason)

@@ -1,0 +1,114 @@
+"""One tick of a flow: settle or retry what is open, then evaluate and claim. Knows runs only by a small protocol."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.errors import LaneConflictError, TableUnreadableError
+from lakechime_dagster.resources.platform import Platform, ask_target
+from lakechime_dagster.store.ledger_rows import FlowRow
+from lakechime_dagster.triggers.decision import Decision
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import Execution
+
+MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds
+
+
+class RunState(StrEnum):
+    """What a Dagster run is doing, as far as settling cares."""
+
+    LIVE = "live"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class RunFact:
+    """A run of an attempt, and why it ended if it failed."""
+
+    run_id: str
+    state: RunState
+
+
+class Runs(Protocol):
+    """What a tick asks of Dagster."""
+
+    def of_attempt(self, execution: Execution) -> RunFact | None:
+        """The newest run of the execution's newest attempt, or None when there is none."""
+        ...
+
+    def report_lost(self, run_id: str, reason: str) -> None:
+        """Report a run failed whose process is gone, so that its slot is free."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tick:
+    """What a tick found: attempts to launch a run for, and what to say when there are none."""
+
+    launches: tuple[Execution, ...] = ()
+    sentences: tuple[str, ...] = ()
+
+
+def run_tick(platform: Platform, flow: Flow, runs: Runs) -> Tick:
+    """One tick: idempotent, safe beside other daemons; a lost launch is asked for again by the next one."""
+    row = platform.evaluator.activate(flow)
+    target = platform.log(flow.target, flow.location) if flow.target else None
+    launches: list[Execution] = []
+    sentences: list[str] = []
+    for execution in platform.ledger.open_executions(row):
+        try:
+            launch, sentence = attend(platform, flow, row, target, execution, runs)
+        except (LaneConflictError, TableUnreadableError) as error:
+            launch, sentence = None, str(error)
+        launches += [launch] if launch else []
+        sentences += [sentence] if sentence else []
+    decision = platform.evaluator.evaluate(flow, row)
+    claimed = _fire(platform, flow, row, decision, target, MAX_REQUESTS - len(launches))
+    launches += claimed
+    _remember(platform, flow, row, decision)
+    return Tick(launches=tuple(launches), sentences=(*sentences, *decision.reasons))
+
+
+def attend(
+    platform: Platform, flow: Flow, row: FlowRow, target: DeltaLog | None, execution: Execution, runs: Runs
+) -> tuple[Execution | None, str]:
+    """What an open execution needs: nothing, settling, a launch, or the next attempt (law 7: the target is asked first)."""
+    now = platform.store.now()
+    run = runs.of_attempt(execution)
+    where = f"step {execution.step} of {execution.lane.key or flow.name}"
+    if run is None:
+        if execution.run_id is None:
+            due = (execution.next_attempt_ts or 0) <= now
+            return (execution, "") if due else (None, f"{where} is tried again in {((execution.next_attempt_ts or 0) - now) // 1000 + 1} s")
+        run = RunFact(execution.run_id, RunState.LIVE)  # a run of another instance: its lease alone tells
+    if run.state is RunState.LIVE:
+        if execution.lease_until is None or execution.lease_until > now:
+            return None, f"{where} is with run {run.run_id} (attempt {execution.attempt})"
+        reason = f"run {run.run_id} gave no sign of life for a minute"
+        runs.report_lost(run.run_id, f"LakeChime: {reason}; attempt {execution.attempt} is called lost")
+    elif target is None and run.state is RunState.SUCCEEDED:
+        platform.ledger.settle(execution, None)
+        return None, f"{where} is settled by the success of run {run.run_id}"
+    else:
+        reason = f"run {run.run_id} {run.state.value}" + (" without a commit" if run.state is RunState.SUCCEEDED else "")
+    if platform.settle_if_committed(target, execution) is not None:
+        return None, f"{where} is settled by its commit"
+    lane = platform.ledger.lanes(row)[execution.lane.key]
+    following = platform.ledger.lose(execution, reason, end=platform.evaluator.end_of(flow, row, lane))
+    if following is None:
+        return None, f"{where} is HELD after attempt {execution.attempt}: {reason}"
+    due = (following.next_attempt_ts or 0) <= now
+    return (following, "") if due else (None, f"{where} is tried again as attempt {following.attempt}: {reason}")
+
+
+def _fire(platform: Platform, flow: Flow, row: FlowRow, decision: Decision, target: DeltaLog | None, room: int) -> list[Execution]:
+    bounded = replace(decision, firings=decision.firings[: max(0, room)])
+    return platform.evaluator.fire(flow, row, bounded, ask_target(target))
+
+
+def _remember(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> None:
+    """Move on past events that cannot matter any more, so that the next evaluation reads only what is new."""
+    if not decision.fires and not decision.waits:
+        platform.evaluator.looked_through(row, decision.through)

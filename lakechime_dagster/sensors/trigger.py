@@ -1,0 +1,93 @@
+"""Sensors from triggers: `lakechime_sensor` puts a trigger on any Dagster job or asset."""
+
+from typing import Any
+
+import dagster as dg
+
+from lakechime_dagster.errors import DeclarationError, LakeChimeError
+from lakechime_dagster.resources.lakechime import declare_flow
+from lakechime_dagster.resources.names import dagster_name, run_tags
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.sensors.runs import DagsterRuns
+from lakechime_dagster.sensors.tick import run_tick
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import Execution
+from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger, Trigger
+
+AssetJob = Any  # what `dg.define_asset_job` returns; its class has no public name
+INTERVAL_SECONDS = 1  # every turn of the daemon's loop; 5 would alias with its 5 seconds
+
+
+def lakechime_sensor(
+    name: str,
+    trigger: PartitionTrigger | SnapshotTrigger,
+    *,
+    job: dg.JobDefinition | None = None,
+    target: dg.AssetsDefinition | None = None,
+    writes: str | None = None,
+    location: str | None = None,
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
+) -> dg.SensorDefinition:
+    """A sensor that launches a job, or the materialisation of an asset, with exactly the events of each execution.
+
+    In the run, `LakeChimeResource.execution(context)` gives the events. `writes` names the Delta table that the run
+    writes with `write_options`: then success is that table's commit, and each change is applied once. Without it the
+    run's success settles, and a run that dies after its effect is repeated (at least once).
+    """
+    if (job is None) == (target is None):
+        raise DeclarationError(name, "job=, target=", "give exactly one of them: what to launch")
+    if isinstance(trigger, SnapshotTrigger) and not trigger.tables:
+        raise DeclarationError(name, "trigger", "names no table; write SnapshotTrigger(['schema.table'])")
+    asset_keys = tuple(key.to_user_string() for key in target.keys) if target is not None else ()
+    flow = Flow(name=name, trigger=trigger, target=writes, location=location, asset_keys=asset_keys, job=job.name if job else None)
+    selection = list(target.keys) if target is not None else None
+    return flow_sensor(flow, job=job, target=target, selection=selection, default_status=default_status)
+
+
+def flow_sensor(
+    flow: Flow,
+    *,
+    job: dg.JobDefinition | AssetJob | None = None,
+    target: dg.AssetsDefinition | None = None,
+    selection: list[dg.AssetKey] | None = None,
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
+) -> dg.SensorDefinition:
+    """The sensor of a flow; its description is the condition in words."""
+    declare_flow(flow)
+    launch = {"job": job} if job is not None else {"target": target}
+
+    @dg.sensor(
+        name=dagster_name(flow.name),
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=default_status,
+        description=describe(flow.trigger, settles_by_commit=flow.target is not None),
+        metadata={"tables": ", ".join(flow.pinned)} | ({"writes": flow.target} if flow.target else {}),
+        **launch,  # type: ignore[arg-type]
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        try:
+            tick = run_tick(open_platform(), flow, DagsterRuns(context.instance))
+        except LakeChimeError as error:
+            return dg.SensorResult(skip_reason=str(error))
+        if tick.launches:
+            return dg.SensorResult(run_requests=[request(execution, selection) for execution in tick.launches])
+        return dg.SensorResult(skip_reason="; ".join(tick.sentences))
+
+    return sensor
+
+
+def request(execution: Execution, selection: list[dg.AssetKey] | None) -> dg.RunRequest:
+    """The run request of an attempt: ids in tags, never lists; asked for again, Dagster launches it once."""
+    return dg.RunRequest(
+        run_key=execution.run_key,
+        tags=run_tags(execution),
+        partition_key=execution.partition_key,
+        asset_selection=selection,
+    )
+
+
+def describe(trigger: Trigger, *, settles_by_commit: bool) -> str:
+    """The condition in words, and what a crash may repeat."""
+    promise = "Each change is applied once." if settles_by_commit else "At least once: a run that dies after its effect is repeated."
+    verb = "when all of these are there: " if isinstance(trigger, PartitionTrigger) else "after "
+    return f"Launches {verb}{trigger}. {promise}"

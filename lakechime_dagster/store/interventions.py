@@ -1,0 +1,174 @@
+"""What people do to flows and lanes: pause, resume, seek, skip, retry — each with a reason, kept as who, when, before, after."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from lakechime_dagster.dce.text import checked_text
+from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.dialect import now_ms
+from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.ledger import Ledger, lanes_of
+from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
+from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState, Place
+
+PlaceAt = Callable[[Connection, LaneRow], Place]  # where a lane should stand, found in the transaction that moves it
+
+
+class Action(StrEnum):
+    """What was done."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    SEEK = "seek"
+    SKIP = "skip"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, kw_only=True)
+class By:
+    """Who does something and why; both are kept."""
+
+    who: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        checked_text("who", self.who, limit=128)
+        checked_text("reason", self.reason, limit=1000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervention:
+    """One thing that somebody did."""
+
+    ts: int
+    who: str
+    action: Action
+    flow: str
+    lane_key: str | None
+    execution_id: str | None
+    reason: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Interventions:
+    """The commands of people on a ledger; every one is one transaction that also records it."""
+
+    ledger: Ledger
+
+    def pause(self, flow: FlowRow, by: By) -> None:
+        """Claim nothing new; what runs goes on. Events wait."""
+        with writing(self.ledger.engine) as connection:
+            values = {"paused_ts": now_ms(connection), "paused_reason": by.reason}
+            connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**values))
+            _record(connection, flow, Action.PAUSE, by, {"paused": flow.paused_reason}, {"paused": by.reason})
+
+    def resume(self, flow: FlowRow, by: By, place_at: PlaceAt | None = None) -> None:
+        """Go on; with `place_at` every lane is put there first (`latest`, `since`), without it all that waited is consumed."""
+        with writing(self.ledger.engine) as connection:
+            moved = self._move(connection, flow, None, place_at) if place_at else []
+            values = {"paused_ts": None, "paused_reason": None}
+            connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**values))
+            before = {"paused": flow.paused_reason, "places": [[lane.key, lane.place.to_json()] for lane, _ in moved]}
+            _record(connection, flow, Action.RESUME, by, before, {"places": [[lane.key, place.to_json()] for lane, place in moved]})
+
+    def seek(self, flow: FlowRow, key: str | None, by: By, place_at: PlaceAt, *, dry_run: bool = False) -> list[tuple[LaneRow, Place]]:
+        """Put one lane, or all of a flow, at another place; returns the lanes as they were, each with its new place.
+
+        A fired key that is put back counts as not fired, so that it fires again when it is complete.
+
+        Raises:
+            LaneConflictError: when a lane has an open execution: settle, skip or wait for it first.
+        """
+        with writing(self.ledger.engine) as connection:
+            moved = self._move(connection, flow, key, place_at, dry_run=dry_run)
+            if not dry_run:
+                for lane, place in moved:
+                    _record(
+                        connection, flow, Action.SEEK, by, {"place": lane.place.to_json()}, {"place": place.to_json()}, lane_key=lane.key
+                    )
+            return moved
+
+    def skip(self, execution: Execution, by: By) -> None:
+        """Give up an open execution: its lane goes on after its range."""
+        with writing(self.ledger.engine) as connection:
+            current = self.ledger.locked(connection, execution.execution_id)
+            flow = self._open_flow(connection, current)
+            self.ledger.close(connection, current, ExecutionState.SKIPPED, current.end, None, f"skipped by {by.who}: {by.reason}")
+            before, after = {"place": current.start.to_json()}, {"place": current.end.to_json()}
+            _record(connection, flow, Action.SKIP, by, before, after, lane_key=current.lane.key, execution_id=current.execution_id)
+
+    def retry(self, execution: Execution, by: By) -> Execution:
+        """Try an open execution again at once, also one that is held; a run that still lives must end first."""
+        with writing(self.ledger.engine) as connection:
+            current = self.ledger.locked(connection, execution.execution_id)
+            flow = self._open_flow(connection, current)
+            if current.lease_until is not None and current.lease_until > now_ms(connection):
+                raise LaneConflictError(f"run {current.run_id} is at execution {current.execution_id}; end that run first")
+            lane = schema.lane.c.lane_id == self.ledger.lane_of(connection, current).lane_id
+            connection.execute(sa.update(schema.lane).where(lane).values(state=LaneState.ACTIVE.value, state_reason=""))
+            following = self.ledger.next_attempt(connection, current, current.end, due_ts=now_ms(connection))
+            before, after = {"attempt": current.attempt}, {"attempt": following.attempt}
+            _record(connection, flow, Action.RETRY, by, before, after, lane_key=current.lane.key, execution_id=current.execution_id)
+            return following
+
+    def history(self, flow: FlowRow, limit: int = 100) -> list[Intervention]:
+        """What people did to a flow, newest first."""
+        query = sa.select(schema.intervention).where(schema.intervention.c.flow_id == flow.flow_id)
+        with reading(self.ledger.engine) as connection:
+            rows = connection.execute(query.order_by(schema.intervention.c.intervention_id.desc()).limit(limit)).all()
+        return [
+            Intervention(
+                ts=row.ts, who=row.who, action=Action(row.action), flow=flow.name, lane_key=row.lane_key, execution_id=row.execution_id,
+                reason=row.reason, before=row.before, after=row.after,
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    def _move(
+        self, connection: Connection, flow: FlowRow, key: str | None, place_at: PlaceAt, *, dry_run: bool = False
+    ) -> list[tuple[LaneRow, Place]]:
+        lanes = lanes_of(connection, flow.flow_id, None if key is None else [key])
+        if not lanes and key is not None:
+            raise NotFoundError(f"{flow.name} has no lane {key!r}; `lakechime trigger show {flow.name}` lists its lanes")
+        busy = self.ledger.open_lanes(connection, flow)
+        moved = []
+        for lane in lanes.values():
+            if lane.lane_id in busy:
+                raise LaneConflictError(f"{flow.name} {lane.key}".strip() + " has an open execution; wait for it, or skip it first")
+            place = place_at(connection, lane)
+            moved.append((lane, place))
+            if not dry_run:
+                values = {"place": place.to_json(), "place_tx": place.position.tx_id, "place_seq": place.position.seq}
+                values |= {
+                    "fired": lane.fired and place.position >= lane.place.position,
+                    "state": LaneState.ACTIVE.value,
+                    "state_reason": "",
+                }
+                connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == lane.lane_id).values(**values))
+                if not values["fired"]:
+                    connection.execute(sa.delete(schema.lane_partition).where(schema.lane_partition.c.lane_id == lane.lane_id))
+        if moved and not dry_run:
+            connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(looked_tx=0, looked_seq=0))
+        return moved
+
+    def _open_flow(self, connection: Connection, execution: Execution) -> FlowRow:
+        if execution.state is not ExecutionState.OPEN:
+            raise LaneConflictError(f"execution {execution.execution_id} is {execution.state.value.lower()} already; nothing was changed")
+        return self.ledger.flow_in(connection, execution.lane.flow)
+
+
+def _record(
+    connection: Connection, flow: FlowRow, action: Action, by: By, before: dict[str, Any], after: dict[str, Any],
+    *, lane_key: str | None = None, execution_id: str | None = None,
+) -> None:  # fmt: skip
+    values = {"ts": now_ms(connection), "who": by.who, "action": action.value, "flow_id": flow.flow_id, "lane_key": lane_key}
+    values |= {"execution_id": execution_id, "reason": by.reason, "before": before, "after": after}
+    connection.execute(sa.insert(schema.intervention).values(**values))
