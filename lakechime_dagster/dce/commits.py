@@ -26,6 +26,7 @@ class FileAction:
     size: int = 0
     rows: int | None = None
     vector: str | None = None
+    entry: str = field(default="", repr=False, compare=False)
 
     @property
     def identity(self) -> tuple[str, str | None]:
@@ -37,7 +38,7 @@ class FileAction:
 class TableCommit:
     """One commit: what it says about itself, and the data-changing files it added and removed.
 
-    `timestamp` is in milliseconds. Files moved without a change of data (OPTIMIZE) are not in `added` and `removed`.
+    `timestamp` is in milliseconds. Files rewritten without a change of data (OPTIMIZE) are in `moved_in` and `moved_out`.
     `table_uid`, `properties` and `columns` are set by a commit that wrote the table's metadata.
     """
 
@@ -51,6 +52,8 @@ class TableCommit:
     transactions: Mapping[str, int] = field(default_factory=dict)
     added: tuple[FileAction, ...] = ()
     removed: tuple[FileAction, ...] = ()
+    moved_in: tuple[FileAction, ...] = ()
+    moved_out: tuple[FileAction, ...] = ()
     change_files: tuple[str, ...] = ()
     table_uid: TableUid | None = None
     properties: Mapping[str, str] | None = None

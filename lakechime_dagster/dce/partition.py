@@ -12,11 +12,12 @@ from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Any, assert_never
 
-from lakechime_dagster.dce.text import checked_text
+from lakechime_dagster.dce.text import UNSTORABLE, checked_text
 from lakechime_dagster.errors import InvalidValueError
 
 type_names = "string, int, date, timestamp, boolean or decimal"
 MAX_CANONICAL = 512  # characters; PostgreSQL refuses index rows above 2,704 bytes
+MAX_DIGITS = 76  # of a decimal; twice what Spark, Delta and Iceberg hold
 UNPARTITIONED = ""  # canonical text of "no partition"; never NULL, which no index orders
 PartitionValue = Any  # a JSON value; the foreign edge
 
@@ -100,8 +101,7 @@ def typed_value(field: str, value: PartitionValue, kind: LevelType) -> Partition
             case LevelType.BOOLEAN:
                 return {"true": True, "false": False}[str(value).lower()]
             case LevelType.DECIMAL:
-                number = Decimal(str(value))
-                return format(number.normalize() + 0, "f") if number.is_finite() else _refuse()
+                return _decimal(value)
             case _:
                 assert_never(kind)
     except (ValueError, KeyError, TypeError, InvalidOperation):
@@ -124,6 +124,17 @@ def canonical_partition(partition: Sequence[PartitionValue] | None, levels: Part
     return text
 
 
+def fitting_canonical(partition: Sequence[PartitionValue] | None, levels: PartitionLevels) -> str:
+    """The canonical text by the levels if the values fit them, else as they were sent.
+
+    For events that were registered before the levels were declared: what does not fit stays what it was.
+    """
+    try:
+        return canonical_partition(partition, levels)
+    except InvalidValueError:
+        return canonical_partition(partition)
+
+
 def checked_partition(value: object) -> tuple[PartitionValue, ...] | None:
     """A partition from outside as an immutable tuple of JSON values, or None."""
     if value is None:
@@ -132,14 +143,24 @@ def checked_partition(value: object) -> tuple[PartitionValue, ...] | None:
         raise InvalidValueError("partition", value, 'is not a list with a value per level; give JSON such as ["2013-01-01", 5]')
     if not value:
         raise InvalidValueError("partition", value, "has no level; give null for an unpartitioned table")
-    frozen = tuple(_frozen_level(index, level) for index, level in enumerate(value))
-    canonical_partition(frozen)
+    try:
+        frozen = tuple(_frozen_level(index, level) for index, level in enumerate(value))
+        text = canonical_partition(frozen)
+    except InvalidValueError:
+        raise
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidValueError("partition", value, "cannot be written as JSON; send JSON values") from None
+    if UNSTORABLE.search(text):
+        raise InvalidValueError("partition", value, "holds half of a surrogate pair or a control character; encode it as UTF-8")
     return frozen
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
 def canonical_json(value: object) -> str:
     """JSON in one spelling: no spaces, keys sorted, UTF-8 kept."""
-    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def _frozen_level(index: int, value: object) -> PartitionValue:
@@ -181,8 +202,18 @@ class FrozenLevel(dict[str, PartitionValue]):
         return hash(self.canonical)
 
 
-def _refuse() -> str:
-    raise ValueError
+def _decimal(value: object) -> str:
+    number = Decimal(str(value).strip())
+    if (
+        isinstance(value, bool)
+        or not number.is_finite()
+        or abs(number.adjusted()) > MAX_DIGITS
+        or len(number.as_tuple().digits) > MAX_DIGITS
+    ):
+        raise ValueError
+    text = format(number, "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
 
 
 def _integer(value: object) -> int:

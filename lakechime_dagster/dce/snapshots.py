@@ -73,7 +73,7 @@ def chain(range_: SnapshotRange, events: Iterable[RegisteredEvent]) -> Chain:
         inner = event.event
         if inner.snapshot_id is None or (range_.table_uid and inner.table_uid and inner.table_uid != range_.table_uid):
             continue
-        links.setdefault(inner.snapshot_id, inner.prev_snapshot_id)
+        links[inner.snapshot_id] = _newer(links.get(inner.snapshot_id), inner.prev_snapshot_id)
     if range_.is_recreated:
         return Chain(verdict=Verdict.RECREATED, covered=len(links))
     walked: set[SnapshotId] = set()
@@ -85,6 +85,11 @@ def chain(range_: SnapshotRange, events: Iterable[RegisteredEvent]) -> Chain:
     missing = () if reached or cursor is None else (cursor,)
     verdict = Verdict.CONTIGUOUS if reached else Verdict.GAP_FILLED
     return Chain(verdict=verdict, covered=len(set(links) - walked), missing_after=missing)
+
+
+def _newer(one: SnapshotId | None, other: SnapshotId | None) -> SnapshotId | None:
+    """The predecessor to believe when the events of one commit differ: one that is known, whatever their order."""
+    return max((one, other), key=lambda snapshot: (snapshot is not None, len(snapshot or ""), snapshot or ""))
 
 
 def newest_position(events: Iterable[RegisteredEvent], default: Position = Position.ORIGIN) -> Position:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, SnapshotId, TableUid
-from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue
+from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, checked_partition
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.errors import InvalidValueError
 
 
 class NamedTable(Protocol):
@@ -55,6 +56,14 @@ class EventQuery:
     since: int | None = None
     until: int | None = None
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "partition", checked_partition(self.partition))
+        object.__setattr__(self, "tags", self.tags if isinstance(self.tags, Tags) else Tags(self.tags))
+        if self.partition is not None and self.table is None:
+            raise InvalidValueError("partition", list(self.partition), "needs its table; name the table too")
+        if self.limit is not None and self.limit < 1:
+            raise InvalidValueError("limit", self.limit, "is not a positive number; give at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,11 @@
 """Rules for text that enters from outside: names, ids and tags that every store can hold and show."""
 
+import re
+
 from lakechime_dagster.errors import InvalidValueError
 
 MAX_NAME = 512  # characters; the widest key that every supported database can index
+UNSTORABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and halves of surrogate pairs
 
 
 def checked_text(field: str, value: object, *, limit: int = MAX_NAME, empty: bool = False) -> str:
@@ -19,10 +22,11 @@ def checked_text(field: str, value: object, *, limit: int = MAX_NAME, empty: boo
         raise InvalidValueError(field, value, "is empty; give at least one character")
     if len(value) > limit:
         raise InvalidValueError(field, value, f"has {len(value)} characters; give at most {limit}")
-    if any(ord(character) < 32 or ord(character) == 127 for character in value):
-        raise InvalidValueError(field, value, "holds a control character; remove it")
-    if any(0xD800 <= ord(character) <= 0xDFFF for character in value):
-        raise InvalidValueError(field, value, "holds half of a surrogate pair; encode it as UTF-8")
+    if found := UNSTORABLE.search(value):
+        is_control = ord(found.group()) < 128
+        raise InvalidValueError(
+            field, value, "holds a control character; remove it" if is_control else "holds half of a surrogate pair; encode it as UTF-8"
+        )
     if value != value.strip():
         raise InvalidValueError(field, value, "begins or ends with white space; strip it")
     return value

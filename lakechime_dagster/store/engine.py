@@ -95,7 +95,9 @@ def _address(url: str) -> URL:
     if backend != "sqlite":
         raise InvalidValueError("store URL", backend, "is not supported; use postgresql:// or sqlite:///")
     if not address.database or ":memory:" in address.database:
-        raise InvalidValueError("store URL", shown_url(address), "keeps nothing; name a file, such as sqlite:////var/lib/lakechime/dce.sqlite")
+        raise InvalidValueError(
+            "store URL", shown_url(address), "keeps nothing; name a file, such as sqlite:////var/lib/lakechime/dce.sqlite"
+        )
     return address.set(drivername="sqlite")
 
 

@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from lakechime_dagster.store.dialect import BIG, store_now, transaction_id
+from lakechime_dagster.store.dialect import BIG, StoreNow, TransactionId
 
 DOCUMENT = JSON().with_variant(JSONB(), "postgresql")
 metadata = MetaData(
@@ -52,8 +52,8 @@ dce_event = Table(
     "dce_event",
     metadata,
     Column("seq", BIG, Identity(), primary_key=True),
-    Column("tx_id", BIG, nullable=False, server_default=transaction_id()),
-    Column("event_ts", BIG, nullable=False, server_default=store_now()),
+    Column("tx_id", BIG, nullable=False, server_default=TransactionId()),
+    Column("event_ts", BIG, nullable=False, server_default=StoreNow()),
     Column("table_id", BIG, nullable=False),  # no foreign key: it would lock the table's row once more per event
     Column("partition_key", String(512), nullable=False, server_default=text("''")),  # canonical; '' = unpartitioned
     Column("partition_sent", Text),  # as JSON, where it differs from the canonical text

@@ -1,0 +1,84 @@
+"""Statements that read events in commit order, never beyond what is visible for good."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, exists, func, literal, or_, select, tuple_, type_coerce
+from sqlalchemy.dialects.postgresql import JSONB
+
+from lakechime_dagster.dce.partition import canonical_partition
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.store.dialect import VisibleBelow
+from lakechime_dagster.store.schema import dce_event, dce_table
+from lakechime_dagster.store.tables import TableRow
+
+
+def select_events() -> Select[Any]:
+    """Events with cluster and name of their table."""
+    return select(dce_event, dce_table.c.cluster, dce_table.c.name).join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
+
+
+def in_order(query: Select[Any]) -> Select[Any]:
+    """In commit order, oldest first."""
+    return query.order_by(dce_event.c.tx_id, dce_event.c.seq)
+
+
+def is_visible() -> ColumnElement[bool]:
+    """Whether every transaction up to the event's has ended, so that nothing can appear before it."""
+    return dce_event.c.tx_id < select(VisibleBelow()).scalar_subquery()
+
+
+def is_after(position: Position) -> ColumnElement[bool]:
+    """Whether the event comes after a position."""
+    return tuple_(dce_event.c.tx_id, dce_event.c.seq) > _place(position)
+
+
+def is_through(position: Position) -> ColumnElement[bool]:
+    """Whether the event is at a position or before it."""
+    return tuple_(dce_event.c.tx_id, dce_event.c.seq) <= _place(position)
+
+
+def carries(dialect: str, tags: dict[str, str]) -> ColumnElement[bool]:
+    """Whether the event has all of these tags."""
+    if dialect == "postgresql":
+        return type_coerce(dce_event.c.tags, JSONB).contains(tags)
+    return and_(*(_has_tag(key, value) for key, value in tags.items()))
+
+
+def matching(dialect: str, query: EventQuery, tables: dict[int, TableRow]) -> Select[Any]:
+    """The statement of a query; `tables` are those that it names."""
+    statement = in_order(select_events().where(is_visible()))
+    if query.partition is not None:
+        statement = statement.where(_of_partition(query, tables))
+    elif query.table is not None or query.cluster is not None:
+        statement = statement.where(dce_event.c.table_id.in_(list(tables)))
+    conditions: list[tuple[object, Any]] = [
+        (query.after, lambda: is_after(query.after or Position.ORIGIN)),
+        (query.through, lambda: is_through(query.through or Position.ORIGIN)),
+        (query.since, lambda: dce_event.c.event_ts >= query.since),
+        (query.until, lambda: dce_event.c.event_ts < query.until),
+        (query.tags or None, lambda: carries(dialect, dict(query.tags))),
+    ]
+    for given, condition in conditions:
+        if given is not None:
+            statement = statement.where(condition())
+    return statement.limit(query.limit) if query.limit is not None else statement
+
+
+def _of_partition(query: EventQuery, tables: dict[int, TableRow]) -> ColumnElement[bool]:
+    """By table and canonical text, since tables of one name in several clusters may declare different levels."""
+    return or_(
+        *(
+            and_(dce_event.c.table_id == table_id, dce_event.c.partition_key == canonical_partition(query.partition, table.levels))
+            for table_id, table in tables.items()
+        )
+    )
+
+
+def _place(position: Position) -> Any:
+    return tuple_(literal(position.tx_id, dce_event.c.tx_id.type), literal(position.seq, dce_event.c.seq.type))
+
+
+def _has_tag(key: str, value: str) -> ColumnElement[bool]:
+    pairs = func.json_each(dce_event.c.tags).table_valued("key", "value")
+    return exists(select(1).select_from(pairs).where(pairs.c.key == key, pairs.c.value == value))

@@ -1,0 +1,73 @@
+"""Comparing the events of a table anew, after its levels were declared or its uid became known."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, update
+
+from lakechime_dagster.dce.event import RegisteredEvent, TableUid
+from lakechime_dagster.dce.partition import PartitionLevels, fitting_canonical
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.store.appending import fresh_key
+from lakechime_dagster.store.availability import rekey_availability
+from lakechime_dagster.store.queries import in_order, is_after, select_events
+from lakechime_dagster.store.rows import event_of, sent_text
+from lakechime_dagster.store.schema import dce_event
+from lakechime_dagster.store.tables import TableRow
+from lakechime_dagster.store.versions import amendment_key
+
+PAGE = 5_000
+
+
+def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adopt: TableUid | None = None) -> int:
+    """Compare the events of a table that is locked whole by these levels; how many rows changed.
+
+    `adopt` is given to the events that came without a uid. Positions stay. Of two events that get one identity by
+    it, the later becomes an amendment of the first. Values that do not fit the levels stay as they were sent.
+    """
+    firsts: dict[bytes, Position] = {}
+    changes: list[dict[str, Any]] = []
+    for stored, key in _all_events(connection, table):
+        event = stored.event.at_table(stored.event.table_uid or adopt)
+        canonical = fitting_canonical(event.partition, levels)
+        identity = event.identity_at(canonical)
+        first = firsts.setdefault(identity, stored.position) if identity else stored.position
+        amends = first if first != stored.position else None
+        new_key = key if identity is None else amendment_key(identity, stored.position) if amends else identity
+        if (canonical, event.table_uid, new_key, amends) != (stored.canonical, stored.event.table_uid, key, stored.amends):
+            changes.append({
+                "at": stored.position.seq,
+                "partition_key": canonical,
+                "partition_sent": sent_text(event.partition, canonical),
+                "table_uid": event.table_uid,
+                "event_key": new_key,
+                "amends_tx": amends.tx_id if amends else None,
+                "amends_seq": amends.seq if amends else None,
+            })  # fmt: skip
+    _apply(connection, changes)
+    rekey_availability(connection, table, levels, adopt)
+    return len(changes)
+
+
+def _all_events(connection: Connection, table: TableRow) -> Iterator[tuple[RegisteredEvent, bytes]]:
+    after = Position(-1, 0)
+    while True:
+        page = in_order(select_events().where(dce_event.c.table_id == table.table_id, is_after(after))).limit(PAGE)
+        rows = connection.execute(page).all()
+        for row in rows:
+            yield event_of(row), row.event_key
+        if len(rows) < PAGE:
+            return
+        after = Position(rows[-1].tx_id, rows[-1].seq)
+
+
+def _apply(connection: Connection, changes: list[dict[str, Any]]) -> None:
+    """Through fresh keys, since one row's new key may still be another's old one."""
+    if not changes:
+        return
+    at_row = update(dce_event).where(dce_event.c.seq == bindparam("at"))
+    columns = [name for name in changes[0] if name != "at"]
+    connection.execute(at_row.values(event_key=bindparam("key")), [{"at": change["at"], "key": fresh_key()} for change in changes])
+    connection.execute(at_row.values({name: bindparam(f"new_{name}") for name in columns}), [
+        {"at": change["at"], **{f"new_{name}": change[name] for name in columns}} for change in changes
+    ])  # fmt: skip

@@ -1,0 +1,82 @@
+"""Events as rows of `dce_event`, and back."""
+
+import json
+from typing import Any
+
+from sqlalchemy import Row
+
+from lakechime_dagster.dce.event import DataChangeEvent, OperationType, RegisteredEvent, TableFormat, revived
+from lakechime_dagster.dce.partition import UNPARTITIONED, PartitionValue, canonical_json, checked_partition
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.tags import Tags
+
+FORMATS = {1: TableFormat.DELTA, 2: TableFormat.ICEBERG, 3: TableFormat.HIVE}
+OPERATIONS = {1: OperationType.APPEND, 2: OperationType.DELETE, 3: OperationType.UPDATE}
+_FORMAT_CODES = {name: code for code, name in FORMATS.items()}
+_OPERATION_CODES = {name: code for code, name in OPERATIONS.items()}
+
+
+def values_of(event: DataChangeEvent, canonical: str) -> dict[str, Any]:
+    """The columns that the event itself fills; tags as a map."""
+    return {
+        "partition_key": canonical,
+        "partition_sent": sent_text(event.partition, canonical),
+        "snapshot_id": event.snapshot_id,
+        "snapshot_ts": event.snapshot_ts,
+        "prev_snapshot_id": event.prev_snapshot_id,
+        "table_uid": event.table_uid,
+        "table_format": _FORMAT_CODES[event.table_format],
+        "operation_type": _OPERATION_CODES[event.operation_type],
+        "tags": dict(event.tags),
+        "producer_key": event.event_key,
+    }
+
+
+def row_of(stored: RegisteredEvent, table_id: int, event_key: bytes) -> dict[str, Any]:
+    """All columns of an event whose position is known."""
+    position, amends = stored.position, stored.amends
+    return {
+        "seq": position.seq,
+        "tx_id": position.tx_id,
+        "event_ts": stored.event_ts,
+        "table_id": table_id,
+        **values_of(stored.event, stored.canonical),
+        "event_key": event_key,
+        "amends_tx": amends.tx_id if amends else None,
+        "amends_seq": amends.seq if amends else None,
+    }
+
+
+def event_of(row: Row[Any]) -> RegisteredEvent:
+    """The event of a row of `dce_event` joined with `cluster` and `name` of its table."""
+    event = revived({
+        "table": row.name,
+        "table_format": FORMATS[row.table_format],
+        "operation_type": OPERATIONS[row.operation_type],
+        "partition": partition_of(row.partition_key, row.partition_sent),
+        "snapshot_id": row.snapshot_id,
+        "snapshot_ts": row.snapshot_ts,
+        "prev_snapshot_id": row.prev_snapshot_id,
+        "tags": Tags(row.tags),
+        "cluster": row.cluster,
+        "table_uid": row.table_uid,
+        "event_key": row.producer_key,
+    })  # fmt: skip
+    return RegisteredEvent(
+        event=event,
+        event_ts=row.event_ts,
+        position=Position(row.tx_id, row.seq),
+        canonical=row.partition_key,
+        amends=None if row.amends_seq is None else Position(row.amends_tx, row.amends_seq),
+    )
+
+
+def sent_text(partition: tuple[PartitionValue, ...] | None, canonical: str) -> str | None:
+    """The partition as it was sent, where its canonical text does not say it already."""
+    sent = UNPARTITIONED if partition is None else canonical_json(partition)
+    return None if sent == canonical else sent
+
+
+def partition_of(canonical: str, sent: str | None) -> tuple[PartitionValue, ...] | None:
+    text = canonical if sent is None else sent
+    return None if text == UNPARTITIONED else checked_partition(json.loads(text))

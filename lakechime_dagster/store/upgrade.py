@@ -1,0 +1,81 @@
+"""Bringing a store to this version's tables, and telling whether it is there."""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, MetaData, Table, func, inspect, select
+
+from lakechime_dagster.errors import StoreVersionError
+from lakechime_dagster.store import migrations
+from lakechime_dagster.store.engine import reading, shown_url, writing
+
+VERSION_TABLE = "lakechime_alembic_version"  # Dagster owns `alembic_version` in its database
+_LOCK = 0x1A6E_C41E  # PostgreSQL's advisory lock of those who upgrade; any number that is ours
+
+
+def upgrade(engine: Engine) -> str:
+    """Bring the store to this version; its number. Any number of processes may do so at once: one does it, all return.
+
+    Raises:
+        StoreVersionError: for a store that a newer version wrote.
+    """
+    from alembic import command  # a tenth of a second that no run should pay: only `upgrade` needs it
+    from alembic.config import Config
+
+    with writing(engine) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+        current = version_of(connection)
+        _refuse_newer(engine, current)
+        if current != newest_version():
+            config = Config()
+            config.set_main_option("script_location", _folder().as_posix().replace("%", "%%"))
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    return newest_version()
+
+
+def check(engine: Engine) -> str:
+    """The version of a store that this version can use.
+
+    Raises:
+        StoreVersionError: for a store of a newer version, or one that needs an upgrade.
+        StoreUnreachableError: for one that cannot be opened.
+    """
+    with reading(engine) as connection:
+        current = version_of(connection)
+    _refuse_newer(engine, current)
+    if current != newest_version():
+        found = f"has version {current}" if current else "has no tables yet"
+        raise StoreVersionError(
+            f"The DCE store {shown_url(engine.url)} {found}, this program needs {newest_version()}; run `lakechime store upgrade`."
+        )
+    return newest_version()
+
+
+def version_of(connection: Connection) -> str | None:
+    """The version of the store's tables; None before the first upgrade."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    table = Table(VERSION_TABLE, MetaData(), autoload_with=connection)
+    return connection.execute(select(table.c.version_num)).scalar()
+
+
+def newest_version() -> str:
+    """The newest version that this program knows."""
+    return max(_known_versions())
+
+
+def _known_versions() -> list[str]:
+    return [path.name.split("_")[0] for path in (_folder() / "versions").glob("[0-9]*.py")]
+
+
+def _folder() -> Path:
+    return Path(migrations.__path__[0])
+
+
+def _refuse_newer(engine: Engine, current: str | None) -> None:
+    if current is not None and current not in _known_versions():
+        raise StoreVersionError(
+            f"The DCE store {shown_url(engine.url)} has version {current}, written by a newer program than this one, which "
+            f"knows {newest_version()}; update lakechime-dagster."
+        )

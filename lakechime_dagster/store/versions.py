@@ -1,0 +1,57 @@
+"""Which events are there already: per identity its first position and its newest version."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlalchemy import Connection, select
+
+from lakechime_dagster.dce.event import RegisteredEvent, digest
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.store.dialect import among
+from lakechime_dagster.store.queries import select_events
+from lakechime_dagster.store.rows import event_of
+from lakechime_dagster.store.schema import dce_event, dce_folded
+
+CHUNK = 10_000  # keys per statement; SQLite binds at most 32,766 values
+Key = TypeVar("Key", bytes, int)
+
+
+@dataclass
+class Version:
+    """An identity that is there: where it came first, and its newest version; None once it is folded."""
+
+    first: Position
+    newest: RegisteredEvent | None
+    event_ts: int = 0
+
+
+def versions_of(connection: Connection, identities: Sequence[bytes]) -> dict[bytes, Version]:
+    """Those of the identities that the store knows, folded ones included."""
+    known: dict[bytes, Version] = {}
+    for keys in _chunks(sorted(set(identities))):
+        for row in connection.execute(select(dce_folded).where(among(connection, dce_folded.c.event_key, keys))):
+            known[row.event_key] = Version(Position(row.tx_id, row.seq), None, row.event_ts)
+        _add_live(connection, known, keys)
+    return known
+
+
+def amendment_key(identity: bytes, position: Position) -> bytes:
+    """The key of an amendment: unique, since no two rows share a position."""
+    return digest(["amends", identity.hex(), position.seq])
+
+
+def _add_live(connection: Connection, known: dict[bytes, Version], keys: list[bytes]) -> None:
+    firsts: dict[int, bytes] = {}
+    for row in connection.execute(select_events().where(among(connection, dce_event.c.event_key, keys))):
+        known[row.event_key] = Version(Position(row.tx_id, row.seq), event_of(row), row.event_ts)
+        firsts[row.seq] = row.event_key
+    for numbers in _chunks(sorted(firsts)):
+        amendments = select_events().where(among(connection, dce_event.c.amends_seq, numbers)).order_by(dce_event.c.tx_id, dce_event.c.seq)
+        for row in connection.execute(amendments):
+            known[firsts[row.amends_seq]].newest = event_of(row)
+
+
+def _chunks(keys: list[Key]) -> Iterator[list[Key]]:
+    for start in range(0, len(keys), CHUNK):
+        yield keys[start : start + CHUNK]

@@ -1,0 +1,370 @@
+"""What every DCE store promises, whatever keeps its events."""
+
+import pytest
+
+from lakechime_dagster.dce.event import RegisteredEvent, TableUid
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.store import DCEStore, EventQuery, Seen
+from lakechime_dagster.errors import InvalidValueError
+from tests.factories import make_event
+
+HOUR = PartitionLevels.of({"flight_date": "date", "hour": "int"})
+
+
+def all_of(store: DCEStore, **query: object) -> list[RegisteredEvent]:
+    return store.fetch(EventQuery(**query))  # type: ignore[arg-type]
+
+
+def snapshots(events: list[RegisteredEvent] | tuple[RegisteredEvent, ...]) -> list[str | None]:
+    return [registered.event.snapshot_id for registered in events]
+
+
+def test_an_event_comes_back_as_it_was_registered(store: DCEStore) -> None:
+    event = make_event(
+        "bronze.flights",
+        partition=["2013-01-01", 5, {"a": [1.0, None]}, True],
+        snapshot_id="7",
+        prev_snapshot_id="6",
+        snapshot_ts=1_700_000_000_000,
+        table_format="ICEBERG",
+        operation_type="DELETE",
+        tags={"complete": "true", "x": ""},
+        cluster="east",
+        table_uid="u-1",
+        event_key="k",
+    )
+
+    registered = store.register([event]).registered
+
+    assert [one.event for one in registered] == [event]
+    assert all_of(store) == list(registered)
+
+
+@pytest.mark.parametrize("name", ["a'b\"c;DROP TABLE dce_event", "tabelle/ä\\%_", "日本.🛩", "x" * 512, "%(name)s", ":name", "{}"])
+def test_hostile_names_and_tags_are_kept_as_they_are(store: DCEStore, name: str) -> None:
+    tag = name[:128]
+    event = make_event(name, partition=[name[:200]], snapshot_id="1", tags={tag: name}, event_key=name)
+
+    store.register([event])
+    store.register([make_event("other", snapshot_id="1", tags={tag: "no"})])
+
+    assert [one.event for one in all_of(store, table=name, partition=(name[:200],), tags={tag: name})] == [event]
+    assert [one.event for one in all_of(store, tags={tag: name})] == [event]
+
+
+def test_positions_rise_in_the_order_of_the_call(store: DCEStore) -> None:
+    registered = store.register([make_event(snapshot_id=str(number)) for number in range(50)]).registered
+
+    assert snapshots(registered) == [str(number) for number in range(50)]
+    assert sorted(one.position for one in registered) == [one.position for one in registered]
+    assert all_of(store) == list(registered)
+
+
+def test_the_same_snapshot_of_a_partition_again_is_a_duplicate(store: DCEStore) -> None:
+    first = store.register([make_event(partition=["a"], snapshot_id="1", tags={"run": "7"})]).registered
+
+    again = store.register([make_event(partition=["a"], snapshot_id="1", operation_type="DELETE")])
+
+    assert again.registered == ()
+    assert again.duplicates == first
+    assert all_of(store) == list(first)
+
+
+def test_another_partition_cluster_table_or_uid_is_another_event(store: DCEStore) -> None:
+    store.register([make_event(snapshot_id="1", table_uid="u")])
+    others = [
+        make_event(snapshot_id="1", table_uid="u", partition=["a"]),
+        make_event(snapshot_id="1", table_uid="u", cluster="east"),
+        make_event(snapshot_id="1", table_uid="v"),
+        make_event(snapshot_id="2", table_uid="u"),
+        make_event("bronze.other", snapshot_id="1", table_uid="u"),
+    ]
+
+    assert len(store.register(others).registered) == len(others)
+
+
+def test_a_repeat_within_one_call_is_a_duplicate(store: DCEStore) -> None:
+    result = store.register([make_event(snapshot_id="1"), make_event(snapshot_id="2"), make_event(snapshot_id="1")])
+
+    assert snapshots(result.registered) == ["1", "2"]
+    assert snapshots(result.duplicates) == ["1"]
+
+
+def test_an_event_key_tells_repeats_whatever_else_they_say(store: DCEStore) -> None:
+    first = store.register([make_event(event_key="k", partition=["a"])]).registered
+
+    result = store.register([make_event(event_key="k", partition=["b"]), make_event("other", event_key="k")])
+
+    assert result.duplicates == first
+    assert [one.event.table for one in result.registered] == ["other"]
+
+
+def test_without_snapshot_and_key_every_registration_is_an_event(store: DCEStore) -> None:
+    store.register([make_event()])
+    store.register([make_event(), make_event()])
+
+    assert len(all_of(store)) == 3
+
+
+def test_a_repeat_with_more_tags_amends_at_a_new_position(store: DCEStore) -> None:
+    (first,) = store.register([make_event(snapshot_id="1", prev_snapshot_id="0", tags={"a": "1"})]).registered
+
+    (amendment,) = store.register([make_event(snapshot_id="1", tags={"b": "2"}, operation_type="DELETE")]).registered
+
+    assert amendment.position > first.position
+    assert amendment.amends == first.position
+    assert amendment.event == first.event.tagged(amendment.event.tags)
+    assert dict(amendment.event.tags) == {"a": "1", "b": "2"}
+    assert not amendment.changes_data
+    assert all_of(store) == [first, amendment]
+
+
+def test_a_repeat_that_says_nothing_new_is_a_duplicate_of_the_newest_amendment(store: DCEStore) -> None:
+    store.register([make_event(snapshot_id="1", tags={"a": "1"})])
+    (amendment,) = store.register([make_event(snapshot_id="1", tags={"b": "2"})]).registered
+
+    for tags in ({"a": "1"}, {"b": "2"}, {}, {"a": "1", "b": "2"}):
+        assert store.register([make_event(snapshot_id="1", tags=tags)]).duplicates == (amendment,)
+
+
+def test_an_amendment_of_an_amendment_names_the_first_event(store: DCEStore) -> None:
+    (first,) = store.register([make_event(snapshot_id="1")]).registered
+
+    amendments = [store.register([make_event(snapshot_id="1", tags={"a": value})]).registered[0] for value in "121"]
+
+    assert [one.amends for one in amendments] == [first.position] * 3
+    assert [one.event.tags["a"] for one in amendments] == ["1", "2", "1"]
+
+
+def test_an_event_and_its_amendment_may_come_in_one_call(store: DCEStore) -> None:
+    events = [make_event(snapshot_id="1", tags={tag: "1"}) for tag in "aba"]
+
+    result = store.register(events)
+
+    assert [dict(one.event.tags) for one in result.registered] == [{"a": "1"}, {"a": "1", "b": "1"}]
+    assert result.registered[1].amends == result.registered[0].position
+    assert result.duplicates == result.registered[1:]
+
+
+def test_registration_is_all_or_nothing(store: DCEStore) -> None:
+    store.declare("bronze.orders", PartitionLevels.of({"day": "date"}))
+
+    with pytest.raises(InvalidValueError, match="day"):
+        store.register([make_event(partition=["2013-01-01"], snapshot_id="1"), make_event(partition=["never"], snapshot_id="1")])
+
+    assert all_of(store) == []
+
+
+def test_registering_nothing_does_nothing(store: DCEStore) -> None:
+    assert store.register([]).registered == ()
+    assert store.tables() == []
+
+
+def test_an_event_without_uid_takes_the_current_one_of_its_table(store: DCEStore) -> None:
+    store.register([], [Seen("bronze.orders", TableUid("u-1"), "0")])  # type: ignore[arg-type]
+
+    (registered,) = store.register([make_event(snapshot_id="1")]).registered
+
+    assert registered.event.table_uid == "u-1"
+    assert store.register([make_event(snapshot_id="1", table_uid="u-1")]).duplicates == (registered,)
+
+
+def test_the_first_event_that_names_a_uid_sets_it(store: DCEStore) -> None:
+    store.register([make_event(snapshot_id="1", table_uid="u-1")])
+    store.register([make_event(snapshot_id="1", table_uid="u-2")])
+
+    record = store.table("bronze.orders")
+    assert record is not None
+    assert record.table_uid == "u-1"
+
+
+def test_an_event_pushed_before_the_uid_was_known_is_not_registered_again(store: DCEStore) -> None:
+    (pushed,) = store.register([make_event(snapshot_id="1")]).registered
+
+    result = store.register([make_event(snapshot_id="1", table_uid="u-1")])
+
+    assert result.registered == ()
+    assert [one.position for one in result.duplicates] == [pushed.position]
+    assert [one.event.table_uid for one in all_of(store)] == ["u-1"]
+
+
+def test_events_of_a_recreated_table_are_new(store: DCEStore) -> None:
+    store.register([make_event(snapshot_id="0", table_uid="old")], [Seen("bronze.orders", TableUid("old"), "0")])  # type: ignore[arg-type]
+
+    result = store.register([make_event(snapshot_id="0", table_uid="new")], [Seen("bronze.orders", TableUid("new"), "0")])  # type: ignore[arg-type]
+    push = store.register([make_event(snapshot_id="0")])
+
+    assert len(result.registered) == 1
+    assert push.duplicates == result.registered
+
+
+def test_capture_is_remembered_with_its_events(store: DCEStore) -> None:
+    store.register([make_event(snapshot_id="3", table_uid="u")], [Seen("bronze.orders", TableUid("u"), "3")])  # type: ignore[arg-type]
+    store.register([], [Seen("bronze.orders", TableUid("u"), "4")])  # type: ignore[arg-type]
+
+    record = store.table("bronze.orders")
+    assert record is not None
+    assert (record.table_uid, record.seen, record.events) == ("u", "4", 1)
+
+
+def test_declared_levels_compare_partitions_by_type(store: DCEStore) -> None:
+    store.declare("bronze.flights", HOUR)
+    (first,) = store.register([make_event("bronze.flights", partition=["2013-01-01", "05"], snapshot_id="1")]).registered
+
+    again = store.register([make_event("bronze.flights", partition=["2013-01-01", 5], snapshot_id="1")])
+
+    assert again.duplicates == (first,)
+    assert first.event.partition == ("2013-01-01", "05")
+    assert first.canonical == '["2013-01-01",5]'
+    for hour in (5, "5", "05", 5.0):
+        assert all_of(store, table="bronze.flights", partition=("2013-01-01", hour)) == [first]
+
+
+def test_undeclared_partitions_are_compared_as_they_were_sent(store: DCEStore) -> None:
+    events = [make_event(partition=[hour], snapshot_id="1") for hour in (5, "5", "05", None)]
+
+    assert len(store.register(events).registered) == 4
+    assert [one.event.partition for one in all_of(store, table="bronze.orders", partition=("5",))] == [("5",)]
+
+
+def test_levels_declared_later_compare_earlier_events_too(store: DCEStore) -> None:
+    (kept,) = store.register([make_event(partition=["05"], snapshot_id="1")]).registered
+    store.register([make_event(partition=["not a number"], snapshot_id="1")])
+
+    store.declare("bronze.orders", PartitionLevels.of({"hour": "int"}))
+
+    assert [one.event for one in all_of(store, table="bronze.orders", partition=(5,))] == [kept.event]
+    assert [one.position for one in store.register([make_event(partition=[5], snapshot_id="1")]).duplicates] == [kept.position]
+    assert len(all_of(store)) == 2
+
+
+def test_of_two_events_that_become_one_by_declared_levels_the_later_amends_the_first(store: DCEStore) -> None:
+    hours = ["05", 5, "5"]
+    positions = [one.position for one in store.register([make_event(partition=[hour], snapshot_id="1") for hour in hours]).registered]
+
+    store.declare("bronze.orders", PartitionLevels.of({"hour": "int"}))
+    assert [one.amends for one in all_of(store)] == [None, positions[0], positions[0]]
+
+    store.declare("bronze.orders", PartitionLevels.of({"hour": "string"}))
+    assert [one.amends for one in all_of(store)] == [None, None, positions[1]]
+    assert [one.canonical for one in all_of(store)] == ['["05"]', '["5"]', '["5"]']
+
+
+def test_levels_keep_their_order(store: DCEStore) -> None:
+    levels = PartitionLevels.of({"z": "int", "a": "date", "m": "string"})
+
+    store.declare("bronze.orders", levels)
+    store.declare("bronze.orders", levels)
+
+    record = store.table("bronze.orders")
+    assert record is not None
+    assert record.levels == levels
+
+
+def test_an_unpartitioned_change_is_fetched_with_its_table_but_of_no_partition(store: DCEStore) -> None:
+    store.register([make_event(snapshot_id="1"), make_event(snapshot_id="1", partition=["a"])])
+
+    assert len(all_of(store, table="bronze.orders")) == 2
+    assert len(all_of(store, table="bronze.orders", partition=("a",))) == 1
+
+
+def test_all_wanted_tags_must_be_on_one_event(store: DCEStore) -> None:
+    store.register([make_event(snapshot_id="1", tags={"a": "1"}), make_event(snapshot_id="2", tags={"b": "1"})])
+    store.register([make_event(snapshot_id="3", tags={"a": "1", "b": "1", "c": "1"})])
+
+    assert snapshots(all_of(store, tags={"a": "1", "b": "1"})) == ["3"]
+    assert snapshots(all_of(store, tags={"a": "1"})) == ["1", "3"]
+    assert all_of(store, tags={"a": "2"}) == []
+
+
+def test_positions_bound_a_fetch_after_exclusive_through_inclusive(store: DCEStore) -> None:
+    at = [one.position for one in store.register([make_event(snapshot_id=str(number)) for number in range(5)]).registered]
+
+    assert snapshots(all_of(store, after=at[1])) == ["2", "3", "4"]
+    assert snapshots(all_of(store, through=at[1])) == ["0", "1"]
+    assert snapshots(all_of(store, after=at[0], through=at[3], limit=2)) == ["1", "2"]
+
+
+def test_times_bound_a_fetch_since_inclusive_until_exclusive(store: DCEStore) -> None:
+    (registered,) = store.register([make_event(snapshot_id="1")]).registered
+    moment = registered.event_ts
+
+    assert len(all_of(store, since=moment)) == 1
+    assert all_of(store, since=moment + 1) == []
+    assert len(all_of(store, until=moment + 1)) == 1
+    assert all_of(store, until=moment) == []
+    assert abs(store.now() - moment) < 60_000
+
+
+def test_a_cluster_narrows_a_fetch(store: DCEStore) -> None:
+    store.register([make_event(cluster=cluster, snapshot_id="1") for cluster in ("", "east", "west")])
+
+    assert [one.event.cluster for one in all_of(store, cluster="east")] == ["east"]
+    assert [one.event.cluster for one in all_of(store, cluster="", table="bronze.orders")] == [""]
+    assert len(all_of(store, table="bronze.orders")) == 3
+
+
+def test_the_same_partition_is_compared_by_the_levels_of_each_cluster(store: DCEStore) -> None:
+    store.declare("bronze.orders", PartitionLevels.of({"hour": "int"}), cluster="east")
+    store.register([make_event(cluster=cluster, partition=["05"], snapshot_id="1") for cluster in ("east", "west")])
+
+    assert [one.event.cluster for one in all_of(store, table="bronze.orders", partition=(5,))] == ["east"]
+    assert [one.event.cluster for one in all_of(store, table="bronze.orders", partition=("05",))] == ["east", "west"]
+
+
+def test_an_unknown_table_has_no_events(store: DCEStore) -> None:
+    assert all_of(store, table="nowhere") == []
+    assert all_of(store, table="nowhere", partition=("a",)) == []
+    assert store.table("nowhere") is None
+    assert store.availability("nowhere") == []
+
+
+def test_the_feed_pages_through_all_tables_once(store: DCEStore) -> None:
+    store.register([make_event(f"bronze.t{number % 3}", snapshot_id=str(number)) for number in range(10)])
+    place, read = Position.ORIGIN, []
+
+    for _ in range(5):
+        page = store.feed(place, limit=3)
+        read += page.events
+        place = page.through
+
+    assert snapshots(read) == [str(number) for number in range(10)]
+    assert store.feed(place).events == ()
+    assert store.feed(place).through >= place
+
+
+def test_nothing_appears_at_or_below_the_head(store: DCEStore) -> None:
+    store.register([make_event(snapshot_id="1")])
+    head = store.head()
+
+    (later,) = store.register([make_event(snapshot_id="2")]).registered
+
+    assert later.position > head
+    assert snapshots(store.feed(head).events) == ["2"]
+    assert snapshots(all_of(store, through=head)) == ["1"]
+
+
+def test_tables_are_listed_by_cluster_and_name_with_what_is_known(store: DCEStore) -> None:
+    store.register([make_event("b", snapshot_id="1"), make_event("b", snapshot_id="2"), make_event("a", cluster="east", snapshot_id="1")])
+    store.declare("a", HOUR)
+
+    records = store.tables()
+
+    assert [(record.cluster, record.name, record.events) for record in records] == [("", "a", 0), ("", "b", 2), ("east", "a", 1)]
+    assert records[0].levels == HOUR
+    assert records[0].last_event_ts is None
+    assert records[1].last_event_ts == all_of(store, table="b")[-1].event_ts
+
+
+def test_single_and_bulk_registration_agree(store: DCEStore) -> None:
+    events = [make_event(partition=[number], snapshot_id=str(number), tags={"n": str(number)}) for number in range(20)]
+
+    for event in events:
+        store.register([event])
+    again = store.register(events)
+
+    assert again.registered == ()
+    assert [one.event for one in again.duplicates] == events
+    for event in events:
+        assert [one.event for one in store.register([event]).duplicates] == [event]
