@@ -1,0 +1,202 @@
+"""Replays 2013 into the bronze tables, hour by hour, through delta-rs: a producer that is not our Spark.
+
+Each commit's events are pushed to the store by the producer itself; each hour of each day is marked complete.
+"""
+
+import datetime as dt
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.capture.delta_log import TAGS_KEY
+from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.dce.store import DCEStore, Seen
+from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.demo.data import FIRST_DAY, HOURS
+from lakechime_dagster.demo.flights import HOUR
+from lakechime_dagster.demo.plan import Complete, How, Partition, Plan, Write
+from lakechime_dagster.errors import InvalidValueError
+
+APP_ID = "lakechime-demo-replay"  # by which each table knows how far the replay got
+COMPLETE_TAGS = Tags({"complete": "true"})
+MOST_ACTIONS = 100  # more than one tick ever has
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayState:
+    """How far a replay got: the ticks done of the plan of this seed and number of days."""
+
+    seed: int
+    days: int
+    ticks: int = 0
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(seed=self.seed, days=self.days)
+
+    @classmethod
+    def load(cls, path: Path) -> "ReplayState | None":
+        """The state that a replay left, or None where none began."""
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError):
+            raise InvalidValueError("replay state", str(path), "cannot be read; remove it to replay from the beginning") from None
+
+    def save(self, path: Path) -> None:
+        """Write the state so that a reader sees the old one or the new one."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(".new")
+        beside.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        beside.replace(path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What one tick of a replay did; `hour` names it as an hour of 2013, `notes` say what was unusual."""
+
+    ticks: int
+    of: int
+    hour: str
+    rows: int
+    commits: int
+    notes: tuple[str, ...]
+
+    @property
+    def is_done(self) -> bool:
+        return self.ticks >= self.of
+
+
+class Replayer:
+    """Writes the bronze tables of a warehouse as a plan says, from where the last replay stopped.
+
+    A tick that was interrupted is done again: what it had committed or registered is recognised and left alone.
+
+    Args:
+        warehouse: the folder in which `bronze/flights` and `bronze/weather` lie.
+        store: where the events of the commits are registered.
+        state: the file that keeps how far the replay got.
+        seed: another seed has its mishaps in other hours.
+        days: how many days to replay.
+        cluster: the data platform named in the events.
+
+    Raises:
+        InvalidValueError: when a replay of another seed or number of days began here.
+    """
+
+    def __init__(
+        self, warehouse: str | Path, store: DCEStore, state: Path, *, seed: int = Plan.seed, days: int = Plan.days, cluster: str = ""
+    ) -> None:
+        self._warehouse = Path(warehouse)
+        self._store = store
+        self._path = state
+        self._cluster = cluster
+        self._tables: dict[str, DeltaTable] = {}
+        self.plan = Plan(seed=seed, days=days)
+        begun = ReplayState.load(state)
+        if begun is not None and begun.plan != self.plan:
+            other = f"another one began here (seed {begun.seed}, {begun.days} days); go on with it, or use a new home"
+            raise InvalidValueError("replay", f"seed {seed}, {days} days", other)
+        self.state = begun or ReplayState(seed=seed, days=days)
+
+    def run(
+        self,
+        *,
+        hours_per_second: float | None = None,
+        hours: int | None = None,
+        progress: Callable[[Progress], None] = lambda _: None,
+        stop: threading.Event | None = None,
+    ) -> ReplayState:
+        """Replay until the end of the plan, for some hours, or until told to stop; as fast as it goes without a speed."""
+        if hours_per_second is not None and not hours_per_second > 0:
+            raise InvalidValueError("hours_per_second", hours_per_second, "is not a positive number")
+        halt = stop or threading.Event()
+        last = self.plan.ticks if hours is None else min(self.plan.ticks, self.state.ticks + hours)
+        due = time.monotonic()
+        while self.state.ticks < last and not halt.is_set():
+            progress(self.step())
+            due += 0 if hours_per_second is None else 1 / hours_per_second
+            halt.wait(max(0.0, due - time.monotonic()))
+        return self.state
+
+    def step(self) -> Progress:
+        """Do one tick, and keep that it is done."""
+        tick = self.state.ticks
+        rows = commits = 0
+        notes: list[str] = []
+        for index, action in enumerate(self.plan.actions(tick)):
+            if isinstance(action, Complete):
+                self._mark(action.partition)
+                continue
+            written = action.rows
+            if written.num_rows:
+                self._write(action, written, tick * MOST_ACTIONS + index + 1)
+                rows, commits = rows + written.num_rows, commits + 1
+                notes += [action.note] if action.note else []
+        self.state = ReplayState(seed=self.plan.seed, days=self.plan.days, ticks=tick + 1)
+        self.state.save(self._path)
+        return Progress(ticks=tick + 1, of=self.plan.ticks, hour=hour_of(tick), rows=rows, commits=commits, notes=tuple(notes))
+
+    def _write(self, action: Write, rows: pa.Table, number: int) -> None:
+        table, day, hour = action.partition
+        location = self._location(table)
+        known = self._open(table)
+        if known is None or (known.transaction_version(APP_ID) or 0) < number:
+            tags = {"producer": "replay"} | ({"mishap": action.note.partition(":")[0]} if action.note else {})
+            where = known or str(location)
+            commit = CommitProperties(custom_metadata={TAGS_KEY: json.dumps(tags)}, app_transactions=[Transaction(APP_ID, number)])
+            if action.how is How.REPLACE:
+                only = f"flight_date = '{day}' AND hour = {hour}"
+                write_deltalake(where, rows, mode="overwrite", predicate=only, commit_properties=commit)
+            else:
+                properties = {"delta.enableChangeDataFeed": "true"}
+                write_deltalake(where, rows, mode="append", partition_by=list(HOUR), configuration=properties, commit_properties=commit)
+        self._push(table)
+
+    def _push(self, table: str) -> None:
+        """Register what the table's log says since the last look, this commit and those of an interrupted tick."""
+        log = DeltaLog(str(self._location(table)), table, self._cluster)
+        record = self._store.table(table, self._cluster)
+        if record is None or record.seen is None or record.table_uid is None:
+            for version in range(log.version + 1):
+                self._store.register(log.events_of_commit(version), seen=[log.seen(version)])
+            return
+        captured = log.changes_after(Seen(table, record.table_uid, record.seen, self._cluster))
+        self._store.register(captured.events, seen=[captured.seen])
+
+    def _mark(self, partition: Partition) -> None:
+        table, day, hour = partition
+        mark = DataChangeEvent(
+            table=table,
+            partition=(day.isoformat(), hour),
+            tags=COMPLETE_TAGS,
+            cluster=self._cluster,
+            event_key=f"complete/{day}/{hour}",
+        )
+        self._store.register([mark])
+
+    def _open(self, table: str) -> DeltaTable | None:
+        """The table as it is now, or None before its first commit."""
+        location = str(self._location(table))
+        known = self._tables.get(table)
+        if known is not None:
+            known.update_incremental()
+        elif DeltaTable.is_deltatable(location):
+            known = self._tables[table] = DeltaTable(location)
+        return known
+
+    def _location(self, table: str) -> Path:
+        return self._warehouse.joinpath(*table.split("."))
+
+
+def hour_of(tick: int) -> str:
+    """The hour of 2013 that a tick stands for; after the last day the clock runs on."""
+    return f"{FIRST_DAY + dt.timedelta(days=tick // HOURS)} {tick % HOURS:02}:00"
