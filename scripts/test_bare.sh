@@ -1,8 +1,8 @@
 #!/bin/sh
 # Proves that a clone works on a bare machine: `env -i`, an empty home, a PATH of links to python3, make, git and the core
-# utilities only, and (as root on Linux) no Java; then a second start without network. Usage: test_bare.sh [target]
+# utilities only, and (as root on Linux) no Java; then a second start without network. Usage: test_bare.sh [target] [VARIABLE=…]
 set -eu
-target=${1:-test}
+[ $# -gt 0 ] || set -- test
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/lakechime-bare.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -41,8 +41,8 @@ bare() { # what it is given, with nothing of this machine but core utilities
     fi
 }
 
-echo "test-bare: make $target in a clone${without_java:+, without Java}"
-bare make --no-print-directory "$target"
+echo "test-bare: make $1 in a clone${without_java:+, without Java}"
+bare make --no-print-directory "$@"
 
 if unshare -n true 2>/dev/null; then
     echo "test-bare: second start without network"

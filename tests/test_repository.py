@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import bootstrap, features
+from scripts import bench, bootstrap, check, features
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = """
@@ -58,6 +58,46 @@ def test_a_python_that_does_not_fit_is_named_in_one_sentence(tmp_path: Path):
     assert done.returncode == 1
     assert "python3 is 3.9.2" in done.stderr
     assert "python3.12-venv" in done.stderr
+
+
+def test_a_python_without_venv_is_told_the_package(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "ensurepip", None)
+    with pytest.raises(bootstrap.BootstrapError, match=r"install the package python3-venv"):
+        bootstrap.make_venv()
+
+
+def test_make_help_names_the_commands():
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for command in ("run", "test", "check", "features", "bench", "test-bare", "test-crash", "lock", "help"):
+        assert re.search(rf"^  make {command} +\w", done.stdout, re.MULTILINE)
+
+
+def test_make_check_runs_all_that_was_promised():
+    assert list(check.STANDING) == ["ruff", "format", "pyright", "layers"]
+    assert list(check.OF_DEFINITIONS) == ["cheap import", "dg check defs"]
+
+
+def test_a_check_that_fails_fails_the_command_and_shows_why(capsys: pytest.CaptureFixture[str]):
+    assert not check.passes("broken", ["python", "-c", "import sys; sys.exit('because')"])
+    assert re.search(r"broken +FAILED[^\n]*\nbecause", capsys.readouterr().out)
+
+
+def test_ci_runs_check_test_and_features_as_make_does():
+    script = (ROOT / ".ci" / "run").read_text()
+    assert re.findall(r"make --no-print-directory (\w+)", script) == ["check", "test", "features"]
+    assert "CI=true" in script
+    assert "chromium" in script
+
+
+def test_the_tools_of_the_project_are_locked():
+    lock = (ROOT / "requirements.lock").read_text()
+    for tool in ("uv", "hatchling", "ruff", "pyright", "import-linter", "pre-commit", "pytest", "hypothesis"):
+        assert re.search(rf"^{tool}==", lock, re.MULTILINE), tool
+
+
+def test_a_benchmark_line_shows_goal_value_and_verdict():
+    line = bench.shown("store", {"name": "bulk against COPY", "value": 0.42, "goal": "≥ 0.3", "verdict": "ok"})
+    assert re.fullmatch(r"store: bulk against COPY +0\.42 +goal ≥ 0\.3 +ok", line)
 
 
 def test_proved_and_open_demands_are_told_apart():
