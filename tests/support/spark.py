@@ -1,7 +1,11 @@
 """One small Spark driver for all tests of a process, and the folder of jars that it needs."""
 
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,3 +43,44 @@ def spark_driver(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def spark(spark_driver: Driver) -> SparkSession:
     """The session of `spark_driver`: temporary views and confs that a test sets, it also unsets."""
     return spark_driver.spark
+
+
+CLIENT = """
+import os, sys
+from pathlib import Path
+from lakechime_dagster.settings import SparkSettings
+from lakechime_dagster.spark.driver import open_driver
+settings = SparkSettings.model_validate_json(os.environ["TEST_SETTINGS"])
+home, jars = Path(os.environ["TEST_HOME"]), Path(os.environ["TEST_JARS"])
+def say(*words):
+    print(*words, flush=True)
+def open_here():
+    return open_driver(settings, home, jars=jars, log=lambda line: say("log:", line))
+def jvm_pid(driver):
+    return driver.spark._jvm.java.lang.ProcessHandle.current().pid()
+"""
+
+
+def start_client(code: str, home: Path, jars: Path, settings: SparkSettings) -> subprocess.Popen[str]:
+    """A process of its own that runs this code after `CLIENT`; what it says comes line by line."""
+    wishes = {"TEST_SETTINGS": settings.model_dump_json(), "TEST_HOME": str(home), "TEST_JARS": str(jars), "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.Popen(
+        [sys.executable, "-c", CLIENT + textwrap.dedent(code)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | wishes, cwd=home,
+    )  # fmt: skip
+
+
+def run_client(code: str, home: Path, jars: Path, settings: SparkSettings) -> list[str]:
+    """What such a process says until it ends, which must be well."""
+    with start_client(code, home, jars, settings) as process:
+        said, complaints = process.communicate(timeout=240)
+    assert process.returncode == 0, complaints
+    return said.splitlines()
+
+
+def await_true(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
+    """Waits until this holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
