@@ -1,7 +1,7 @@
 """What retention kept of folded events: per partition and table uid, how far and with which tags it was complete."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from lakechime_dagster.store.schema import dce_availability
 from lakechime_dagster.store.tables import TableRow
 
 CHUNK = 500
-_Key = tuple[str, str]  # canonical partition and table uid
+PartitionUid = tuple[str, str]  # canonical partition and table uid, "" for an unknown one
 
 
 def kept_availability(connection: Connection, table: TableRow, canonicals: Iterable[str] | None = None) -> list[Availability]:
@@ -32,12 +32,17 @@ def kept_availability(connection: Connection, table: TableRow, canonicals: Itera
     return found
 
 
-def keep_availability(connection: Connection, table: TableRow, folded: Iterable[Availability]) -> None:
-    """Add what was folded just now to what was folded before; the table is locked whole."""
+def keep_availability(connection: Connection, table: TableRow, folded: Iterable[Availability], withdrawn: Collection[PartitionUid]) -> None:
+    """Add what was folded just now to what was folded before; the table is locked whole.
+
+    What was kept of the `withdrawn` partitions is forgotten first: they were dropped since.
+    """
     fresh = _by_key(folded)
-    before = _by_key(kept_availability(connection, table, {canonical for canonical, _ in fresh}))
-    rows = {key: merged(before[key], one) if key in before else one for key, one in fresh.items()}
-    _replace(connection, table, rows)
+    touched = {canonical for canonical, _ in (*fresh, *withdrawn)}
+    before = {key: one for key, one in _by_key(kept_availability(connection, table, touched)).items() if key not in withdrawn}
+    for canonical, uid in withdrawn:
+        _forget(connection, table, canonical, uid)
+    _replace(connection, table, {key: merged(before[key], one) if key in before else one for key, one in fresh.items()})
 
 
 def merged(one: Availability, other: Availability) -> Availability:
@@ -70,24 +75,28 @@ def _canonical(text: str, levels: PartitionLevels) -> str:
     return UNPARTITIONED if text == UNPARTITIONED else fitting_canonical(json.loads(text), levels)
 
 
-def _by_key(many: Iterable[Availability]) -> dict[_Key, Availability]:
-    found: dict[_Key, Availability] = {}
+def _by_key(many: Iterable[Availability]) -> dict[PartitionUid, Availability]:
+    found: dict[PartitionUid, Availability] = {}
     for one in many:
         key = (one.canonical, one.table_uid or "")
         found[key] = merged(found[key], one) if key in found else one
     return found
 
 
-def _replace(connection: Connection, table: TableRow, rows: dict[_Key, Availability]) -> None:
-    columns = dce_availability.c
+def _replace(connection: Connection, table: TableRow, rows: dict[PartitionUid, Availability]) -> None:
     for canonical, uid in rows:
-        this = (columns.table_id == table.table_id, columns.partition_key == canonical, columns.table_uid == uid)
-        connection.execute(delete(dce_availability).where(*this))
+        _forget(connection, table, canonical, uid)
     if rows:
         connection.execute(insert(dce_availability), [_row(table.table_id, key, one) for key, one in rows.items()])
 
 
-def _row(table_id: int, key: _Key, one: Availability) -> dict[str, Any]:
+def _forget(connection: Connection, table: TableRow, canonical: str, uid: str) -> None:
+    columns = dce_availability.c
+    this = (columns.table_id == table.table_id, columns.partition_key == canonical, columns.table_uid == uid)
+    connection.execute(delete(dce_availability).where(*this))
+
+
+def _row(table_id: int, key: PartitionUid, one: Availability) -> dict[str, Any]:
     canonical, uid = key
     return {
         "table_id": table_id,

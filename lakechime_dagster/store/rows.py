@@ -5,15 +5,11 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from lakechime_dagster.dce.event import DataChangeEvent, OperationType, RegisteredEvent, TableFormat, revived
+from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, revived
 from lakechime_dagster.dce.partition import UNPARTITIONED, PartitionValue, canonical_json, checked_partition
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.tags import Tags
-
-FORMATS = {1: TableFormat.DELTA, 2: TableFormat.ICEBERG, 3: TableFormat.HIVE}
-OPERATIONS = {1: OperationType.APPEND, 2: OperationType.DELETE, 3: OperationType.UPDATE}
-_FORMAT_CODES = {name: code for code, name in FORMATS.items()}
-_OPERATION_CODES = {name: code for code, name in OPERATIONS.items()}
+from lakechime_dagster.store.codes import FORMAT_CODES, FORMATS, OPERATION_CODES, OPERATIONS
 
 
 def values_of(event: DataChangeEvent, canonical: str) -> dict[str, Any]:
@@ -25,8 +21,8 @@ def values_of(event: DataChangeEvent, canonical: str) -> dict[str, Any]:
         "snapshot_ts": event.snapshot_ts,
         "prev_snapshot_id": event.prev_snapshot_id,
         "table_uid": event.table_uid,
-        "table_format": _FORMAT_CODES[event.table_format],
-        "operation_type": _OPERATION_CODES[event.operation_type],
+        "table_format": FORMAT_CODES[event.table_format],
+        "operation_type": OPERATION_CODES[event.operation_type],
         "tags": dict(event.tags),
         "producer_key": event.event_key,
     }

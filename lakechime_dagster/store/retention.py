@@ -1,0 +1,188 @@
+"""Retention: old events are folded into availability and removed, but none that a live lane still needs."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, func, or_, select
+
+from lakechime_dagster.dce.event import OperationType, RegisteredEvent
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.store import Availability
+from lakechime_dagster.store.availability import PartitionUid, keep_availability
+from lakechime_dagster.store.dialect import high_water, insert_if_absent
+from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.queries import in_order, is_after, is_through, select_events
+from lakechime_dagster.store.rows import event_of
+from lakechime_dagster.store.schema import dce_event, dce_folded
+from lakechime_dagster.store.tables import TableRow, changed_table, locked_whole, tables_by_id
+
+PAGE = 5_000
+Needed = Mapping[str, Position] | Callable[[str], Position | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpiredTable:
+    """What expiry did, or would do, to the events of one table.
+
+    `needed` events are old enough but come after the place of a live lane: held back, or removed all the same when
+    `forced`; whoever needed them up to `through` is stale then.
+    """
+
+    table: str
+    cluster: str
+    folded: int
+    needed: int = 0
+    forced: bool = False
+    through: Position | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expired:
+    """What one expiry did, or would do with `dry_run`."""
+
+    before_ms: int
+    dry_run: bool
+    tables: tuple[ExpiredTable, ...] = ()
+
+    @property
+    def folded(self) -> int:
+        return sum(table.folded for table in self.tables)
+
+    @property
+    def held_back(self) -> int:
+        return sum(table.needed for table in self.tables if not table.forced)
+
+    @property
+    def forced(self) -> tuple[ExpiredTable, ...]:
+        """The tables of which a live lane lost events."""
+        return tuple(table for table in self.tables if table.forced)
+
+
+def expire(
+    engine: Engine,
+    before_ms: int,
+    *,
+    needed: Needed,
+    tag_keys: Collection[str] = (),
+    dry_run: bool = False,
+    force: bool = False,
+    when_forced: Callable[[Connection, ExpiredTable], None] | None = None,
+) -> Expired:
+    """Fold and remove the events registered before a time, table by table, each in one transaction.
+
+    `needed` says per table name after which position live lanes still need events; None or absent: no lane needs any. Of
+    each partition the newest positions are kept, and of the tags in `tag_keys` the newest position of every value.
+    `force` removes needed events too; `when_forced` is called in the same transaction, to mark those lanes.
+    """
+    with reading(engine) as connection:
+        tables = list(tables_by_id(connection).values())
+    place = needed if callable(needed) else needed.get
+    results: list[ExpiredTable] = []
+    for table in tables:
+        with reading(engine) if dry_run else writing(engine) as connection:
+            result = _expire_table(connection, table, before_ms, place(table.name), set(tag_keys), dry_run, force)
+            if result.forced and when_forced is not None and not dry_run:
+                when_forced(connection, result)
+        if result.folded or result.needed:
+            results.append(result)
+    return Expired(before_ms=before_ms, dry_run=dry_run, tables=tuple(results))
+
+
+@dataclass
+class _Fold:
+    """What the expiring events of a table come to."""
+
+    tag_keys: set[str]
+    kept: dict[PartitionUid, Availability] = field(default_factory=dict)
+    withdrawn: set[PartitionUid] = field(default_factory=set)
+    events: int = 0
+    newest: Position | None = None
+
+    def add(self, event: RegisteredEvent) -> None:
+        """The next event in commit order; the drop of a whole partition withdraws what was there."""
+        self.events += 1
+        self.newest = event.position
+        key = (event.canonical, event.event.table_uid or "")
+        if event.event.operation_type is OperationType.DELETE and event.amends is None:
+            self.kept.pop(key, None)
+            self.withdrawn.add(key)
+        elif event.event.operation_type is not OperationType.DELETE:
+            before = self.kept.get(key)
+            self.kept[key] = self._with(before, event) if before else self._first(event)
+
+    def _first(self, event: RegisteredEvent) -> Availability:
+        return Availability(
+            table=event.event.table,
+            cluster=event.event.cluster,
+            canonical=event.canonical,
+            table_uid=event.event.table_uid,
+            newest=event.position,
+            newest_data=event.position if event.changes_data else None,
+            tag_positions=self._tags(event),
+            first_ts=event.event_ts,
+            last_ts=event.event_ts,
+            events=1,
+        )
+
+    def _with(self, before: Availability, event: RegisteredEvent) -> Availability:
+        return replace(
+            before,
+            newest=event.position,
+            newest_data=event.position if event.changes_data else before.newest_data,
+            tag_positions={**before.tag_positions, **self._tags(event)},
+            last_ts=max(before.last_ts, event.event_ts),
+            events=before.events + 1,
+        )
+
+    def _tags(self, event: RegisteredEvent) -> dict[tuple[str, str], Position]:
+        return {(key, value): event.position for key, value in event.event.tags.items() if key in self.tag_keys}
+
+
+def _expire_table(
+    connection: Connection, table: TableRow, before_ms: int, place: Position | None, tag_keys: set[str], dry_run: bool, force: bool
+) -> ExpiredTable:
+    old = [
+        dce_event.c.table_id == table.table_id,
+        dce_event.c.event_ts < before_ms,
+        dce_event.c.tx_id < high_water(connection),
+    ]
+    if not dry_run:
+        locked_whole(connection, [table.table_id])  # from here on nobody registers into this table
+    needed = 0 if place is None else _count(connection, [*old, is_after(place)])
+    is_forced = bool(needed) and force
+    expiring = old if place is None or force else [*old, is_through(place)]
+    if dry_run:
+        return ExpiredTable(table=table.name, cluster=table.cluster, folded=_count(connection, expiring), needed=needed, forced=is_forced)
+    fold = _Fold(tag_keys)
+    for event in _pages(connection, expiring):
+        fold.add(event)
+    if fold.events:
+        keep_availability(connection, table, fold.kept.values(), fold.withdrawn)
+        _remember_identities(connection, expiring)
+        connection.execute(delete(dce_event).where(*expiring))
+        changed_table(connection, table.table_id)  # who registers a single event must look again: its repeat may be folded now
+    return ExpiredTable(table=table.name, cluster=table.cluster, folded=fold.events, needed=needed, forced=is_forced, through=fold.newest)
+
+
+def _count(connection: Connection, conditions: list[ColumnElement[bool]]) -> int:
+    return connection.execute(select(func.count()).select_from(dce_event).where(*conditions)).scalar_one()
+
+
+def _pages(connection: Connection, conditions: list[ColumnElement[bool]]) -> Iterator[RegisteredEvent]:
+    after = Position(-1, 0)
+    while True:
+        rows = connection.execute(in_order(select_events().where(*conditions, is_after(after))).limit(PAGE)).all()
+        for row in rows:
+            yield event_of(row)
+        if len(rows) < PAGE:
+            return
+        after = Position(rows[-1].tx_id, rows[-1].seq)
+
+
+def _remember_identities(connection: Connection, conditions: list[ColumnElement[bool]]) -> None:
+    """Keep the keys of first events that can be repeated."""
+    can_repeat = and_(dce_event.c.amends_seq.is_(None), or_(dce_event.c.snapshot_id.is_not(None), dce_event.c.producer_key.is_not(None)))
+    columns: list[Any] = [dce_event.c.event_key, dce_event.c.tx_id, dce_event.c.seq, dce_event.c.event_ts]
+    folding = select(*columns).where(*conditions, can_repeat)
+    connection.execute(insert_if_absent(connection, dce_folded).from_select([column.name for column in columns], folding))

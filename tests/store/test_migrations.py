@@ -1,0 +1,103 @@
+"""The store's tables are made and changed by migrations that any number of processes may run at once."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, inspect, text
+
+import lakechime_dagster
+from lakechime_dagster.errors import StoreVersionError
+from lakechime_dagster.store import ledger_schema
+from lakechime_dagster.store.engine import open_engine, reading, writing
+from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.store.schema import metadata
+from lakechime_dagster.store.upgrade import VERSION_TABLE, check, newest_version, upgrade
+from tests.factories import make_event
+from tests.support.postgres import fresh_database
+
+assert ledger_schema.metadata is metadata  # every table is known before schemas are compared
+
+UPGRADE = """
+import sys
+from lakechime_dagster.store.engine import open_engine
+from lakechime_dagster.store.upgrade import upgrade
+sys.stdin.readline()
+print(upgrade(open_engine(sys.argv[1])))
+"""
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.services)])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a database without tables."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'new' / 'dce.sqlite'}"
+    else:
+        with fresh_database(request.getfixturevalue("postgres_server")) as url:
+            yield url
+
+
+def test_migrated_tables_are_those_of_the_metadata(engine: Engine) -> None:
+    def is_ours(object_: object, name: str | None, kind: str, reflected: bool, other: object) -> bool:
+        return name != VERSION_TABLE and not (kind == "index" and name == "dce_event_feed" and engine.dialect.name == "sqlite")
+
+    with reading(engine) as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "include_object": is_ours})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_the_feed_has_its_index_on_postgresql(postgres_engine: Engine) -> None:
+    assert "dce_event_feed" in {index["name"] for index in inspect(postgres_engine).get_indexes("dce_event")}
+
+
+def test_eight_processes_upgrade_at_once(empty_url: str) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", UPGRADE, empty_url],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            cwd=Path(lakechime_dagster.__path__[0]).parent,
+        )
+        for _ in range(8)
+    ]  # fmt: skip
+    outputs = [process.communicate("go\n", timeout=120)[0] for process in processes]
+
+    assert [output.strip() for output in outputs] == [newest_version()] * 8
+    store = SqlDCEStore(open_engine(empty_url))
+    assert len(store.register([make_event()]).registered) == 1
+    store.engine.dispose()
+
+
+def test_a_store_without_tables_asks_for_an_upgrade(empty_url: str) -> None:
+    engine = open_engine(empty_url)
+
+    with pytest.raises(StoreVersionError, match="lakechime store upgrade"):
+        check(engine)
+    with pytest.raises(StoreVersionError, match="lakechime store upgrade"):
+        SqlDCEStore(engine).tables()
+    upgrade(engine)
+    assert check(engine) == newest_version()
+    engine.dispose()
+
+
+def test_a_store_of_a_newer_version_is_left_alone(empty_url: str) -> None:
+    engine = open_engine(empty_url)
+    upgrade(engine)
+    with writing(engine) as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+
+    for act in (check, upgrade):
+        with pytest.raises(StoreVersionError, match="newer"):
+            act(engine)
+    engine.dispose()
+
+
+def test_an_upgrade_keeps_what_is_there(engine: Engine) -> None:
+    (event,) = SqlDCEStore(engine).register([make_event(snapshot_id="1")]).registered
+
+    upgrade(engine)
+
+    assert SqlDCEStore(engine).register([make_event(snapshot_id="1")]).duplicates == (event,)
