@@ -15,6 +15,7 @@ from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import Cause, Execution, LaneId
 from lakechime_dagster.triggers.model import FireKey, PartitionTrigger
 
+RunContext = dg.AssetExecutionContext | dg.OpExecutionContext
 _FLOWS: dict[str, Flow] = {}  # the flows of this code location, by name; filled as it is loaded
 
 
@@ -26,6 +27,11 @@ def declare_flow(flow: Flow) -> Flow:
     """Make a flow known to the runs of this code location; the newest declaration of a name holds."""
     _FLOWS[flow.name] = flow
     return flow
+
+
+def declared_flows() -> dict[str, Flow]:
+    """The flows of this code location by name."""
+    return dict(_FLOWS)
 
 
 def flow_named(name: str) -> Flow:
@@ -43,30 +49,33 @@ class LakeChimeResource(dg.ConfigurableResource):
         return open_platform()
 
     @contextmanager
-    def execution(self, context: dg.AssetExecutionContext | dg.OpExecutionContext, flow: str | None = None) -> Iterator[RunningExecution]:
+    def execution(self, context: RunContext, flow: str | None = None, *, partition: str | None = None) -> Iterator[RunningExecution]:
         """Begin the execution that this run was launched for; a run without our tags adopts or claims one.
+
+        `partition` is the Dagster partition key, by default the run's own.
 
         Raises:
             NothingNewError: the step is settled, or nothing came since: report that and end.
             LaneConflictError: another run is at it; the message names it.
         """
         platform = self.platform()
-        found, execution = begun(platform, context, flow)
+        found, execution = begun(platform, context, flow, partition)
         target = platform.log(found.target, found.location) if found.target else None
         running = RunningExecution(platform, found, execution)
         with kept(running, target, context.log.info):
             yield running
 
 
-def begun(platform: Platform, context: dg.AssetExecutionContext | dg.OpExecutionContext, name: str | None) -> tuple[Flow, Execution]:
+def begun(platform: Platform, context: RunContext, name: str | None, partition: str | None = None) -> tuple[Flow, Execution]:
     """The flow of a run and the execution that it may begin."""
     run = context.run
     execution_id = run.tags.get(EXECUTION_TAG)
     tagged = platform.ledger.execution(execution_id) if execution_id else None
     flow = flow_named(name) if name else _flow_of(context, tagged)
-    if tagged is not None and tagged.lane.flow == flow.name:
+    chosen = partition or (context.partition_key if context.has_partition_key else None)
+    if tagged is not None and tagged.lane.flow == flow.name and tagged.partition_key == chosen:
         return flow, _begin(platform, flow, tagged, run.run_id)
-    return flow, adopted(platform, flow, run.run_id, context.partition_key if context.has_partition_key else None)
+    return flow, adopted(platform, flow, run.run_id, chosen)
 
 
 def adopted(platform: Platform, flow: Flow, run_id: str, partition: str | None) -> Execution:
@@ -115,7 +124,7 @@ def _begin(platform: Platform, flow: Flow, execution: Execution, run_id: str) ->
     return platform.ledger.begin(execution.execution_id, run_id)
 
 
-def _flow_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, tagged: Execution | None) -> Flow:
+def _flow_of(context: RunContext, tagged: Execution | None) -> Flow:
     """The flow of a run: by its execution, else by the asset or job that it runs."""
     keys = _asset_names(context)
     mine = [flow for flow in _FLOWS.values() if keys & set(flow.asset_keys) or (flow.job is not None and flow.job == context.job_name)]
@@ -127,7 +136,7 @@ def _flow_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, tagged: 
     raise NotFoundError(f"this run belongs to no single flow (candidates: {names}); name it: lakechime.execution(context, flow=…)")
 
 
-def _asset_names(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> set[str]:
+def _asset_names(context: RunContext) -> set[str]:
     if not isinstance(context, dg.AssetExecutionContext):
         return set()
     return {key.to_user_string() for key in context.selected_asset_keys}

@@ -35,6 +35,10 @@ class Platform:
         """The log of a Delta table."""
         return DeltaLog(self.location(table, declared), table, self.settings.cluster)
 
+    def log_at(self, location: str, table: str) -> DeltaLog:
+        """The log of the Delta table at a location."""
+        return DeltaLog(location, table, self.settings.cluster)
+
     def settle_if_committed(self, target: DeltaLog | None, execution: Execution) -> Committed | None:
         """Ask the target who committed this step; if somebody did, register that commit and settle by it (law 7)."""
         committed = target.committed(execution.lane, execution.step) if target is not None else None

@@ -1,5 +1,6 @@
 """A running execution: what the body of a run holds while it works, its lease kept by a thread."""
 
+import datetime as dt
 import json
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
 from lakechime_dagster.resources.platform import Platform, tags_of
 from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import CommitStamp, Execution
 
 RENEW_SECONDS = 15.0
@@ -53,6 +55,10 @@ class RunningExecution:
     def ranges(self) -> dict[str, SnapshotRange]:
         """Per source table the snapshots to read: start exclusive, end inclusive."""
         return self.execution.ranges()
+
+    def now(self) -> dt.datetime:
+        """The store's clock."""
+        return from_milliseconds(self.platform.store.now())
 
     def env(self) -> dict[str, str]:
         """The variables of a child process: `LAKECHIME_EXECUTION`, and the events as JSON in `LAKECHIME_DCES`.

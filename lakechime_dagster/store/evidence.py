@@ -85,9 +85,12 @@ def _has_pair(key: str, value: str) -> sa.ColumnElement[bool]:
 def waiting(
     connection: Connection, tables: Sequence[TableKey], tags: Mapping[str, str], place: Position, through: Position
 ) -> list[Waiting]:
-    """Per table the events in (place, through]: how many match, when they came, how many do not match."""
+    """Per table the events in (place, through]: how many match, when they came, how many do not match.
+
+    Without tags only changes of data match: a mark says nothing to who did not ask for its tags.
+    """
     ids = table_ids(connection, tables)
-    matches = carries(connection, tags)
+    matches = carries(connection, tags) if tags else is_data
     matched = sa.case((matches, 1), else_=0)
     query = (
         sa.select(

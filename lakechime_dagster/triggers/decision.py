@@ -18,11 +18,15 @@ from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, Sn
 
 @dataclass(frozen=True, kw_only=True)
 class Firing:
-    """One execution that should be claimed: its lane's key, and why."""
+    """One execution that should be claimed: its lane's key, and why.
+
+    `settled` is how many steps of the lane the decision knew of: a lane that moved on since needs another decision.
+    """
 
     key: str = ""
     fire_key: FireKey | None = None
     reason: str
+    settled: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,7 @@ class LaneView:
     """
 
     place: Place = field(default_factory=Place)
+    settled: int = 0
     open: str = ""
     blocked: str = ""
 
@@ -78,7 +83,7 @@ def decide_snapshot(
     counted = _counted(total, matching)
 
     def answer(fires: bool, *reasons: str) -> Decision:
-        firings = (Firing(reason=reasons[0]),) if fires else ()
+        firings = (Firing(reason=reasons[0], settled=lane.settled),) if fires else ()
         return Decision(trigger=name, fires=fires, reasons=reasons, firings=firings, through=through, waits=bool(total or lane.open))
 
     if lane.blocked or lane.open:
@@ -140,13 +145,13 @@ def decide_partition(
             done += 1
             if trigger.late is Late.REFIRE and evidence.late_events and not evidence.lane.blocked:
                 reason = f"{_events(evidence.late_events)} came late for {evidence.key.text}"
-                firings.append(Firing(key=evidence.key.text, fire_key=evidence.key, reason=reason))
+                firings.append(_firing(evidence, reason))
         elif all(evidence.atoms.get(atom, AtomState(available=False)).available for atom in evidence.key.atoms):
             if evidence.lane.blocked:
                 waiting.append(f"{evidence.key.text}: {evidence.lane.blocked}")
             else:
                 reason = f"all {len(evidence.key.atoms)} partitions of {evidence.key.text} are there"
-                firings.append(Firing(key=evidence.key.text, fire_key=evidence.key, reason=reason))
+                firings.append(_firing(evidence, reason))
         elif _is_expired(trigger, evidence.key, activated_ms, now_ms):
             expired += 1
         else:
@@ -165,6 +170,10 @@ def decide_partition(
     return Decision(
         trigger=name, fires=bool(chosen), reasons=(*reasons, counts), firings=chosen, through=through, waits=bool(busy or firings)
     )
+
+
+def _firing(evidence: KeyEvidence, reason: str) -> Firing:
+    return Firing(key=evidence.key.text, fire_key=evidence.key, reason=reason, settled=evidence.lane.settled)
 
 
 def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from lakechime_dagster.dce.partition import PartitionLevels, typed_value
+from lakechime_dagster.dce.partition import LevelType, PartitionLevels, typed_value
 from lakechime_dagster.dce.text import checked_text
 from lakechime_dagster.triggers.model import FireKey, PartitionTrigger, Trigger
 
@@ -54,7 +54,17 @@ class Flow:
 
 
 def partition_key(levels: PartitionLevels, partition: tuple[object, ...]) -> str:
-    """The Dagster partition key of a partition: `2013-01-01` for one level, `a=…/b=…` for several."""
+    """The Dagster partition key of a partition.
+
+    `2013-01-01` for one level, `2013-01-01-05` for a date and an hour, `a=…/b=…` for other levels.
+    """
     if len(levels) == 1:
         return str(partition[0])
+    if is_hourly(levels):
+        return f"{partition[0]}-{partition[1]:02d}"
     return "/".join(f"{name}={value}" for name, value in zip(levels.names, partition, strict=True))
+
+
+def is_hourly(levels: PartitionLevels) -> bool:
+    """Whether the levels are a date and the hour of the day."""
+    return levels.types == (LevelType.DATE, LevelType.INT) and levels.names[1] in ("hour", "hr", "hh")

@@ -116,7 +116,15 @@ class Execution:
     @property
     def job_tag(self) -> str:
         """The tag of this attempt's Spark jobs, by which they can be cancelled."""
-        return f"lakechime-{self.execution_id}-{self.attempt}"
+        return self._job_tag(self.attempt)
+
+    @property
+    def earlier_job_tags(self) -> tuple[str, ...]:
+        """The tags of the attempts before this one."""
+        return tuple(self._job_tag(number) for number in range(1, self.attempt))
+
+    def _job_tag(self, attempt: int) -> str:
+        return f"lakechime-{self.execution_id}-{attempt}"
 
     def ranges(self) -> dict[str, SnapshotRange]:
         """Per source table, the snapshots to read; a source without a new snapshot is not in it."""

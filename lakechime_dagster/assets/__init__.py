@@ -1,0 +1,1 @@
+"""Declared tables as Dagster assets."""

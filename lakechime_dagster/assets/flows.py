@@ -1,0 +1,102 @@
+"""Declarations as flows and jobs: what the ledger and Spark need to know of a declared table."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.reads import Read, ReadMode
+from lakechime_dagster.lake.tables import LakeTable, RefreshMode
+from lakechime_dagster.resources.names import asset_key
+from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.spark.job import InputJob, TableJob
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
+
+
+def flow_of(table: LakeTable, cluster: str = "") -> Flow:
+    """The flow of a computed table; one without a trigger has lanes all the same, for runs that a person launches."""
+    return Flow(
+        name=table.name,
+        trigger=table.trigger or SnapshotTrigger(table.inputs),
+        reads=table.inputs,
+        target=table.name,
+        target_levels=table.levels if isinstance(table.trigger, PartitionTrigger) else type(table.levels)(),
+        asset_keys=(asset_key(table.name).to_user_string(),),
+        cluster=cluster,
+        location=table.location,
+    )
+
+
+def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Mapping[str, Any]) -> TableJob:
+    """What one execution asks of Spark: the ranges of its claim, by declaration, with locations."""
+    inputs = [_input(lake, table, alias, read, running) for alias, read in table.reads.items()]
+    inputs += [_rejoined(lake, table, read, running) for read in table.reads.values() if _needs_input(table, read)]
+    return TableJob(
+        name=table.name,
+        location=running.platform.location(table.name, table.location),
+        inputs=tuple(inputs),
+        keys=table.keys,
+        partitioned_by=table.levels.names,
+        refresh=RefreshMode.FULL if not table.inputs else table.refresh,
+        compute=_with_injected(table.compute, injected),
+        sql=table.sql,
+        partitions=fired_partitions(table, running),
+        expect=table.expect,
+        watermark=table.watermark,
+        comment=table.description,
+        may_settle_empty=running.execution.attempt == 1,
+    )
+
+
+def fired_partitions(table: LakeTable, running: RunningExecution) -> tuple[tuple[Any, ...], ...]:
+    """The target's partition that the execution's fire key stands for, if it does for one."""
+    trigger = running.flow.trigger
+    if not isinstance(trigger, PartitionTrigger):
+        return ()
+    key = next((key for key in trigger.keys(running.now()) if key.text == running.execution.lane.key), None)
+    partition = running.flow.partition_of(key) if key is not None else None
+    return (partition,) if partition is not None else ()
+
+
+def _input(lake: Lake, table: LakeTable, alias: str, read: Read, running: RunningExecution) -> InputJob:
+    source = lake.table(read.table)
+    end = running.execution.end.sources.get(read.table)
+    rejoin = next((name for name, other in table.reads.items() if other.table == read.rejoin), read.rejoin)
+    return InputJob(
+        alias=alias,
+        table=read.table,
+        location=running.platform.location(read.table, source.location),
+        mode=read.mode,
+        range=running.ranges.get(read.table) if read.is_changing or _is_rejoined(table, read.table) else None,
+        pinned=SnapshotId(end.snapshot_id) if end is not None and end.snapshot_id is not None else None,
+        key_columns=table.key_columns.get(read.table, {}),
+        keys=source.keys if isinstance(source, LakeTable) else (),
+        rejoin=rejoin,
+        on=read.on,
+    )
+
+
+def _is_rejoined(table: LakeTable, name: str) -> bool:
+    return any(read.rejoin == name for read in table.reads.values())
+
+
+def _needs_input(table: LakeTable, read: Read) -> bool:
+    """Whether a rejoined table is no input of its own, so that its changes must be brought along."""
+    return read.rejoin is not None and all(other.table != read.rejoin for other in table.reads.values())
+
+
+def _rejoined(lake: Lake, table: LakeTable, read: Read, running: RunningExecution) -> InputJob:
+    assert read.rejoin is not None
+    whole = Read(table=read.rejoin, mode=ReadMode.SNAPSHOT)
+    return _input(lake, table, read.rejoin, whole, running)
+
+
+def _with_injected(compute: Callable[..., Any] | None, injected: Mapping[str, Any]) -> Callable[..., Any] | None:
+    if compute is None or not injected:
+        return compute
+
+    def with_injected(**frames: Any) -> Any:
+        return compute(**frames, **injected)
+
+    return with_injected

@@ -1,0 +1,117 @@
+"""What a person sees of one execution: why it fired, what it read, what it did, how far behind the table is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from lakechime_dagster.dce.event import RegisteredEvent
+from lakechime_dagster.dce.snapshots import Verdict
+from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.resources.spark import SparkAttempt
+from lakechime_dagster.spark.job import SourceResult, TableResult
+from lakechime_dagster.triggers.grid import from_milliseconds
+
+MAX_EVENTS = 50  # shown as a table; the count is always whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One execution as its asset shows it."""
+
+    sentence: str
+    metadata: Mapping[str, Any]
+    result: TableResult | None = None
+
+
+def nothing_new(why: str) -> Report:
+    """A run that had nothing to do, said aloud."""
+    return Report(sentence=why, metadata={"last fired because": f"nothing to do: {why}"})
+
+
+def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str, Any]) -> Report:
+    """The metadata of an execution that ran on Spark."""
+    result, execution = attempt.result, running.execution
+    counts = result.counts
+    metadata: dict[str, Any] = {
+        "last fired because": execution.reason or execution.cause.value,
+        "commit": f"version {result.version}" if result.version is not None else "nothing to do, no commit",
+        "rows in": counts.rows_in,
+        "rows returned": counts.returned,
+        "rows inserted": counts.inserted,
+        "rows updated": counts.updated,
+        "rows deleted": counts.deleted,
+        "rows unchanged": counts.unchanged,
+        "rows deduplicated": counts.deduplicated,
+        "rows quarantined": counts.quarantined,
+        "bytes written": result.bytes,
+        "files written": result.files,
+        "seconds": round(sum(result.seconds.values()), 3),
+        "seconds by phase": dg.MetadataValue.json({phase: round(value, 3) for phase, value in result.seconds.items()}),
+        "range": dg.MetadataValue.md(
+            "\n".join(f"- {range_sentence(source)}" for source in result.sources) or "no input was read as changes"
+        ),
+        "events consumed": events_table(running.events),
+        "step": execution.step,
+        "attempt": execution.attempt,
+        "spark": f"{attempt.driver}: {attempt.reason} (ready after {attempt.ready:.1f} s)",
+        **lag,
+    }
+    if result.watermark is not None:
+        metadata["watermark"] = dg.MetadataValue.timestamp(from_milliseconds(result.watermark))
+    odd = [source for source in result.sources if source.verdict is not Verdict.CONTIGUOUS]
+    if odd:
+        metadata["verdict"] = ", ".join(f"{source.table} {source.verdict.value}" for source in odd)
+    if result.notes:
+        metadata["notes"] = dg.MetadataValue.md("\n".join(f"- {note}" for note in result.notes))
+    if result.schema:
+        columns = [dg.TableColumn(name, kind) for name, kind in result.schema]
+        metadata["dagster/column_schema"] = dg.MetadataValue.table_schema(dg.TableSchema(columns=columns))
+    sentence = f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} deleted, {counts.quarantined} quarantined"
+    return Report(sentence=sentence, metadata=metadata, result=result)
+
+
+def range_sentence(source: SourceResult) -> str:
+    """A range as a sentence with both snapshots."""
+    start = f"after snapshot {source.start}" if source.start is not None else "from nothing"
+    note = f"; {source.note}" if source.note else ""
+    return (
+        f"`{source.table}` {start} up to snapshot {source.end}: {source.commits} commits, {source.data_commits} with data, "
+        f"read by {source.method} ({source.verdict.value}{note})"
+    )
+
+
+def events_table(events: Sequence[RegisteredEvent]) -> dg.MetadataValue:
+    """The consumed events as a markdown table, the newest ones when there are many."""
+    shown = events[-MAX_EVENTS:]
+    head = f"{len(events)} events" + (f", the newest {len(shown)} of them:" if len(shown) < len(events) else ":")
+    rows = ["| " + " | ".join(map(_cell, _row(event))) + " |" for event in shown]
+    lines = [head, "", "| table | partition | operation | snapshot | tags | position |", "|---|---|---|---|---|---|", *rows]
+    return dg.MetadataValue.md("\n".join(lines) if events else "none")
+
+
+def _row(event: RegisteredEvent) -> tuple[str, ...]:
+    inner = event.event
+    tags = ", ".join(f"{key}={value}" for key, value in inner.tags.items())
+    return (inner.table, event.canonical or "–", inner.operation_type.value, inner.snapshot_id or "mark", tags, str(event.position))
+
+
+def combined(reports: Sequence[Report]) -> dict[str, Any]:
+    """The metadata of a run over several partitions: numbers summed, the rest of the last one."""
+    if len(reports) == 1:
+        return dict(reports[0].metadata)
+    merged: dict[str, Any] = {}
+    for report in reports:
+        for name, value in report.metadata.items():
+            before = merged.get(name)
+            if isinstance(value, int | float) and isinstance(before, int | float) and name not in ("step", "attempt"):
+                value = before + value
+            merged[name] = value
+    merged["partitions"] = len(reports)
+    return merged
+
+
+def _cell(text: str) -> str:
+    """Text that cannot end a cell of a markdown table."""
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,27 @@
+"""A source table as an external asset: written elsewhere, its events shown as they come."""
+
+from typing import Any
+
+import dagster as dg
+
+from lakechime_dagster.assets.partitions import levels_text, partitions_of
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.tables import SourceTable
+from lakechime_dagster.resources.names import asset_key
+
+
+def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
+    """The external asset of a source."""
+    metadata: dict[str, Any] = {"dagster/table_name": table.name, "written by": "somebody else; its events are registered or reconciled"}
+    if table.levels:
+        metadata["partitioned by"] = levels_text(table.levels)
+    given: dict[str, Any] = {
+        "key": asset_key(table.name),
+        "partitions_def": partitions_of(lake, table),
+        "group_name": table.group or table.name.split(".")[0],
+        "owners": [table.owner] if table.owner else None,
+        "kinds": {*table.kinds} or {"deltalake"},
+        "description": table.description or None,
+        "metadata": metadata,
+    }
+    return dg.AssetSpec(**{**given, **table.dagster})

@@ -1,0 +1,143 @@
+"""A computed table as an asset: load the execution, ask Spark, settle, report."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from lakechime_dagster.assets.checks import check_results, check_specs
+from lakechime_dagster.assets.flows import fired_partitions, job_of
+from lakechime_dagster.assets.partitions import levels_text, partitions_of
+from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
+from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
+from lakechime_dagster.resources.names import asset_key
+from lakechime_dagster.resources.platform import tags_of
+from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.resources.spark import SparkResource
+from lakechime_dagster.spark.job import Outcome, TableResult
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.grid import from_milliseconds
+
+
+def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition:
+    """The asset of a computed table; its dependencies are the declared inputs."""
+
+    def body(
+        context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource, **injected: Any
+    ) -> dg.MaterializeResult:
+        keys = list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [None]
+        if any(one.name == "context" for one in table.injected):
+            injected["context"] = context
+        reports = [materialise(context, lakechime, spark, lake, table, flow, key, injected) for key in keys]
+        now = from_milliseconds(lakechime.platform().store.now())
+        return dg.MaterializeResult(metadata=combined(reports), check_results=check_results(table, reports, now))
+
+    given = {
+        "key": asset_key(table.name),
+        "deps": [asset_key(name) for name in table.inputs],
+        "partitions_def": partitions_of(lake, table),
+        "group_name": table.group or table.name.split(".")[0],
+        "owners": [table.owner] if table.owner else None,
+        "kinds": {*table.kinds} or {"deltalake", "spark"},
+        "description": table.description or None,
+        "metadata": static_metadata(table, flow),
+        "check_specs": check_specs(table),
+        "backfill_policy": dg.BackfillPolicy.single_run(),
+    }
+    return dg.asset(**{**given, **table.dagster})(_with_signature(body, table))
+
+
+def materialise(
+    context: dg.AssetExecutionContext,
+    lakechime: LakeChimeResource,
+    spark: SparkResource,
+    lake: Lake,
+    table: LakeTable,
+    flow: Flow,
+    partition: str | None,
+    injected: Mapping[str, Any],
+) -> Report:
+    """One execution: begin it, let Spark do the step, settle it at once, and say what happened."""
+    try:
+        with lakechime.execution(context, flow.name, partition=partition) as running:
+            attempt = spark.refresh(running, job_of(lake, table, running, injected), context.log.info)
+            settle(running, table, attempt.result)
+            report = report_of(running, attempt, lag_of(lake, table, running))
+    except NothingNewError as nothing:
+        report = nothing_new(str(nothing))
+    context.log.info(f"{table.name}: {report.sentence}")
+    return report
+
+
+def settle(running: RunningExecution, table: LakeTable, result: TableResult) -> None:
+    """Settle right after commit and registration, so that nothing downstream looks in between.
+
+    A fired partition in which nothing changed is complete all the same: it gets a mark (law 16).
+    """
+    platform, execution = running.platform, running.execution
+    untouched = [partition for partition in fired_partitions(table, running) if partition not in result.partitions]
+    marks = [
+        DataChangeEvent(
+            table=table.name, partition=partition, cluster=running.flow.cluster, tags=tags_of(running.flow),
+            event_key=f"mark/{execution.execution_id}/{partition}",
+        )
+        for partition in untouched
+    ]  # fmt: skip
+    if result.outcome is Outcome.NOTHING:
+        running.settled = platform.settle_without_commit(execution, marks, f"{execution.reason}; nothing to do")
+        return
+    platform.store.register(marks)
+    running.settled = platform.settle_if_committed(platform.log(table.name, table.location), execution) is not None
+
+
+def static_metadata(table: LakeTable, flow: Flow) -> dict[str, Any]:
+    """What is known of a table before any run: what it waits for, how it is computed and laid out."""
+    metadata: dict[str, Any] = {
+        "waits for": str(flow.trigger) if table.trigger is not None else "nobody: a person launches it",
+        "refresh": table.refresh.value,
+        "dagster/table_name": table.name,
+    }
+    if table.keys:
+        metadata["keys"] = ", ".join(table.keys)
+    if table.levels:
+        metadata["partitioned by"] = levels_text(table.levels)
+    if table.sql is not None:
+        metadata["sql"] = dg.MetadataValue.md(f"```sql\n{inspect.cleandoc(table.sql)}\n```")
+    return metadata
+
+
+def lag_of(lake: Lake, table: LakeTable, running: RunningExecution) -> dict[str, Any]:
+    """How far the table is behind its inputs now: commits that came since the claim, and seconds since the last one consumed."""
+    behind = 0
+    newest: int | None = None
+    for name in table.inputs:
+        end = running.execution.end.sources.get(name)
+        log = running.platform.log(name, lake.table(name).location)
+        if end is not None and end.snapshot_id is not None and end.snapshot_id.isdigit() and log.exists():
+            behind += max(0, log.version - int(end.snapshot_id))
+    consumed = [event.event_ts for event in running.events]
+    newest = max(consumed, default=None)
+    lag: dict[str, Any] = {"lag in commits": behind}
+    if newest is not None:
+        lag["lag in seconds"] = round((running.platform.store.now() - newest) / 1000, 1)
+    return lag
+
+
+def _with_signature(body: Any, table: LakeTable) -> Any:
+    """The body with the parameters that Dagster should inject: ours, and those that the table's function asks for."""
+    own = [parameter for parameter in inspect.signature(body).parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+    asked = [
+        inspect.Parameter(one.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=one.annotation)
+        for one in table.injected
+        if one.name != "context"
+    ]
+    names = {parameter.name for parameter in own}
+    body.__signature__ = inspect.Signature([*own, *[parameter for parameter in asked if parameter.name not in names]])
+    body.__annotations__ = {parameter.name: parameter.annotation for parameter in body.__signature__.parameters.values()}
+    body.__name__ = table.name.replace(".", "__")
+    body.__doc__ = table.description
+    return body

@@ -1,0 +1,87 @@
+"""The composition root of the shipped code location: the lake named by LAKECHIME_LAKE as Dagster definitions."""
+
+import importlib
+from collections.abc import Iterable
+
+import dagster as dg
+
+from lakechime_dagster.assets.flows import flow_of
+from lakechime_dagster.assets.partitions import partitions_of
+from lakechime_dagster.assets.source import source_asset
+from lakechime_dagster.assets.table import table_asset
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.resources.lakechime import LakeChimeResource, declare_flow
+from lakechime_dagster.resources.names import asset_key
+from lakechime_dagster.resources.spark import SparkResource
+from lakechime_dagster.sensors.events import events_sensor
+from lakechime_dagster.sensors.trigger import flow_sensor
+from lakechime_dagster.settings import Settings, load_settings
+
+
+def build_definitions(lake: Lake, cluster: str = "") -> dg.Definitions:
+    """A lake as Dagster definitions: assets, checks, jobs, sensors, resources; merge them with others as you like."""
+    flows = {table.name: declare_flow(flow_of(table, cluster)) for table in lake.targets}
+    assets = [table_asset(lake, table, flows[table.name]) for table in lake.targets]
+    jobs = _jobs(lake)
+    sensors = [
+        flow_sensor(flows[table.name], job=jobs[_job_name(lake, table)], selection=[asset_key(table.name)])
+        for table in lake.targets
+        if table.trigger is not None
+    ]
+    partitioned = {source.name: partitions_of(lake, source) for source in lake.sources}
+    return dg.Definitions(
+        assets=[*[source_asset(lake, source) for source in lake.sources], *assets],
+        jobs=list(jobs.values()),
+        sensors=[*sensors, events_sensor(lake, partitioned)],
+        resources={"lakechime": LakeChimeResource(), "spark": SparkResource()},
+        executor=dg.in_process_executor,
+    )
+
+
+def load_lake(settings: Settings) -> Lake:
+    """The lake that the settings name.
+
+    Raises:
+        InvalidValueError: when the module or the attribute is not there, or is no Lake.
+    """
+    module, _, attribute = settings.lake.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        raise InvalidValueError("LAKECHIME_LAKE", settings.lake, f"names no module {module}; is it installed or on PYTHONPATH?") from None
+    if not isinstance(found, Lake):
+        raise InvalidValueError("LAKECHIME_LAKE", settings.lake, f"{module} has no Lake of the name {attribute}")
+    return found
+
+
+def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
+    """A job per partitions definition, shared by the sensors: a job of each sensor's own costs seven times the memory."""
+    members: dict[str, list[LakeTable]] = {}
+    for table in lake.targets:
+        members.setdefault(_job_name(lake, table), []).append(table)
+    return {name: dg.define_asset_job(name, selection=_selection(tables)) for name, tables in members.items()}  # type: ignore[misc]
+
+
+def _selection(tables: Iterable[LakeTable]) -> dg.AssetSelection:
+    return dg.AssetSelection.assets(*[asset_key(table.name) for table in tables])
+
+
+def _job_name(lake: Lake, table: LakeTable) -> str:
+    partitions = partitions_of(lake, table)
+    if partitions is None:
+        return f"{lake.name}__tables"
+    kind = {dg.DailyPartitionsDefinition: "daily", dg.HourlyPartitionsDefinition: "hourly"}.get(
+        type(partitions), table.name.replace(".", "__")
+    )
+    return f"{lake.name}__{kind}"
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """The code location."""
+    settings = load_settings()
+    return build_definitions(load_lake(settings), settings.cluster)

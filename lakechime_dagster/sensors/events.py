@@ -1,0 +1,127 @@
+"""The sensor that keeps events complete and visible: it registers commits that nobody pushed, and shows those of sources."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from lakechime_dagster.dce.event import RegisteredEvent
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.store import Registration, Seen
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.tables import SourceTable, Table
+from lakechime_dagster.resources.names import asset_key, dagster_name
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.triggers.flow import partition_key
+
+INTERVAL_SECONDS = 4
+MAX_SHOWN = 500  # runless materializations a tick; Dagster takes about 5 ms for each
+
+
+def events_sensor(lake: Lake, partitioned: Mapping[str, dg.PartitionsDefinition | None]) -> dg.SensorDefinition:
+    """The sensor of a lake's events; `partitioned` says which sources Dagster shows by partition."""
+
+    @dg.sensor(
+        name=dagster_name(f"{lake.name}__events"),
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Registers commits that no producer registered, from the tables' own logs, and shows the sources' changes.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        try:
+            platform = open_platform()
+            found, problems = reconcile(platform, lake.tables)
+            page = platform.store.feed(_cursor(context.cursor), MAX_SHOWN)
+        except LakeChimeError as error:
+            return dg.SensorResult(skip_reason=str(error))
+        shown = materializations(lake.sources, partitioned, page.events, {event.position for event in found})
+        reasons = [f"{len(found)} commits were found that nobody had registered"] if found else []
+        reasons += problems or ([] if shown else ["no new event"])
+        return dg.SensorResult(skip_reason="; ".join(reasons) or None, cursor=str(page.through), asset_events=shown)
+
+    return sensor
+
+
+def reconcile(platform: Platform, tables: Iterable[Table], *, dry_run: bool = False) -> tuple[list[RegisteredEvent], list[str]]:
+    """Register what the logs of tables hold and the store does not; a table that cannot be read hinders no other.
+
+    Returns the events that were new (none in a dry run), and a sentence per table that could not be read.
+    """
+    found: list[RegisteredEvent] = []
+    problems: list[str] = []
+    for table in tables:
+        try:
+            registration = reconcile_table(platform, table, dry_run=dry_run)
+        except LakeChimeError as error:
+            problems.append(str(error))
+            continue
+        found += registration.registered
+    return found, problems
+
+
+def reconcile_table(platform: Platform, table: Table, *, dry_run: bool = False) -> Registration:
+    """Register the commits of one table since what was captured of it last, and remember up to where, in one transaction."""
+    log = platform.log(table.name, table.location)
+    if not log.exists():
+        return Registration()
+    cluster = platform.settings.cluster
+    platform.store.declare(table.name, table.levels or log.levels(), cluster)
+    known = platform.store.table(table.name, cluster)
+    seen = Seen(table.name, known.table_uid, known.seen, cluster) if known and known.table_uid and known.seen else None
+    captured = log.changes_after(seen)
+    if dry_run or (not captured.events and captured.seen == seen):
+        return Registration()
+    return platform.store.register(captured.events, seen=[captured.seen])
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """The newest event of one partition of a source, and how many there were of it in this page."""
+
+    event: RegisteredEvent
+    count: int
+
+
+def materializations(
+    sources: Sequence[SourceTable],
+    partitioned: Mapping[str, dg.PartitionsDefinition | None],
+    events: Iterable[RegisteredEvent],
+    reconciled: set[Position],
+) -> list[dg.AssetMaterialization]:
+    """What Dagster shows of the sources' changes: one per partition, with the newest event of it."""
+    by_name = {source.name: source for source in sources}
+    newest: dict[tuple[str, str], _Shown] = {}
+    for event in events:
+        if event.event.table in by_name and event.changes_data:
+            key = (event.event.table, event.canonical)
+            newest[key] = _Shown(event, newest[key].count + 1 if key in newest else 1)
+    return [_materialization(by_name[table], partitioned.get(table), shown, reconciled) for (table, _), shown in newest.items()]
+
+
+def _materialization(
+    source: SourceTable, partitions: dg.PartitionsDefinition | None, shown: _Shown, reconciled: set[Position]
+) -> dg.AssetMaterialization:
+    event = shown.event
+    partition = None
+    if partitions is not None and event.event.partition is not None:
+        key = partition_key(source.levels, source.levels.typed(event.event.partition))
+        partition = key if partitions.has_partition_key(key) else None
+    metadata = {
+        "commit": event.event.snapshot_id or "none",
+        "operation": event.event.operation_type.value,
+        "partition": event.canonical or "the whole table",
+        "registered by": "the reconciler, from the table's log" if event.position in reconciled else "its producer",
+        "events": shown.count,
+        "position": str(event.position),
+    }
+    tags = {"dagster/data_version": event.event.snapshot_id} if event.event.snapshot_id else None
+    return dg.AssetMaterialization(asset_key(source.name), partition=partition, metadata=metadata, tags=tags)
+
+
+def _cursor(text: str | None) -> Position:
+    """Where showing goes on. A cursor that is gone or broken only shows events again; what runs consume is in the ledger."""
+    try:
+        return Position.parse(text) if text else Position.ORIGIN
+    except InvalidValueError:
+        return Position.ORIGIN
