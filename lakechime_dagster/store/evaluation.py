@@ -13,13 +13,14 @@ from lakechime_dagster.store import evidence
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.interventions import PlaceAt
 from lakechime_dagster.store.ledger import Claim, Ledger, lanes_of
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from
 from lakechime_dagster.triggers.decision import Decision, Firing, KeyEvidence, LaneView, decide_partition, decide_snapshot
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneId, Place
-from lakechime_dagster.triggers.model import Late, PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.model import Late, PartitionTrigger, SnapshotTrigger, StartFrom
 
 AskTarget = Callable[[LaneId], Committed | None]  # the newest commit of a lane in the flow's target
 
@@ -35,16 +36,18 @@ class Evaluator:
         """The flow's row; a new flow starts where its declaration says, which is asked once."""
 
         def start(connection: Connection) -> Place:
-            where = flow.trigger.start_from
-            if where.where == "now":
-                position = evidence.head(connection)
-            else:
-                position = where.position if where.position is not None else evidence.head_at(connection, where.time_ms)
-            if position == Position.ORIGIN:
-                return Place()
-            return Place(position=position, sources=self._sources(connection, flow, Place(), Position.ORIGIN, position))
+            return self._place(connection, flow, flow.trigger.start_from)
 
         return self.ledger.ensure_flow(flow, start)
+
+    def place_at(self, flow: Flow, where: StartFrom) -> PlaceAt:
+        """How to find the place of a point in the past, or of now, in the transaction that puts a lane there."""
+        return lambda connection, lane: self._place(connection, flow, where)
+
+    def lanes(self, row: FlowRow, at_ms: int | None = None) -> dict[str, LaneRow]:
+        """The lanes of a flow by key, now or as they stood at a past time."""
+        with reading(self.engine) as connection:
+            return lanes_of(connection, row.flow_id) if at_ms is None else _lanes_at(connection, row, at_ms)
 
     def evaluate(self, flow: Flow, row: FlowRow, *, at_ms: int | None = None) -> Decision:
         """Whether the flow fires, now or as it was at a past time (milliseconds), and why."""
@@ -78,6 +81,8 @@ class Evaluator:
             known = self.ledger.ensure_lane(row, firing.key, committed, atoms)
             if committed is not None:
                 return None  # the ledger was lost; the next evaluation sees what its target already has
+        if firing.settled is not None and known.settled != firing.settled:
+            return None  # somebody claimed and settled between the decision and this claim: what it saw is consumed
         end = self.end_of(flow, row, known)
         try:
             return self.ledger.claim(
@@ -143,6 +148,16 @@ class Evaluator:
             row.name, trigger, found, in_flight=in_flight, activated_ms=row.activated_ts, now_ms=now, through=through, blocked=blocked
         )
 
+    def _place(self, connection: Connection, flow: Flow, where: StartFrom) -> Place:
+        """The place before whatever was registered from that point on."""
+        if where.where == "now":
+            position = evidence.head(connection)
+        else:
+            position = where.position if where.position is not None else evidence.head_at(connection, where.time_ms)
+        if position == Position.ORIGIN:
+            return Place()
+        return Place(position=position, sources=self._sources(connection, flow, Place(), Position.ORIGIN, position))
+
     def _sources(self, connection: Connection, flow: Flow, place: Place, after: Position, through: Position) -> dict[str, SnapshotPlace]:
         """Per source the snapshot to read up to: the newest that the trigger's tags vouch for, else where the lane stands."""
         sources: dict[str, SnapshotPlace] = {}
@@ -181,6 +196,7 @@ def _views(connection: Connection, row: FlowRow, lanes: Mapping[str, LaneRow], a
     return {
         key: LaneView(
             place=lane.place,
+            settled=lane.settled,
             open=_open_sentence(opened[key]) if key in opened else "",
             blocked=lane.blocked_sentence(row.name),
         )

@@ -57,7 +57,8 @@ class LaneRow:
         if self.state is LaneState.ACTIVE:
             return ""
         name = f"{flow} {self.key}".strip()
-        return f"{name} is {self.state.value}: {self.state_reason}; `lakechime execution retry` or `skip` goes on"
+        remedy = f"trigger seek {flow}" if self.state is LaneState.STALE else "execution retry` or `skip"
+        return f"{name} is {self.state.value}: {self.state_reason}; `lakechime {remedy}` goes on"
 
 
 @dataclass(frozen=True, kw_only=True)

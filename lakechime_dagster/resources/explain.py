@@ -1,0 +1,73 @@
+"""Why a trigger fires or does not, now or at a past time, with the events that this rests on (law 11)."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lakechime_dagster.dce.event import RegisteredEvent
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.store.ledger_rows import FlowRow
+from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.decision import Decision
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.triggers.lanes import Place
+from lakechime_dagster.triggers.model import FireKey, PartitionTrigger
+
+MOST_EVENTS = 1_000  # of an explanation, oldest first
+NOT_ACTIVE = "not active yet: its sensor has not ticked in this deployment"
+
+
+def explain(platform: Platform, flow: Flow, at_ms: int | None = None) -> Decision:
+    """The decision with its events; nothing is written.
+
+    Of a snapshot trigger: the matching events that wait. Of a partition trigger: those in the partitions of the keys
+    that fire, else of the oldest key that is missing something.
+    """
+    known = platform.ledger.flow(flow.name)
+    row = known or _inactive(platform, flow)
+    decision = platform.evaluator.evaluate(flow, row, at_ms=at_ms)
+    reasons = decision.reasons if known else (*decision.reasons, NOT_ACTIVE)
+    lanes = platform.evaluator.lanes(row, at_ms)
+    if isinstance(flow.trigger, PartitionTrigger):
+        fired = {key for key, lane in lanes.items() if lane.fired}
+        keys = [firing.fire_key for firing in decision.firings if firing.fire_key]
+        found = _of_keys(platform, flow, keys or _oldest_missing(platform, flow.trigger, fired, at_ms), decision.through)
+    else:
+        place = lanes[""].place.position if "" in lanes else row.start.position
+        found = _of_tables(platform, flow, place, decision.through)
+    events = tuple(sorted(itertools.islice(found, MOST_EVENTS), key=lambda event: event.position))
+    return replace(decision, reasons=reasons, events=events)
+
+
+def _inactive(platform: Platform, flow: Flow) -> FlowRow:
+    """The row that a flow would get, were it activated now from the beginning."""
+    return FlowRow(
+        flow_id=0, deployment=platform.ledger.deployment, name=flow.name, description=str(flow.trigger), tables=flow.pinned,
+        target=flow.target, job=flow.job, asset_keys=flow.asset_keys, activated_ts=platform.store.now(), start=Place(),
+        paused_ts=None, paused_reason=None, looked=Position.ORIGIN,
+    )  # fmt: skip
+
+
+def _of_tables(platform: Platform, flow: Flow, after: Position, through: Position) -> Iterator[RegisteredEvent]:
+    for table in flow.trigger.tables:
+        query = EventQuery(table=table, cluster=flow.cluster, tags=flow.trigger.tags, after=after, through=through, limit=MOST_EVENTS)
+        yield from platform.store.fetch(query)
+
+
+def _oldest_missing(platform: Platform, trigger: PartitionTrigger, fired: set[str], at_ms: int | None) -> list[FireKey]:
+    now = platform.store.now() if at_ms is None else at_ms
+    return [key for key in trigger.keys(from_milliseconds(now)) if key.text not in fired][:1]
+
+
+def _of_keys(platform: Platform, flow: Flow, keys: list[FireKey], through: Position) -> Iterator[RegisteredEvent]:
+    for atom in dict.fromkeys(atom for key in keys for atom in key.atoms):
+        query = EventQuery(table=atom.table, cluster=atom.cluster, partition=_partition(atom), tags=flow.trigger.tags, through=through)
+        yield from platform.store.fetch(query)
+
+
+def _partition(atom: Atom) -> tuple[object, ...]:
+    return tuple(json.loads(atom.canonical))
