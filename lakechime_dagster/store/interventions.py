@@ -135,7 +135,7 @@ class Interventions:
     def _move(
         self, connection: Connection, flow: FlowRow, key: str | None, place_at: PlaceAt, *, dry_run: bool = False
     ) -> list[tuple[LaneRow, Place]]:
-        lanes = lanes_of(connection, flow.flow_id, None if key is None else [key])
+        lanes = lanes_of(connection, flow.flow_id, None if key is None else [key], lock=True)
         if not lanes and key is not None:
             raise NotFoundError(f"{flow.name} has no lane {key!r}; `lakechime trigger show {flow.name}` lists its lanes")
         busy = self.ledger.open_lanes(connection, flow)

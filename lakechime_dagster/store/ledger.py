@@ -259,10 +259,11 @@ class Ledger:
         """Close a step: its lane's place becomes the end recorded in the commit, else the attempt's own end.
 
         The commit's event must have been registered. Without a commit (nothing to do, or a flow without a lake target)
-        the attempt must still be the newest. True when this call settled; False when somebody had.
+        the attempt must still be the newest, and the first one where a target takes commits: an earlier attempt may
+        still commit there. True when this call settled; False when somebody had.
 
         Raises:
-            LaneConflictError: without a commit, when a later attempt exists: write a fence instead.
+            LaneConflictError: without a commit, when another attempt exists: write a fence instead.
         """
         with writing(self.engine) as connection:
             current = self.locked(connection, execution.execution_id)
@@ -271,6 +272,11 @@ class Ledger:
             if committed is None and current.attempt != execution.attempt:
                 raise LaneConflictError(
                     f"attempt {current.attempt} of step {current.step} exists; attempt {execution.attempt} may not settle without a commit"
+                )
+            if committed is None and current.attempt > 1 and self.flow_in(connection, current.lane.flow).target is not None:
+                raise LaneConflictError(
+                    f"attempt {current.attempt} of step {current.step} has nothing to write, but an earlier attempt may still commit; "
+                    "let it make an empty commit, which keeps the others out"
                 )
             if committed and committed.is_stamp_lost and current.attempt > 1:
                 raise LaneConflictError(
@@ -363,9 +369,10 @@ class Ledger:
         return self._execution(connection, execution.execution_id)
 
 
-def lanes_of(connection: Connection, flow_id: int, keys: Sequence[str] | None = None) -> dict[str, LaneRow]:
-    """The lanes of a flow by key, all of them or some."""
+def lanes_of(connection: Connection, flow_id: int, keys: Sequence[str] | None = None, *, lock: bool = False) -> dict[str, LaneRow]:
+    """The lanes of a flow by key, all of them or some; `lock` holds their rows until the transaction ends."""
     query = sa.select(schema.lane).where(schema.lane.c.flow_id == flow_id)
+    query = query.order_by(schema.lane.c.lane_id).with_for_update() if lock else query
     if keys is not None:
         query = query.where(schema.lane.c.key.in_(keys))
     return {row.key: lane_from(row) for row in connection.execute(query)}

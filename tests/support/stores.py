@@ -1,5 +1,6 @@
 """Stores for tests: one test runs on memory, SQLite and PostgreSQL, or on both databases."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,11 +31,21 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return _engine(request, request.param)
 
 
-@pytest.fixture
-def sqlite_engine(tmp_path: Path) -> Iterator[Engine]:
-    """An engine on an empty, upgraded SQLite file."""
-    engine = open_engine(f"sqlite:///{tmp_path / 'dce.sqlite'}")
+@pytest.fixture(scope="session")
+def upgraded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty, upgraded SQLite file to copy: upgrading takes longer than most tests."""
+    path = tmp_path_factory.mktemp("upgraded") / "dce.sqlite"
+    engine = open_engine(f"sqlite:///{path}")
     upgrade(engine)
+    engine.dispose()
+    return path
+
+
+@pytest.fixture
+def sqlite_engine(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[Engine]:
+    """An engine on an empty, upgraded SQLite file."""
+    path = Path(shutil.copy(upgraded_sqlite, tmp_path / "dce.sqlite"))
+    engine = open_engine(f"sqlite:///{path}")
     yield engine
     engine.dispose()
 

@@ -1,0 +1,375 @@
+"""The ledger on both databases: who may claim, begin, settle, and what happens when a run is lost (laws 5 to 8, 20)."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+
+from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.ledger import BACKOFF_MS, LEASE_MS, MAX_ATTEMPTS, Claim
+from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState
+from tests.support.world import World, a_flow, committed, elsewhere, place
+
+# Claims
+
+
+def test_a_claim_takes_the_next_step_with_its_range_frozen(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow())
+    world.ledger.settle(world.claim(row, 3), None)
+    execution = world.ledger.claim(row, world.ledger.lanes(row)[""], Claim(end=place(8, bronze__orders=5), reason="2 events wait"))
+    assert (execution.step, execution.attempt, execution.state) == (2, 1, ExecutionState.OPEN)
+    assert (execution.start, execution.end) == (place(3), place(8, bronze__orders=5))
+    assert execution.reason == "2 events wait"
+    assert world.ledger.execution(execution.execution_id) == execution
+
+
+def test_a_lane_has_at_most_one_open_execution(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow())
+    world.claim(row)
+    with pytest.raises(LaneConflictError, match="open execution"):
+        world.claim(row, 2)
+
+
+def test_a_claim_of_a_lane_that_moved_on_is_refused(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow())
+    seen = world.ledger.ensure_lane(row, "")
+    world.ledger.settle(world.claim(row), None)
+    with pytest.raises(LaneConflictError, match="moved on"):
+        world.ledger.claim(row, seen, Claim(end=place(2)))
+
+
+def test_of_many_daemons_that_claim_at_once_one_gets_the_step(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow())
+    lane = world.ledger.ensure_lane(row, "")
+    start = threading.Barrier(6)
+
+    def race(number: int) -> Execution | None:
+        start.wait(10)
+        try:
+            return world.ledger.claim(row, lane, Claim(end=place(number + 1)))
+        except LaneConflictError:
+            return None
+
+    with ThreadPoolExecutor(6) as pool:
+        claimed = [execution for execution in pool.map(race, range(6)) if execution]
+    assert len(claimed) == 1
+    assert world.ledger.open_executions(row) == claimed
+
+
+def test_of_many_runs_that_begin_at_once_one_is_at_it(world: World) -> None:
+    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    start = threading.Barrier(6)
+
+    def race(number: int) -> bool:
+        start.wait(10)
+        try:
+            world.ledger.begin(execution.execution_id, f"run-{number}")
+        except LaneConflictError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(race, range(6))) == 1
+
+
+def test_of_many_that_make_a_flow_and_its_lane_at_once_all_get_the_same(world: World) -> None:
+    start = threading.Barrier(6)
+
+    def race(number: int) -> tuple[int, int]:
+        start.wait(10)
+        row = world.ledger.ensure_flow(a_flow())
+        return row.flow_id, world.ledger.ensure_lane(row, "k").lane_id
+
+    with ThreadPoolExecutor(6) as pool:
+        assert len(set(pool.map(race, range(6)))) == 1
+
+
+def test_lanes_of_one_flow_are_apart(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow())
+    first, second = world.claim(row, 1, "a"), world.claim(row, 1, "b")
+    assert {execution.execution_id for execution in world.ledger.open_executions(row)} == {first.execution_id, second.execution_id}
+
+
+# Attempts
+
+
+def test_a_run_begins_its_execution_with_a_lease_of_a_minute(world: World) -> None:
+    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    before = world.store.now()
+    begun = world.ledger.begin(execution.execution_id, "run-1")
+    assert begun.run_id == "run-1"
+    assert begun.lease_until is not None
+    assert before + LEASE_MS <= begun.lease_until <= world.store.now() + LEASE_MS
+
+
+def test_to_begin_again_by_the_same_run_changes_nothing(world: World) -> None:
+    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    world.ledger.begin(execution.execution_id, "run-1")
+    assert world.ledger.begin(execution.execution_id, "run-1").attempt == 1
+
+
+def test_a_second_run_is_told_who_is_at_it(world: World) -> None:
+    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    world.ledger.begin(execution.execution_id, "run-1")
+    with pytest.raises(LaneConflictError, match="run run-1 is at execution"):
+        world.ledger.begin(execution.execution_id, "run-2")
+
+
+def test_a_second_run_takes_the_next_attempt_once_the_lease_is_over(world: World) -> None:
+    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    first = world.ledger.begin(execution.execution_id, "run-1")
+    world.end_leases()
+    second = world.ledger.begin(execution.execution_id, "run-2")
+    assert (second.attempt, second.run_id) == (2, "run-2")
+    assert not world.ledger.renew(execution.execution_id, first.attempt, "run-1")
+    assert [(one.number, one.outcome) for one in world.ledger.attempts(execution.execution_id)] == [(1, "lost"), (2, None)]
+
+
+def test_a_settled_execution_ends_a_run_that_names_the_command_which_replays(world: World) -> None:
+    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    world.ledger.settle(execution, None)
+    with pytest.raises(LaneConflictError, match=r"settled already.*lakechime trigger seek silver"):
+        world.ledger.begin(execution.execution_id, "run-1")
+
+
+def test_an_execution_that_nobody_claimed_is_not_found(world: World) -> None:
+    with pytest.raises(NotFoundError, match="lakechime execution list"):
+        world.ledger.begin("no such id", "run-1")
+
+
+def test_the_newest_attempt_renews_its_lease(world: World) -> None:
+    execution = world.ledger.begin(world.claim(world.ledger.ensure_flow(a_flow())).execution_id, "run-1")
+    world.end_leases()
+    assert world.ledger.renew(execution.execution_id, 1, "run-1")
+    found = world.ledger.execution(execution.execution_id)
+    assert found is not None
+    assert (found.lease_until or 0) > world.store.now()
+    assert not world.ledger.renew(execution.execution_id, 1, "run-2")
+
+
+def test_a_lost_attempt_is_followed_by_one_that_may_read_further(world: World) -> None:
+    execution = world.claim(world.ledger.ensure_flow(a_flow()), 3)
+    following = world.ledger.lose(execution, "it died", end=place(9))
+    assert following is not None
+    assert (following.step, following.attempt) == (1, 2)
+    assert (following.start, following.end) == (execution.start, place(9))
+    assert following.run_key != execution.run_key
+
+
+def test_the_pause_before_the_next_attempt_grows(world: World) -> None:
+    execution: Execution | None = world.claim(world.ledger.ensure_flow(a_flow()))
+    pauses = []
+    while execution is not None and execution.attempt < MAX_ATTEMPTS:
+        now = world.store.now()
+        execution = world.ledger.lose(execution, "it died")
+        assert execution is not None
+        pauses.append((execution.next_attempt_ts or 0) - now)
+    assert all(0 <= pause - planned < 5_000 for pause, planned in zip(pauses, BACKOFF_MS[1:], strict=True))
+
+
+def test_after_the_fifth_lost_attempt_the_lane_is_held_with_the_reason(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow())
+    execution: Execution | None = world.claim(row)
+    newest = execution
+    for _ in range(MAX_ATTEMPTS):
+        assert execution is not None
+        newest = execution
+        execution = world.ledger.lose(execution, "disk full")
+    assert execution is None
+    lane = world.ledger.lanes(row)[""]
+    assert lane.state is LaneState.HELD
+    assert "disk full" in lane.state_reason
+    assert newest is not None
+    with pytest.raises(LaneConflictError, match=r"HELD.*disk full.*lakechime execution retry"):
+        world.ledger.begin(newest.execution_id, "run-9")
+
+
+def test_the_error_that_a_run_noted_is_the_reason_that_is_shown(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow())
+    execution: Execution | None = world.claim(row)
+    for _ in range(MAX_ATTEMPTS):
+        assert execution is not None
+        world.ledger.note_error(execution, "RuntimeError: boom")
+        execution = world.ledger.lose(execution, "run failed")
+    assert "RuntimeError: boom" in world.ledger.lanes(row)[""].state_reason
+
+
+def test_an_attempt_is_lost_once(world: World) -> None:
+    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    world.ledger.lose(execution, "it died")
+    with pytest.raises(LaneConflictError, match="moved on"):
+        world.ledger.lose(execution, "it died")
+
+
+def test_the_execution_of_a_run_is_found_after_its_attempt_was_superseded(world: World) -> None:
+    execution = world.ledger.begin(world.claim(world.ledger.ensure_flow(a_flow())).execution_id, "run-1")
+    world.ledger.lose(execution, "it died")
+    found = world.ledger.execution_of_run("run-1")
+    assert found is not None
+    assert found.execution_id == execution.execution_id
+
+
+# Settling
+
+
+def test_the_place_moves_to_the_end_of_the_commit_not_to_ones_own(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    first = world.claim(row, 3)
+    world.ledger.lose(first, "its lease was over", end=place(9))
+    assert world.ledger.settle(first, committed(first, end=place(3), version=4))
+    lane = world.ledger.lanes(row)[""]
+    assert (lane.settled, lane.place) == (1, place(3))
+    settled = world.ledger.execution(first.execution_id)
+    assert settled is not None
+    assert (settled.state, settled.end, settled.version) == (ExecutionState.SETTLED, place(3), "4")
+
+
+def test_a_step_is_settled_once(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    execution = world.claim(row, 3)
+    assert world.ledger.settle(execution, committed(execution))
+    assert not world.ledger.settle(execution, committed(execution, end=place(99)))
+    assert world.ledger.lanes(row)[""].place == place(3)
+
+
+def test_a_zombie_that_settles_an_earlier_step_moves_nothing(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    first = world.claim(row, 3)
+    world.ledger.settle(first, committed(first))
+    second = world.claim(row, 5)
+    assert not world.ledger.settle(first, committed(first))
+    assert world.ledger.open_executions(row) == [second]
+    assert world.ledger.lanes(row)[""].place == place(3)
+
+
+def test_the_first_attempt_may_settle_a_step_with_nothing_to_do(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    assert world.ledger.settle(world.claim(row, 3), None, reason="nothing to do")
+    assert world.ledger.lanes(row)[""].place == place(3)
+
+
+def test_an_attempt_that_was_superseded_may_not_settle_without_a_commit(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    first = world.claim(row, 3)
+    world.ledger.lose(first, "its lease was over")
+    with pytest.raises(LaneConflictError, match="may not settle without a commit"):
+        world.ledger.settle(first, None)
+    assert world.ledger.lanes(row)[""].settled == 0
+
+
+def test_a_later_attempt_may_not_settle_without_a_commit_where_a_target_is_the_fence(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    second = world.ledger.lose(world.claim(row, 3), "its lease was over")
+    assert second is not None
+    with pytest.raises(LaneConflictError, match="empty commit"):
+        world.ledger.settle(second, None)
+
+
+def test_a_later_attempt_of_a_flow_without_a_target_settles_by_its_success(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow())
+    second = world.ledger.lose(world.claim(row, 3), "it died")
+    assert second is not None
+    assert world.ledger.settle(second, None)
+
+
+def test_a_commit_whose_stamp_is_lost_settles_by_the_ledgers_own_end_if_there_was_one_attempt(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    execution = world.claim(row, 3)
+    found = committed(execution, end=place(0))
+    lost = type(found)(version=found.version, stamp=found.stamp, is_stamp_lost=True)
+    assert world.ledger.settle(execution, lost)
+    assert world.ledger.lanes(row)[""].place == place(3)
+
+
+def test_a_commit_whose_stamp_is_lost_needs_a_person_if_there_were_several_attempts(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    second = world.ledger.lose(world.claim(row, 3), "it died", end=place(9))
+    assert second is not None
+    found = committed(second)
+    with pytest.raises(LaneConflictError, match="lakechime trigger seek silver"):
+        world.ledger.settle(second, type(found)(version=found.version, stamp=found.stamp, is_stamp_lost=True))
+
+
+def test_settling_races_with_losing_and_one_of_them_wins(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    execution = world.claim(row, 3)
+    start = threading.Barrier(2)
+
+    def settle() -> bool:
+        start.wait(10)
+        return world.ledger.settle(execution, committed(execution))
+
+    def lose() -> bool:
+        start.wait(10)
+        try:
+            return world.ledger.lose(execution, "its lease was over") is not None
+        except LaneConflictError:
+            return False
+
+    with ThreadPoolExecutor(2) as pool:
+        settled, _ = pool.submit(settle), pool.submit(lose)
+        assert settled.result()
+    assert world.ledger.open_executions(row) == []
+    assert world.ledger.lanes(row)[""].settled == 1
+
+
+# A lost ledger
+
+
+def test_a_lane_that_the_ledger_does_not_know_goes_on_from_the_last_commit_of_its_target(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    execution = world.claim(row, 3)
+    last = committed(execution, end=place(3, bronze__orders=2))
+    with writing(world.engine) as connection:
+        for table in (schema.attempt, schema.execution, schema.lane, schema.flow):
+            connection.execute(sa.delete(table))
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    lane = world.ledger.ensure_lane(row, "", last)
+    assert (lane.settled, lane.place, lane.fired) == (1, place(3, bronze__orders=2), True)
+    assert world.claim(row, 5).step == 2
+
+
+def test_a_lane_that_is_there_is_not_rebuilt(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    execution = world.claim(row, 3)
+    lane = world.ledger.ensure_lane(row, "", committed(execution))
+    assert (lane.settled, lane.fired) == (0, True)
+
+
+# Flows and deployments
+
+
+def test_a_flow_is_activated_once_and_keeps_its_start(world: World) -> None:
+    first = world.ledger.ensure_flow(a_flow(), lambda connection: place(5))
+    again = world.ledger.ensure_flow(a_flow("silver", "bronze.other"), lambda connection: place(9))
+    assert (again.flow_id, again.activated_ts, again.start) == (first.flow_id, first.activated_ts, place(5))
+    assert again.tables == ("bronze.other",)
+
+
+def test_deployments_of_one_store_do_not_see_each_other(world: World) -> None:
+    other = elsewhere(world, "staging")
+    row = world.ledger.ensure_flow(a_flow())
+    execution = world.claim(row)
+    assert other.ledger.flow("silver") is None
+    assert other.ledger.flows() == []
+    assert other.ledger.executions() == []
+    assert other.ledger.execution(execution.execution_id) is None
+    with pytest.raises(NotFoundError):
+        other.ledger.begin(execution.execution_id, "run-1")
+    claimed = other.claim(other.ledger.ensure_flow(a_flow()))
+    assert claimed.lane != execution.lane
+    assert (claimed.step, claimed.execution_id == execution.execution_id) == (1, False)
+
+
+def test_executions_are_listed_newest_first_by_flow_and_state(world: World) -> None:
+    one, other = world.ledger.ensure_flow(a_flow("one")), world.ledger.ensure_flow(a_flow("other"))
+    first = world.claim(one)
+    world.ledger.settle(first, None)
+    second = world.claim(one, 2)
+    world.claim(other)
+    assert {execution.execution_id for execution in world.ledger.executions(flow="one")} == {first.execution_id, second.execution_id}
+    assert [execution.execution_id for execution in world.ledger.executions(flow="one", state=ExecutionState.OPEN)] == [second.execution_id]
+    assert len(world.ledger.executions(limit=2)) == 2

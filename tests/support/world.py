@@ -1,0 +1,128 @@
+"""A store, its ledger and what evaluates them, as the tests of the ledger use them."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, SnapshotId
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.evaluation import Evaluator
+from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.store.interventions import Interventions
+from lakechime_dagster.store.ledger import Claim, Ledger
+from lakechime_dagster.store.ledger_rows import FlowRow
+from lakechime_dagster.store.schema import dce_event
+from lakechime_dagster.triggers.decision import Decision
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, LaneId, Place
+from lakechime_dagster.triggers.model import SnapshotTrigger
+
+
+def nothing_committed(lane: LaneId) -> Committed | None:
+    """A target that knows no lane."""
+    return None
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that speaks to one database in the name of one deployment."""
+
+    engine: Engine
+    deployment: str = "test"
+
+    @property
+    def store(self) -> SqlDCEStore:
+        return SqlDCEStore(self.engine)
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.engine, self.deployment)
+
+    @property
+    def evaluator(self) -> Evaluator:
+        return Evaluator(self.engine, self.ledger)
+
+    @property
+    def people(self) -> Interventions:
+        return Interventions(self.ledger)
+
+    def change(self, table: str = "bronze.orders", version: int | None = None, **fields: Any) -> RegisteredEvent:
+        """Register one event; with a version the commit after version - 1."""
+        snapshot = {} if version is None else {"snapshot_id": str(version), "prev_snapshot_id": str(version - 1) if version else None}
+        done = self.store.register([DataChangeEvent(table=table, **snapshot, **fields)])
+        return (done.registered or done.duplicates)[0]
+
+    def decide(self, flow: Flow, at_ms: int | None = None) -> Decision:
+        return self.evaluator.evaluate(flow, self.evaluator.activate(flow), at_ms=at_ms)
+
+    def fire(self, flow: Flow) -> list[Execution]:
+        """Evaluate and claim, as a tick does."""
+        row = self.evaluator.activate(flow)
+        return self.evaluator.fire(flow, row, self.evaluator.evaluate(flow, row), nothing_committed)
+
+    def claim(self, row: FlowRow, position: int = 1, key: str = "") -> Execution:
+        """Claim the next step of a lane up to a position."""
+        return self.ledger.claim(row, self.ledger.ensure_lane(row, key), Claim(end=place(position)))
+
+    def tick_of_the_sensor(self, flow: Flow) -> Decision:
+        """Evaluate, claim and settle at once, and remember what was looked through, as a sensor with a fast run does."""
+        row = self.evaluator.activate(flow)
+        decision = self.evaluator.evaluate(flow, row)
+        for execution in self.evaluator.fire(flow, row, decision, nothing_committed):
+            self.ledger.settle(execution, None)
+        if not decision.fires and not decision.waits:
+            self.evaluator.looked_through(row, decision.through)
+        return decision
+
+    def end_leases(self) -> None:
+        """Let a minute pass on every lease."""
+        with writing(self.engine) as connection:
+            connection.execute(sa.update(schema.attempt).where(schema.attempt.c.lease_until.is_not(None)).values(lease_until=1))
+
+    def let_pass(self, milliseconds: int) -> None:
+        """Make everything that was registered or activated that much older."""
+        with writing(self.engine) as connection:
+            for table, name in _TIMES:
+                connection.execute(sa.update(table).values({name: table.c[name] - milliseconds}))
+
+
+_TIMES = [(dce_event, "event_ts"), (schema.flow, "activated_ts"), (schema.lane, "created_ts"), (schema.execution, "claimed_ts"),
+          (schema.execution, "settled_ts")]  # fmt: skip
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    """An empty store and ledger, on each database."""
+    return World(engine)
+
+
+def a_flow(name: str = "silver", *tables: str, **fields: Any) -> Flow:
+    """A flow that any change of its tables fires."""
+    return Flow(name=name, **({"trigger": SnapshotTrigger(tables or ("bronze.orders",))} | fields))
+
+
+def place(position: int, **snapshots: str | int) -> Place:
+    """A place at a position, and at a snapshot per table (`bronze__orders=3`)."""
+    sources = {name.replace("__", "."): SnapshotPlace(snapshot_id=SnapshotId(str(at))) for name, at in snapshots.items()}
+    return Place(position=Position(0, position), sources=sources)
+
+
+def committed(execution: Execution, end: Place | None = None, version: int = 7) -> Committed:
+    """The commit of an execution's step in its target, up to an end of its own."""
+    stamp = CommitStamp(lane=execution.lane, step=execution.step, attempt=execution.attempt, end=end or execution.end)
+    return Committed(version=SnapshotId(str(version)), stamp=stamp)
+
+
+def elsewhere(world: World, deployment: str) -> World:
+    """The same database in the name of another deployment."""
+    return replace(world, deployment=deployment)
+
+
+def lane_id(flow: str, key: str = "", deployment: str = "test") -> LaneId:
+    return LaneId(deployment, flow, key)
