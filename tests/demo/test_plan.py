@@ -1,0 +1,111 @@
+"""The plan of a replay: what is written when, for any seed."""
+
+import collections
+import datetime as dt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakechime_dagster.demo.data import HOURS
+from lakechime_dagster.demo.plan import (
+    FLIGHTS,
+    TABLES,
+    WEATHER,
+    Complete,
+    Content,
+    How,
+    Partition,
+    Plan,
+    Write,
+    content_of,
+    held_rows,
+)
+from lakechime_dagster.errors import InvalidValueError
+
+plans = st.builds(Plan, seed=st.integers(0, 10_000), days=st.integers(1, 9))
+
+
+def actions(plan: Plan) -> list[Write | Complete]:
+    return [action for tick in range(plan.ticks) for action in plan.actions(tick)]
+
+
+@given(plans)
+def test_each_hour_of_each_day_is_marked_complete_once_in_both_tables(plan: Plan) -> None:
+    marks = collections.Counter(action.partition for action in actions(plan) if isinstance(action, Complete))
+    assert len(marks) == plan.days * HOURS * len(TABLES)
+    assert set(marks.values()) == {1}
+
+
+@given(plans)
+def test_at_the_end_every_partition_holds_all_its_rows(plan: Plan) -> None:
+    written = plan.written(plan.ticks)
+    assert set(written.contents.values()) <= {Content.WHOLE, Content.POISONED}
+    assert len(written.contents) == plan.days * HOURS * len(TABLES)
+    assert len(written.complete_days) == plan.days
+
+
+@given(plans, st.integers(0, 200))
+def test_a_plan_says_the_same_each_time(plan: Plan, tick: int) -> None:
+    assert plan.actions(tick) == Plan(seed=plan.seed, days=plan.days).actions(tick)
+
+
+@given(plans)
+def test_each_day_has_its_mishaps(plan: Plan) -> None:
+    notes = collections.Counter(action.note.partition(":")[0] for action in actions(plan) if isinstance(action, Write))
+    assert notes["restated"] == plan.days
+    assert notes["late"] == 2 * plan.days
+    assert notes["poisoned"] == (plan.days + 6) // 7
+
+
+@given(plans)
+def test_weather_is_restated_after_the_flights_of_its_hour_came(plan: Plan) -> None:
+    order: dict[tuple[Partition, How], int] = {}
+    for tick in range(plan.ticks):
+        order |= {(action.partition, action.how): tick for action in plan.actions(tick) if isinstance(action, Write)}
+    for (partition, how), tick in order.items():
+        if how is How.REPLACE:
+            _, day, hour = partition
+            assert order[(FLIGHTS, day, hour), How.APPEND] < tick
+
+
+@given(plans)
+def test_a_held_back_partition_is_completed_after_it_was_declared_complete(plan: Plan) -> None:
+    held: set[Partition] = set()
+    complete: set[Partition] = set()
+    for action in actions(plan):
+        if isinstance(action, Complete):
+            complete.add(action.partition)
+        elif action.content is Content.HELD_BACK:
+            held.add(action.partition)
+        elif action.how is How.COMPLETE:
+            assert action.partition in held & complete
+            held.remove(action.partition)
+    assert not held
+
+
+def test_the_parts_of_a_held_back_partition_are_the_whole() -> None:
+    afternoon = (FLIGHTS, dt.date(2013, 1, 1), 15)
+    whole = content_of(afternoon, Content.WHOLE).num_rows
+    assert content_of(afternoon, Content.HELD_BACK).num_rows + held_rows(afternoon).num_rows == whole
+    assert held_rows(afternoon).num_rows > 0
+
+
+def test_misread_weather_differs_in_its_temperatures_only() -> None:
+    morning = (WEATHER, dt.date(2013, 1, 1), 9)
+    whole, misread = content_of(morning, Content.WHOLE), content_of(morning, Content.MISREAD)
+    assert misread.drop_columns("temp") == whole.drop_columns("temp")
+    assert misread["temp"] != whole["temp"]
+
+
+def test_poison_is_one_row_more_without_a_carrier() -> None:
+    noon = (FLIGHTS, dt.date(2013, 1, 1), 12)
+    whole, poisoned = content_of(noon, Content.WHOLE), content_of(noon, Content.POISONED)
+    assert poisoned.num_rows == whole.num_rows + 1
+    assert poisoned["carrier"].null_count == 1
+
+
+@pytest.mark.parametrize("days", [0, 366, -1])
+def test_a_plan_is_for_days_of_the_year(days: int) -> None:
+    with pytest.raises(InvalidValueError, match=f"days {days}: is not a number of days from 1 to 365"):
+        Plan(days=days)

@@ -1,0 +1,142 @@
+"""The replay: what it leaves in the tables and in the store, whenever it is stopped."""
+
+import collections
+import threading
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from lakechime_dagster.dce.event import OperationType
+from lakechime_dagster.dce.memory import InMemoryDCEStore
+from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.demo.data import FIRST_DAY, rows_of
+from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER
+from lakechime_dagster.demo.replay import Progress, Replayer, ReplayState
+from lakechime_dagster.errors import InvalidValueError
+
+
+class World:
+    """A home folder and a store to replay into."""
+
+    def __init__(self, home: Path, days: int = 1) -> None:
+        self.home, self.days = home, days
+        self.warehouse, self.state = home / "warehouse", home / "demo" / "replay.json"
+        self.store = InMemoryDCEStore()
+
+    def replayer(self) -> Replayer:
+        return Replayer(self.warehouse, self.store, self.state, days=self.days)
+
+    def table(self, name: str) -> DeltaTable:
+        return DeltaTable(str(self.warehouse.joinpath(*name.split("."))))
+
+    def rows(self, name: str) -> int:
+        return self.table(name).to_pyarrow_table().num_rows
+
+    def said(self) -> list[tuple[object, ...]]:
+        """What the store was told, without times and without the uids of tables."""
+        events = [registered.event for registered in self.store.fetch(EventQuery())]
+        return sorted((event.table, event.partition or (), event.snapshot_id or "", event.operation_type, event.tags) for event in events)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "one")
+
+
+def test_a_replayed_day_is_there_with_all_its_rows_and_one_that_is_poisoned(world: World) -> None:
+    world.replayer().run()
+    raw = {table: sum(rows_of(table, FIRST_DAY, hour).num_rows for hour in range(24)) for table in TABLES}
+    assert raw[FLIGHTS] == 842
+    assert world.rows(FLIGHTS) == raw[FLIGHTS] + 1
+    assert world.rows(WEATHER) == raw[WEATHER]
+
+
+def test_each_commit_is_registered_once_and_each_hour_is_complete(world: World) -> None:
+    world.replayer().run()
+    for table in TABLES:
+        events = [registered.event for registered in world.store.fetch(EventQuery(table=table))]
+        commits = [event for event in events if not event.is_mark]
+        assert sorted(int(event.snapshot_id or -1) for event in commits) == list(range(world.table(table).version() + 1))
+        marks = collections.Counter(event.partition for event in events if event.is_mark)
+        assert marks == {("2013-01-01", hour): 1 for hour in range(24)}
+        assert all(event.tags == {"complete": "true"} for event in events if event.is_mark)
+
+
+def test_a_restatement_is_an_update_and_arrivals_are_appends(world: World) -> None:
+    world.replayer().run()
+    events = [registered.event for registered in world.store.fetch(EventQuery(table=WEATHER))]
+    restated = [event for event in events if event.tags.get("mishap") == "restated"]
+    assert [event.operation_type for event in restated] == [OperationType.UPDATE]
+    assert {event.operation_type for event in events if event not in restated and not event.is_mark} == {OperationType.APPEND}
+
+
+def test_a_replay_that_was_stopped_goes_on_where_it_was(world: World, tmp_path: Path) -> None:
+    for _ in range(20):
+        world.replayer().run(hours=3)
+    whole = World(tmp_path / "whole")
+    whole.replayer().run()
+    assert world.replayer().state == whole.replayer().state
+    assert world.said() == whole.said()
+    assert [world.rows(table) for table in TABLES] == [whole.rows(table) for table in TABLES]
+
+
+@pytest.mark.parametrize("hours", [7, 13, 19])
+def test_a_tick_that_is_done_again_changes_nothing(world: World, hours: int) -> None:
+    world.replayer().run(hours=hours - 1)
+    before = world.state.read_text()
+    world.replayer().run(hours=1)
+    said, versions = world.said(), [world.table(table).version() for table in TABLES]
+    world.state.write_text(before)
+    world.replayer().run(hours=1)
+    assert world.said() == said
+    assert [world.table(table).version() for table in TABLES] == versions
+
+
+def test_events_that_an_interrupted_tick_did_not_register_are_caught_up(world: World) -> None:
+    world.replayer().run(hours=12)
+    world.store = InMemoryDCEStore()
+    world.replayer().run()
+    commits = {registered.event.snapshot_id for registered in world.store.fetch(EventQuery(table=FLIGHTS))} - {None}
+    assert len(commits) == world.table(FLIGHTS).version() + 1
+
+
+def test_two_replays_of_one_seed_are_the_same_and_of_another_seed_differ(tmp_path: Path) -> None:
+    worlds = [World(tmp_path / name) for name in ("a", "b", "c")]
+    for world, seed in zip(worlds, (1, 1, 2), strict=True):
+        Replayer(world.warehouse, world.store, world.state, seed=seed, days=1).run()
+    assert worlds[0].said() == worlds[1].said()
+    assert worlds[0].said() != worlds[2].said()
+
+
+def test_another_number_of_days_is_refused_and_says_how_to_go_on(world: World) -> None:
+    world.replayer().run(hours=1)
+    world.days = 2
+    with pytest.raises(InvalidValueError, match=r"another one began here \(seed 2013, 1 days\); go on with it, or use a new home"):
+        world.replayer()
+
+
+def test_a_broken_state_says_what_to_do(world: World) -> None:
+    world.state.parent.mkdir(parents=True)
+    world.state.write_text('{"seed": 1')
+    with pytest.raises(InvalidValueError, match="cannot be read; remove it to replay from the beginning"):
+        world.replayer()
+
+
+def test_a_replay_tells_its_progress_and_stops_when_told(world: World) -> None:
+    stop, seen = threading.Event(), list[Progress]()
+
+    def watch(progress: Progress) -> None:
+        seen.append(progress)
+        if len(seen) == 3:
+            stop.set()
+
+    world.replayer().run(progress=watch, stop=stop, hours_per_second=1000)
+    assert [progress.hour for progress in seen] == ["2013-01-01 00:00", "2013-01-01 01:00", "2013-01-01 02:00"]
+    assert ReplayState.load(world.state) == ReplayState(seed=2013, days=1, ticks=3)
+    assert not seen[-1].is_done
+
+
+def test_a_speed_that_is_none_is_refused(world: World) -> None:
+    with pytest.raises(InvalidValueError, match="hours_per_second 0: is not a positive number"):
+        world.replayer().run(hours_per_second=0)

@@ -1,0 +1,177 @@
+"""The check by another engine: equal tables are equal, and a wrong cell is found and shown."""
+
+import datetime as dt
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.memory import InMemoryDCEStore
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.demo.expected import build_expected, relation_name
+from lakechime_dagster.demo.flights import lake
+from lakechime_dagster.demo.plan import Plan, Written
+from lakechime_dagster.demo.replay import Replayer
+from lakechime_dagster.demo.verify import Finding, TableCheck, verify, warehouse_location
+from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+
+HOURS = 40  # one day complete, the next one under way
+
+
+@cache
+def expected() -> dict[str, pa.Table]:
+    """What the computed tables must hold after these hours."""
+    with build_expected(Plan(days=2).written(HOURS)) as connection:
+        return {table.name: connection.table(relation_name(table.name)).to_arrow_table() for table in lake.targets}
+
+
+@pytest.fixture(scope="module")
+def bronze(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse into which a day and a half were replayed."""
+    home = tmp_path_factory.mktemp("bronze")
+    Replayer(home / "warehouse", InMemoryDCEStore(), home / "replay.json", days=2).run(hours=HOURS)
+    return home / "warehouse"
+
+
+class World:
+    """A warehouse whose computed tables are what the expectation says, until a test makes one wrong."""
+
+    def __init__(self, warehouse: Path, bronze: Path) -> None:
+        self.warehouse = warehouse
+        self.written: Written = Plan(days=2).written(HOURS)
+        (warehouse / "bronze").parent.mkdir(parents=True, exist_ok=True)
+        (warehouse / "bronze").symlink_to(bronze / "bronze")
+        self.tables = expected()
+        for name, rows in self.tables.items():
+            self.write(name, rows)
+
+    def write(self, name: str, rows: pa.Table, consumed: dict[str, int] | None = None) -> None:
+        """Replace a table, in a commit that says up to which commits it has consumed its sources."""
+        sources = {source: SnapshotPlace(snapshot_id=SnapshotId(str(version))) for source, version in (consumed or {}).items()}
+        stamp = CommitStamp(lane=LaneId("test", name), step=1, attempt=1, end=Place(sources=sources))
+        properties = CommitProperties(custom_metadata={"userMetadata": stamp.to_text()})
+        write_deltalake(self.location(name), rows, mode="overwrite", schema_mode="overwrite", commit_properties=properties)
+
+    def change(self, name: str, change: Callable[[pa.Table], pa.Table], consumed: dict[str, int] | None = None) -> TableCheck:
+        """What is found of a table whose rows were changed."""
+        self.write(name, change(self.tables[name]), consumed)
+        return self.checks()[name]
+
+    def checks(self) -> dict[str, TableCheck]:
+        return {check.table: check for check in verify(self.location, self.written)}
+
+    def location(self, name: str) -> str:
+        return warehouse_location(self.warehouse)(name)
+
+
+@pytest.fixture
+def world(tmp_path: Path, bronze: Path) -> World:
+    return World(tmp_path / "warehouse", bronze)
+
+
+def test_right_tables_are_equal(world: World) -> None:
+    checks = world.checks()
+    assert [check.finding for check in checks.values()] == [Finding.EQUAL] * 6
+    assert str(checks["gold.daily_delays"]) == "gold.daily_delays: equal, 3 rows"
+
+
+def test_tables_that_are_not_there_are_missing(tmp_path: Path, world: World) -> None:
+    checks = verify(warehouse_location(tmp_path / "nowhere"), world.written)
+    assert {check.finding for check in checks} == {Finding.MISSING}
+
+
+def test_before_the_replay_nothing_is_expected(tmp_path: Path) -> None:
+    assert {check.finding for check in verify(warehouse_location(tmp_path), Written())} == {Finding.EQUAL}
+
+
+def test_a_wrong_cell_is_found_and_shown(world: World) -> None:
+    def one_more(rows: pa.Table) -> pa.Table:
+        first = pc.and_(pc.equal(rows["carrier"], "UA"), True)  # type: ignore[attr-defined]
+        place = rows.schema.get_field_index("cancelled")
+        return rows.set_column(place, "cancelled", pc.if_else(first, pc.add(rows["cancelled"], 1), rows["cancelled"]))  # type: ignore[attr-defined]
+
+    check = world.change("gold.airline_scorecard", one_more)
+    assert check.finding is Finding.DIFFERS
+    assert check.difference is not None
+    assert check.difference.key == {"carrier": "UA"}
+    assert check.difference.expected is not None
+    assert check.difference.actual == {"cancelled": check.difference.expected["cancelled"] + 1}
+    assert "carrier=UA: cancelled is" in str(check)
+
+
+def test_a_missing_row_is_found(world: World) -> None:
+    check = world.change(
+        "gold.route_hour", lambda rows: rows.sort_by([("origin", "ascending"), ("dest", "ascending"), ("hour", "ascending")])[1:]
+    )
+    assert check.finding is Finding.DIFFERS
+    assert str(check.difference) == "origin=EWR, dest=ALB, hour=13: is missing"
+
+
+def test_a_row_that_is_there_twice_is_found(world: World) -> None:
+    check = world.change("gold.airline_scorecard", lambda rows: pa.concat_tables([rows, rows.slice(2, 1)]))
+    assert check.finding is Finding.DIFFERS
+    assert check.difference is not None
+    assert check.difference.key == {"carrier": world.tables["gold.airline_scorecard"]["carrier"][2].as_py()}
+    assert str(check).endswith("number of rows is 2, should be 1")
+
+
+def test_a_row_that_should_not_be_there_is_found(world: World) -> None:
+    def stranger(rows: pa.Table) -> pa.Table:
+        return pa.concat_tables([rows, rows.slice(0, 1).set_column(0, "carrier", pa.array(["ZZ"]))])
+
+    check = world.change("gold.airline_scorecard", stranger)
+    assert str(check.difference) == "carrier=ZZ: should not be there"
+
+
+def test_a_null_where_a_value_should_be_is_found(world: World) -> None:
+    place = world.tables["silver.flights"].schema.get_field_index("temp")
+    check = world.change("silver.flights", lambda rows: rows.set_column(place, "temp", pa.nulls(rows.num_rows, pa.float64())))
+    assert check.finding is Finding.DIFFERS
+    assert check.difference is not None
+    assert check.difference.actual == {"temp": None}
+
+
+def test_a_table_that_has_not_consumed_everything_is_behind(world: World) -> None:
+    newest = DeltaTable(world.location("bronze.flights")).version()
+    check = world.change("silver.flights", lambda rows: rows[:100], consumed={"bronze.flights": newest - 3})
+    assert check.finding is Finding.BEHIND
+    assert check.reason == f"it has consumed bronze.flights up to commit {newest - 3} of {newest}"
+
+
+def test_a_table_that_has_consumed_everything_and_differs_is_wrong(world: World) -> None:
+    newest = {name: DeltaTable(world.location(name)).version() for name in ("bronze.flights", "bronze.weather")}
+    assert world.change("silver.flights", lambda rows: rows[:100], consumed=newest).finding is Finding.DIFFERS
+
+
+def test_a_table_below_a_wrong_one_is_behind_not_wrong(world: World) -> None:
+    world.write("silver.flights", world.tables["silver.flights"][:100])
+    world.write("gold.route_hour", world.tables["gold.route_hour"][:10])
+    checks = world.checks()
+    assert checks["silver.flights"].finding is Finding.DIFFERS
+    assert checks["gold.route_hour"].finding is Finding.BEHIND
+    assert checks["gold.route_hour"].reason == "its input silver.flights is not equal either"
+
+
+def test_a_day_that_was_not_computed_yet_is_behind(world: World) -> None:
+    check = world.change("gold.daily_delays", lambda rows: rows[:0])
+    assert check.finding is Finding.BEHIND
+    assert check.reason == f"its partition {dt.date(2013, 1, 1)} was not computed yet"
+
+
+def test_a_table_with_other_columns_is_answered_by_their_name(world: World) -> None:
+    world.write("gold.route_hour", world.tables["gold.route_hour"].drop_columns("cancelled"))
+    with pytest.raises(TableUnreadableError, match=r"gold\.route_hour has no column 'cancelled'"):
+        world.checks()
+
+
+def test_a_table_that_cannot_be_read_is_said_without_internals(world: World) -> None:
+    for file in Path(world.location("gold.airline_scorecard")).glob("*.parquet"):
+        file.write_bytes(b"not parquet")
+    with pytest.raises(TableUnreadableError, match=r"gold\.airline_scorecard cannot be read at .*airline_scorecard \(\w+\)$"):
+        world.checks()
