@@ -16,12 +16,14 @@ from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.interventions import PlaceAt
 from lakechime_dagster.store.ledger import Claim, Ledger, lanes_of
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from
-from lakechime_dagster.triggers.decision import Decision, Firing, KeyEvidence, LaneView, decide_partition, decide_snapshot
+from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.decision import AtomState, Decision, Firing, KeyEvidence, LaneView, decide_partition, decide_snapshot
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneId, Place
 from lakechime_dagster.triggers.model import Late, PartitionTrigger, SnapshotTrigger, StartFrom
 
+EXPLAINED = 3  # keys of which is told what they lack
 AskTarget = Callable[[LaneId], Committed | None]  # the newest commit of a lane in the flow's target
 
 
@@ -112,7 +114,13 @@ class Evaluator:
             return
         with writing(self.engine) as connection:
             connection.execute(
-                sa.update(schema.flow).where(schema.flow.c.flow_id == row.flow_id).values(looked_tx=position.tx_id, looked_seq=position.seq)
+                sa.update(schema.flow)
+                .where(
+                    schema.flow.c.flow_id == row.flow_id,
+                    schema.flow.c.looked_tx == row.looked.tx_id,
+                    schema.flow.c.looked_seq == row.looked.seq,  # a seek between evaluation and here starts the search anew
+                )
+                .values(looked_tx=position.tx_id, looked_seq=position.seq)
             )
 
     def _snapshot(
@@ -134,6 +142,9 @@ class Evaluator:
         pending = [key for key in keys if not (key.text in lanes and lanes[key.text].fired)]
         atoms = [atom for key in pending for atom in key.atoms]
         states = evidence.atom_states(connection, atoms, trigger.tags, through)
+        absent = [missing for key in pending if (missing := next((a for a in key.atoms if not _available(states, a)), None))]
+        for atom, near in evidence.near_misses(connection, [atom for atom in absent if atom not in states][:EXPLAINED]).items():
+            states[atom] = AtomState(available=False, near_miss=near)
         late = evidence.late_lanes(connection, row.flow_id, row.looked, through) if trigger.late is Late.REFIRE else {}
         start = LaneView(place=row.start)
         found = [
@@ -170,6 +181,10 @@ class Evaluator:
             if chosen is not None:
                 sources[table] = chosen
         return sources
+
+
+def _available(states: Mapping[Atom, AtomState], atom: Atom) -> bool:
+    return atom in states and states[atom].available
 
 
 def newer(stands: SnapshotPlace | None, found: SnapshotPlace | None) -> SnapshotPlace | None:

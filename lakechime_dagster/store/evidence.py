@@ -4,6 +4,8 @@ Every function reads inside one transaction of the caller, bounded by one positi
 of the same moment.
 """
 
+import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -12,6 +14,7 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects.postgresql import JSONB
 
 from lakechime_dagster.dce.event import OperationType, SnapshotId, TableFormat, TableUid
+from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
 from lakechime_dagster.dce.position import MAX_SEQ, Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.store import ledger_schema as ledger
@@ -120,25 +123,31 @@ def newest_snapshot(
     """The newest snapshot of a table in (place, through] that the tags vouch for, or None.
 
     An event with the tags vouches for its own snapshot; a mark or amendment with them for all that was registered
-    before it. Delta versions are compared as numbers, since registration may come in any order.
+    before it, also before the place: what nobody vouched for was not read then. Delta versions are compared as
+    numbers, since registration may come in any order.
     """
     found = table_ids(connection, [table])
     if table not in found:
         return None
     table_id, uid = found[table]
-    in_range = (dce_event.c.table_id == table_id, up_to(through))
-    vouched: sa.ColumnElement[bool] = sa.true()
+    in_history = (dce_event.c.table_id == table_id, up_to(through))
+    vouched: sa.ColumnElement[bool] = after(place)
     if tags:
-        matches = carries(connection, tags)
-        mark = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(*in_range, after(place), matches, sa.not_(is_data))
+        matches = sa.and_(after(place), carries(connection, tags))
+        mark = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(*in_history, matches, sa.not_(is_data))
         newest_mark = connection.execute(mark.order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)).one_or_none()
         vouched = sa.or_(matches, up_to(Position(newest_mark.tx_id, newest_mark.seq))) if newest_mark else matches
     number = sa.case((dce_event.c.table_format == FORMAT_CODES[TableFormat.DELTA], sa.cast(dce_event.c.snapshot_id, sa.BigInteger)))
     same_table = dce_event.c.table_uid == uid if uid else dce_event.c.table_uid.is_(None)
     query = (
         sa.select(dce_event.c.snapshot_id)
-        .where(*in_range, after(place), dce_event.c.snapshot_id.is_not(None), same_table, vouched)
-        .order_by(number.desc(), dce_event.c.snapshot_ts.desc(), dce_event.c.tx_id.desc(), dce_event.c.seq.desc())
+        .where(*in_history, dce_event.c.snapshot_id.is_not(None), same_table, vouched)
+        .order_by(
+            number.desc().nulls_last(),
+            dce_event.c.snapshot_ts.desc().nulls_last(),
+            dce_event.c.tx_id.desc(),
+            dce_event.c.seq.desc(),
+        )
         .limit(1)
     )
     snapshot = connection.execute(query).scalar()
@@ -207,6 +216,33 @@ def _folded(connection: Connection, table_id: int, keys: Sequence[str], tags: Ma
         kept = {(key, value) for key, value, _ in row.tag_positions}
         found[row.partition_key] = found.get(row.partition_key, False) or all(pair in kept for pair in tags.items())
     return found
+
+
+def near_misses(connection: Connection, atoms: Sequence[Atom]) -> dict[Atom, str]:
+    """Of partitions that have no event, those of which one is there that differs by the type of a value only (`5`, `"5"`)."""
+    ids = table_ids(connection, [(atom.cluster, atom.table) for atom in atoms])
+    found: dict[Atom, str] = {}
+    for atom in atoms:
+        if (atom.cluster, atom.table) not in ids or atom.canonical == UNPARTITIONED:
+            continue
+        table_id, _ = ids[atom.cluster, atom.table]
+        mine = (dce_event.c.table_id == table_id, dce_event.c.partition_key.in_(retyped(atom.canonical)))
+        other = connection.execute(sa.select(dce_event.c.partition_key).where(*mine).limit(1)).scalar()
+        found |= {atom: other} if other is not None else {}
+    return found
+
+
+def retyped(canonical: str) -> list[str]:
+    """The partitions that look the same but for the type of some values; at most four levels are varied."""
+    values = json.loads(canonical)
+    choices = [[value, *_retyped_value(value)] if index < 4 else [value] for index, value in enumerate(values)]
+    return [text for text in (canonical_json(list(row)) for row in itertools.product(*choices)) if text != canonical]
+
+
+def _retyped_value(value: object) -> list[object]:
+    if isinstance(value, str):
+        return [int(value)] if value.lstrip("-").isascii() and value.lstrip("-").isdigit() else []
+    return [canonical_json(value)] if isinstance(value, int | float) else []
 
 
 def late_lanes(connection: Connection, flow_id: int, looked: Position, through: Position) -> dict[str, int]:

@@ -1,0 +1,530 @@
+"""Evaluation over a real store: when a flow fires, what it is handed, and why it does not (laws 9 to 11)."""
+
+import datetime as dt
+from typing import Any
+
+from lakechime_dagster.dce.event import OperationType, SnapshotId, TableFormat, TableUid
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.store import Seen
+from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.retention import expire
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster.triggers.decision import Decision
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import Cause, CommitStamp, Committed, Execution
+from tests.support.world import World, a_flow, committed, nothing_committed, place
+
+COMPLETE = {"complete": "true"}
+DAY = PartitionLevels.of({"day": "date"})
+DAYS = every(days=1, start="2013-01-02", until="2013-01-04")  # keys 2013-01-01, -02, -03
+
+
+def snapshots(execution: Execution) -> dict[str, tuple[str | None, str]]:
+    """Per table the range to read, as (start, end]."""
+    return {table: (found.start, found.end) for table, found in execution.ranges().items()}
+
+
+def days(*tables: str, schedule: Any = DAYS, **fields: Any) -> Flow:
+    """A flow per day that waits for that day's partition of all tables."""
+    conditions = [PartitionCondition.of(table, {"day": tick("-1d")}, DAY) for table in tables or ("bronze.orders",)]
+    return Flow(name="daily", trigger=PartitionTrigger(conditions, schedule, **fields))
+
+
+def arrive(world: World, day: str, version: int, table: str = "bronze.orders", **fields: Any) -> None:
+    world.change(table, version, partition=[day], **fields)
+
+
+def fired(decision: Decision) -> list[str]:
+    return [firing.key for firing in decision.firings]
+
+
+def one(executions: list[Execution]) -> Execution:
+    (execution,) = executions
+    return execution
+
+
+# Snapshot triggers
+
+
+def test_a_change_fires_and_the_range_ends_at_its_snapshot(world: World) -> None:
+    world.change(version=0)
+    world.change(version=1)
+    execution = one(world.fire(a_flow()))
+    assert snapshots(execution) == {"bronze.orders": (None, "1")}
+    assert execution.reason == "2 events wait (2 of bronze.orders)"
+
+
+def test_the_next_range_begins_where_the_last_one_ended(world: World) -> None:
+    world.change(version=0)
+    world.ledger.settle(one(world.fire(a_flow())), None)
+    world.change(version=1)
+    assert snapshots(one(world.fire(a_flow()))) == {"bronze.orders": ("0", "1")}
+
+
+def test_nothing_new_does_not_fire_and_says_so(world: World) -> None:
+    world.change(version=0)
+    world.ledger.settle(one(world.fire(a_flow())), None)
+    decision = world.decide(a_flow())
+    assert not decision.fires
+    assert decision.sentence == "nothing new in bronze.orders"
+
+
+def test_an_open_execution_holds_the_next_one_back(world: World) -> None:
+    world.change(version=0)
+    execution = one(world.fire(a_flow()))
+    world.change(version=1)
+    decision = world.decide(a_flow())
+    assert not decision.fires
+    assert decision.waits
+    assert "step 1 is with a run that has not begun (attempt 1)" in decision.sentence
+    world.ledger.settle(execution, None)
+    assert world.decide(a_flow()).fires
+
+
+def test_any_of_the_tables_fires_and_each_has_its_range(world: World) -> None:
+    flow = a_flow("joined", "bronze.orders", "bronze.items")
+    world.change("bronze.orders", 0)
+    world.ledger.settle(one(world.fire(flow)), None)
+    world.change("bronze.items", 4)
+    assert snapshots(one(world.fire(flow))) == {"bronze.items": (None, "4")}
+
+
+def test_a_table_that_is_only_read_is_pinned_but_does_not_fire(world: World) -> None:
+    flow = a_flow("joined", "bronze.orders", reads=("bronze.rates",))
+    world.change("bronze.rates", 3)
+    assert not world.decide(flow).fires
+    world.change("bronze.orders", 0)
+    assert snapshots(one(world.fire(flow))) == {"bronze.orders": (None, "0"), "bronze.rates": (None, "3")}
+
+
+def test_tags_decide_when_and_commits_between_are_read_too(world: World) -> None:
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    world.change(version=0)
+    decision = world.decide(flow)
+    assert not decision.fires
+    assert decision.sentence == "1 event of bronze.orders came, none with complete=true"
+    world.change(version=1, tags=COMPLETE)
+    world.change(version=2)
+    assert snapshots(one(world.fire(flow))) == {"bronze.orders": (None, "1")}
+
+
+def test_tags_must_be_all_on_one_event(world: World) -> None:
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags={"a": "1", "b": "2"}))
+    world.change(version=0, tags={"a": "1"})
+    world.change(version=1, tags={"b": "2"})
+    assert not world.decide(flow).fires
+    world.change(version=2, tags={"a": "1", "b": "2", "c": "3"})
+    assert world.decide(flow).fires
+
+
+def test_tags_match_by_equality_whatever_they_hold(world: World) -> None:
+    for number, odd in enumerate(["it's", 'quo"te', "back\\slash", "drei €", "a.b", "$[0]", "%", "100%_", "?", "{}"]):
+        flow = a_flow(f"odd-{number}", f"odd.{number}", trigger=SnapshotTrigger(f"odd.{number}", tags={odd: odd}))
+        world.change(f"odd.{number}", 0, tags={odd: odd + "x", "k": odd})
+        assert not world.decide(flow).fires, odd
+        world.change(f"odd.{number}", 1, tags={odd: odd})
+        assert world.decide(flow).fires, odd
+
+
+def test_a_mark_vouches_for_what_was_registered_before_it(world: World) -> None:
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    world.change(version=0)
+    world.change(version=1)
+    world.change(tags=COMPLETE)
+    world.change(version=2)
+    assert snapshots(one(world.fire(flow))) == {"bronze.orders": (None, "1")}
+
+
+def test_a_mark_vouches_also_for_what_came_before_the_place_but_was_not_read(world: World) -> None:
+    flow = a_flow("joined", trigger=SnapshotTrigger(["bronze.orders", "bronze.items"], tags=COMPLETE))
+    world.change("bronze.orders", 0, tags=COMPLETE)
+    world.ledger.settle(one(world.fire(flow)), None)
+    world.change("bronze.orders", 1)
+    world.change("bronze.items", 0, tags=COMPLETE)
+    world.ledger.settle(one(world.fire(flow)), None)
+    world.change("bronze.orders", tags=COMPLETE)
+    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "1")}
+
+
+def test_a_mark_alone_says_nothing_to_a_trigger_without_tags(world: World) -> None:
+    world.change(tags=COMPLETE)
+    assert not world.decide(a_flow()).fires
+
+
+def test_an_amendment_fires_a_trigger_on_its_tags(world: World) -> None:
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    world.change(version=0)
+    assert not world.tick_of_the_sensor(flow).fires
+    world.change(version=0, tags=COMPLETE)
+    assert snapshots(one(world.fire(flow))) == {"bronze.orders": (None, "0")}
+
+
+def test_an_amendment_alone_changes_no_data_for_a_trigger_without_tags(world: World) -> None:
+    world.change(version=0)
+    world.ledger.settle(one(world.fire(a_flow())), None)
+    world.change(version=0, tags=COMPLETE)
+    assert not world.decide(a_flow()).fires
+
+
+def test_delta_versions_count_as_numbers_in_whatever_order_they_are_registered(world: World) -> None:
+    for version in (8, 10, 9):
+        world.change(version=version)
+    assert snapshots(one(world.fire(a_flow()))) == {"bronze.orders": (None, "10")}
+
+
+def test_an_older_version_that_is_registered_late_does_not_move_the_place_back(world: World) -> None:
+    world.change(version=10)
+    world.ledger.settle(one(world.fire(a_flow())), None)
+    world.change(version=9)
+    execution = one(world.fire(a_flow()))
+    assert snapshots(execution) == {}
+    assert execution.end.sources["bronze.orders"].snapshot_id == "10"
+
+
+def test_iceberg_snapshots_are_ordered_by_their_time_and_one_without_a_time_is_no_newer(world: World) -> None:
+    for snapshot, time in (("77", 2_000), ("12", 1_000), ("99", None)):
+        world.change(table_format=TableFormat.ICEBERG, snapshot_id=snapshot, snapshot_ts=time)
+    assert snapshots(one(world.fire(a_flow()))) == {"bronze.orders": (None, "77")}
+
+
+def test_a_recreated_table_is_read_from_its_new_self(world: World) -> None:
+    world.store.register([], [Seen("bronze.orders", TableUid("old"), SnapshotId("0"))])
+    world.change(version=7, table_uid="old")
+    world.ledger.settle(one(world.fire(a_flow())), None)
+    world.store.register([], [Seen("bronze.orders", TableUid("new"), SnapshotId("0"))])
+    world.change(version=1, table_uid="new")
+    execution = one(world.fire(a_flow()))
+    assert execution.end.sources["bronze.orders"] == SnapshotPlace(table_uid=TableUid("new"), snapshot_id=SnapshotId("1"))
+    assert execution.ranges()["bronze.orders"].is_recreated
+
+
+def test_missed_grid_points_collapse_into_one_evaluation(world: World) -> None:
+    decade = 3_650
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", every(days=decade)))
+    for version in range(3):
+        world.change(version=version)
+    assert "3 events wait (3 of bronze.orders); the next grid point is" in world.decide(flow).sentence
+    world.let_pass(2 * decade * 86_400_000)
+    assert snapshots(one(world.fire(flow))) == {"bronze.orders": (None, "2")}
+    assert world.fire(flow) == []
+
+
+def test_a_trigger_may_wait_until_nothing_came_for_a_while(world: World) -> None:
+    wait, most = dt.timedelta(minutes=10), dt.timedelta(hours=1)
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", wait_after_last=wait, max_wait=most))
+    world.change(version=0)
+    assert "waiting until none came for 0:10:00" in world.decide(flow).sentence
+    world.let_pass(11 * 60_000)
+    assert world.decide(flow).fires
+    world.change(version=1)
+    assert not world.decide(flow).fires
+    world.let_pass(50 * 60_000)
+    world.change(version=2)
+    assert world.decide(flow).fires, "the first one has waited for more than an hour"
+
+
+def test_a_table_of_another_cluster_is_another_table(world: World) -> None:
+    world.change(version=0, cluster="eu")
+    assert not world.decide(a_flow()).fires
+    assert world.decide(a_flow("eu", cluster="eu")).fires
+
+
+# Start
+
+
+def test_a_flow_that_starts_now_does_not_read_what_was_there(world: World) -> None:
+    world.change(version=5)
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from="now"))
+    assert not world.decide(flow).fires
+    world.change(version=6)
+    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("5", "6")}
+
+
+def test_a_flow_starts_from_a_position(world: World) -> None:
+    world.change(version=0)
+    middle = world.change(version=1).position
+    world.change(version=2)
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=str(middle)))
+    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("1", "2")}
+
+
+def test_a_flow_starts_from_a_time(world: World) -> None:
+    world.change(version=0)
+    world.let_pass(3_600_000)
+    world.change(version=1)
+    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.UTC).isoformat()
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=before))
+    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "1")}
+
+
+def test_the_start_is_asked_once(world: World) -> None:
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from="now"))
+    assert not world.decide(flow).fires
+    world.change(version=0)
+    assert world.decide(flow).fires
+
+
+# Several daemons
+
+
+def test_what_another_daemon_claimed_first_is_left_out(world: World) -> None:
+    world.change(version=0)
+    flow = a_flow()
+    row = world.evaluator.activate(flow)
+    decision = world.decide(flow)
+    first = world.evaluator.fire(flow, row, decision, nothing_committed)
+    assert (len(first), world.evaluator.fire(flow, row, decision, nothing_committed)) == (1, [])
+
+
+def test_a_decision_does_not_claim_a_lane_that_was_claimed_and_settled_meanwhile(world: World) -> None:
+    world.change(version=0)
+    flow = a_flow()
+    row = world.evaluator.activate(flow)
+    slow = world.decide(flow)
+    world.ledger.settle(one(world.fire(flow)), None)
+    assert world.evaluator.fire(flow, row, slow, nothing_committed) == []
+
+
+def test_a_lane_that_the_ledger_lost_goes_on_from_its_targets_commit(world: World) -> None:
+    for version in range(3):
+        world.change(version=version)
+    flow = a_flow(target="silver.orders")
+    row = world.evaluator.activate(flow)
+    end = place(0, bronze__orders=1)
+
+    def target(lane: Any) -> Committed:
+        return Committed(version=SnapshotId("4"), stamp=CommitStamp(lane=lane, step=3, attempt=1, end=end))
+
+    assert world.evaluator.fire(flow, row, world.decide(flow), target) == []
+    execution = one(world.fire(flow))
+    assert (execution.step, snapshots(execution)) == (4, {"bronze.orders": ("1", "2")})
+
+
+# Partition triggers
+
+
+def test_a_key_fires_when_all_its_partitions_are_there_and_only_once(world: World) -> None:
+    flow = days("bronze.orders", "bronze.items")
+    arrive(world, "2013-01-01", 0)
+    decision = world.decide(flow)
+    assert not decision.fires
+    assert decision.reasons[0] == 'day=2013-01-01: 1 of 2 partitions; bronze.items["2013-01-01"] has no event yet'
+    arrive(world, "2013-01-01", 0, "bronze.items")
+    execution = one(world.fire(flow))
+    assert (execution.lane.key, execution.cause) == ("day=2013-01-01", Cause.TRIGGER)
+    world.ledger.settle(execution, None)
+    assert world.fire(flow) == []
+
+
+def test_keys_fire_oldest_first_and_no_more_than_may_run_at_once(world: World) -> None:
+    flow = days(max_in_flight=2)
+    for version, day in enumerate(("2013-01-03", "2013-01-01", "2013-01-02")):
+        arrive(world, day, version)
+    decision = world.decide(flow)
+    assert fired(decision) == ["day=2013-01-01", "day=2013-01-02"]
+    assert "1 more keys are ready; 2 may run at once" in decision.reasons
+    first, _ = world.fire(flow)
+    assert world.fire(flow) == []
+    world.ledger.settle(first, None)
+    assert [execution.lane.key for execution in world.fire(flow)] == ["day=2013-01-03"]
+
+
+def test_an_open_key_does_not_block_others(world: World) -> None:
+    flow = days()
+    arrive(world, "2013-01-01", 0)
+    world.fire(flow)
+    arrive(world, "2013-01-02", 1)
+    assert fired(world.decide(flow)) == ["day=2013-01-02"]
+
+
+def test_a_partition_needs_all_tags_on_one_event(world: World) -> None:
+    flow = days(tags={"a": "1", "b": "2"})
+    arrive(world, "2013-01-01", 0, tags={"a": "1"})
+    arrive(world, "2013-01-01", 1, tags={"b": "2"})
+    assert world.decide(flow).reasons[0] == 'day=2013-01-01: 0 of 1 partitions; bronze.orders["2013-01-01"] lacks tag a=1, b=2'
+    arrive(world, "2013-01-01", 2, tags={"a": "1", "b": "2"})
+    assert world.decide(flow).fires
+
+
+def test_a_mark_makes_an_empty_partition_available(world: World) -> None:
+    world.change(partition=["2013-01-01"], tags=COMPLETE)
+    assert world.decide(days(tags=COMPLETE)).fires
+
+
+def test_an_amendment_completes_a_partition(world: World) -> None:
+    flow = days(tags=COMPLETE)
+    arrive(world, "2013-01-01", 0)
+    assert not world.tick_of_the_sensor(flow).fires
+    arrive(world, "2013-01-01", 0, tags=COMPLETE)
+    assert world.decide(flow).fires
+
+
+def test_a_drop_withdraws_a_partition_until_it_comes_again(world: World) -> None:
+    flow = days()
+    arrive(world, "2013-01-01", 0)
+    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
+    decision = world.decide(flow)
+    assert not decision.fires
+    assert decision.reasons[0].endswith("was dropped")
+    arrive(world, "2013-01-01", 2)
+    assert world.decide(flow).fires
+
+
+def test_a_drop_after_the_key_fired_does_not_fire_it_again(world: World) -> None:
+    flow = days()
+    arrive(world, "2013-01-01", 0)
+    world.ledger.settle(one(world.fire(flow)), None)
+    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
+    assert world.fire(flow) == []
+
+
+def test_partitions_are_compared_by_the_types_that_the_table_declares(world: World) -> None:
+    world.store.declare("bronze.orders", PartitionLevels.of({"day": "date", "hour": "int"}))
+    levels = PartitionLevels.of({"day": "date", "hour": "int"})
+    condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d"), "hour": "05"}, levels)
+    world.change(version=0, partition=["2013-01-01", "5"])
+    assert world.decide(Flow(name="hours", trigger=PartitionTrigger(condition, DAYS))).fires
+
+
+def test_a_near_miss_by_type_only_is_named(world: World) -> None:
+    condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d"), "hour": 5})
+    world.change(version=0, partition=["2013-01-01", "5"])
+    decision = world.decide(Flow(name="hours", trigger=PartitionTrigger(condition, DAYS)))
+    assert not decision.fires
+    assert 'has no event yet (there is ["2013-01-01","5"], of another type)' in decision.reasons[0]
+
+
+def test_what_retention_folded_still_fires(world: World) -> None:
+    flow = days(tags=COMPLETE)
+    arrive(world, "2013-01-01", 0, tags=COMPLETE)
+    arrive(world, "2013-01-02", 1)
+    world.let_pass(3_600_000)
+    assert expire(world.engine, world.store.now() - 60_000, needed={}, tag_keys={"complete"}).folded == 2
+    assert fired(world.decide(flow)) == ["day=2013-01-01"]
+
+
+def test_a_drop_after_folding_withdraws_what_was_folded(world: World) -> None:
+    flow = days()
+    arrive(world, "2013-01-01", 0)
+    world.let_pass(3_600_000)
+    expire(world.engine, world.store.now() - 60_000, needed={})
+    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
+    assert not world.decide(flow).fires
+
+
+# Late
+
+
+def test_late_changes_of_a_fired_key_fire_it_once_more_for_all_of_them(world: World) -> None:
+    flow = days(late="refire")
+    arrive(world, "2013-01-01", 0)
+    world.ledger.settle(one(world.fire(flow)), None)
+    arrive(world, "2013-01-01", 1)
+    arrive(world, "2013-01-01", 2, tags={"who": "cares"})
+    execution = one(world.fire(flow))
+    assert (execution.step, execution.reason) == (2, "2 events came late for day=2013-01-01")
+    world.ledger.settle(execution, None)
+    assert world.fire(flow) == []
+
+
+def test_late_changes_wait_while_the_key_is_open(world: World) -> None:
+    flow = days(late="refire")
+    arrive(world, "2013-01-01", 0)
+    execution = one(world.fire(flow))
+    arrive(world, "2013-01-01", 1)
+    assert not world.tick_of_the_sensor(flow).fires
+    world.ledger.settle(execution, None)
+    assert one(world.fire(flow)).reason == "1 event came late for day=2013-01-01"
+
+
+def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) -> None:
+    flow = days(late="refire", tags=COMPLETE)
+    arrive(world, "2013-01-01", 0, tags=COMPLETE)
+    execution = one(world.fire(flow))
+    before = execution.end
+    arrive(world, "2013-01-01", 1)
+    row = world.evaluator.activate(flow)
+    widened = world.ledger.lose(execution, "it died", end=world.evaluator.end_of(flow, row, world.ledger.lanes(row)[execution.lane.key]))
+    assert widened is not None
+    world.ledger.settle(widened, committed(execution, end=before))
+    assert one(world.fire(flow)).step == 2
+
+
+def test_marks_and_amendments_are_not_late(world: World) -> None:
+    flow = days(late="refire")
+    arrive(world, "2013-01-01", 0)
+    world.ledger.settle(one(world.fire(flow)), None)
+    arrive(world, "2013-01-01", 0, tags=COMPLETE)
+    world.change(partition=["2013-01-01"], tags=COMPLETE)
+    assert world.fire(flow) == []
+
+
+def test_late_changes_are_ignored_unless_the_trigger_asks_for_them(world: World) -> None:
+    flow = days()
+    arrive(world, "2013-01-01", 0)
+    world.ledger.settle(one(world.fire(flow)), None)
+    arrive(world, "2013-01-01", 1)
+    assert world.fire(flow) == []
+
+
+def test_a_late_change_that_came_while_another_key_ran_is_not_forgotten(world: World) -> None:
+    flow = days(late="refire")
+    arrive(world, "2013-01-01", 0)
+    world.ledger.settle(one(world.fire(flow)), None)
+    arrive(world, "2013-01-02", 1)
+    second = one(world.fire(flow))
+    arrive(world, "2013-01-01", 2)
+    world.ledger.settle(second, None)
+    assert fired(world.tick_of_the_sensor(flow)) == ["day=2013-01-01"]
+    assert fired(world.tick_of_the_sensor(flow)) == []
+
+
+def test_late_changes_under_the_cap_wait_for_their_turn(world: World) -> None:
+    flow = days(late="refire", max_in_flight=1)
+    for version, day in enumerate(("2013-01-01", "2013-01-02")):
+        arrive(world, day, version)
+        assert fired(world.tick_of_the_sensor(flow)) == [f"day={day}"]
+    arrive(world, "2013-01-01", 2)
+    arrive(world, "2013-01-02", 3)
+    assert [fired(world.tick_of_the_sensor(flow)) for _ in range(3)] == [["day=2013-01-01"], ["day=2013-01-02"], []]
+
+
+# Deadline
+
+
+def test_a_deadline_counts_from_the_activation_of_the_flow_and_availability_comes_first(world: World) -> None:
+    flow = days(deadline=dt.timedelta(hours=1))
+    assert "expired" not in world.decide(flow).sentence
+    world.let_pass(2 * 3_600_000)
+    arrive(world, "2013-01-02", 0)
+    decision = world.decide(flow)
+    assert fired(decision) == ["day=2013-01-02"]
+    assert "0 of 3 keys fired, 2 expired" in decision.reasons
+
+
+# Pause
+
+
+def test_a_paused_flow_does_not_fire_and_says_since_why(world: World) -> None:
+    world.change(version=0)
+    flow = a_flow()
+    row = world.evaluator.activate(flow)
+    world.people.pause(row, By(who="ada", reason="month end"))
+    decision = world.decide(flow)
+    assert not decision.fires
+    assert decision.reasons[0] == "paused: month end"
+    row = world.evaluator.activate(flow)
+    world.people.resume(row, By(who="ada", reason="closed"))
+    assert world.decide(flow).fires
+
+
+def test_an_explanation_of_a_past_time_shows_what_held_then(world: World) -> None:
+    flow = a_flow()
+    world.evaluator.activate(flow)
+    world.change(version=0)
+    world.let_pass(60_000)
+    then = world.store.now() - 30_000
+    world.ledger.settle(one(world.fire(flow)), None)
+    assert not world.decide(flow).fires
+    assert world.decide(flow, at_ms=then).fires
