@@ -26,7 +26,9 @@ def build_definitions(lake: Lake, cluster: str = "") -> dg.Definitions:
     assets = [table_asset(lake, table, flows[table.name]) for table in lake.targets]
     jobs = _jobs(lake)
     sensors = [
-        flow_sensor(flows[table.name], job=jobs[_job_name(lake, table)], selection=[asset_key(table.name)])
+        flow_sensor(
+            flows[table.name], job=jobs[_job_name(lake, table)], selection=[asset_key(table.name)], partitions=partitions_of(lake, table)
+        )
         for table in lake.targets
         if table.trigger is not None
     ]

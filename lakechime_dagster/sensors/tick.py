@@ -1,5 +1,6 @@
 """One tick of a flow: settle or retry what is open, then evaluate and claim. Knows runs only by a small protocol."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
@@ -51,8 +52,12 @@ class Tick:
     sentences: tuple[str, ...] = ()
 
 
-def run_tick(platform: Platform, flow: Flow, runs: Runs) -> Tick:
-    """One tick: idempotent, safe beside other daemons; a lost launch is asked for again by the next one."""
+def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Callable[[str], bool] = lambda key: True) -> Tick:
+    """One tick: idempotent, safe beside other daemons; a lost launch is asked for again by the next one.
+
+    `accepts` tells whether Dagster knows a partition key: one that it does not know would fail a whole tick, so its
+    firing is refused before the claim.
+    """
     row = platform.evaluator.activate(flow)
     target = platform.log(flow.target, flow.location) if flow.target else None
     launches: list[Execution] = []
@@ -65,8 +70,11 @@ def run_tick(platform: Platform, flow: Flow, runs: Runs) -> Tick:
         launches += [launch] if launch else []
         sentences += [sentence] if sentence else []
     decision = platform.evaluator.evaluate(flow, row)
-    claimed = _fire(platform, flow, row, decision, target, MAX_REQUESTS - len(launches))
-    launches += claimed
+    refused = [key for firing in decision.firings if (key := flow.key_of(firing)) is not None and not accepts(key)]
+    if refused:
+        sentences.append(f"{len(refused)} keys are no partitions of the asset in Dagster, such as {refused[0]}; widen its partitions")
+        decision = replace(decision, firings=tuple(firing for firing in decision.firings if flow.key_of(firing) not in refused))
+    launches += _fire(platform, flow, row, decision, target, MAX_REQUESTS - len(launches))
     _remember(platform, flow, row, decision)
     return Tick(launches=tuple(launches), sentences=(*sentences, *decision.reasons))
 
@@ -85,7 +93,7 @@ def attend(
         run = RunFact(execution.run_id, RunState.LIVE)  # a run of another instance: its lease alone tells
     if run.state is RunState.LIVE:
         if execution.lease_until is None or execution.lease_until > now:
-            return None, f"{where} is with run {run.run_id} (attempt {execution.attempt})"
+            return None, ""  # the decision says so
         reason = f"run {run.run_id} gave no sign of life for a minute"
         runs.report_lost(run.run_id, f"LakeChime: {reason}; attempt {execution.attempt} is called lost")
     elif target is None and run.state is RunState.SUCCEEDED:

@@ -1,5 +1,6 @@
 """Sensors from triggers: `lakechime_sensor` puts a trigger on any Dagster job or asset."""
 
+from collections.abc import Callable
 from typing import Any
 
 import dagster as dg
@@ -50,6 +51,7 @@ def flow_sensor(
     job: dg.JobDefinition | AssetJob | None = None,
     target: dg.AssetsDefinition | None = None,
     selection: list[dg.AssetKey] | None = None,
+    partitions: dg.PartitionsDefinition | None = None,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
 ) -> dg.SensorDefinition:
     """The sensor of a flow; its description is the condition in words."""
@@ -66,7 +68,7 @@ def flow_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         try:
-            tick = run_tick(open_platform(), flow, DagsterRuns(context.instance))
+            tick = run_tick(open_platform(), flow, DagsterRuns(context.instance), _accepts(partitions, context.instance))
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if tick.launches:
@@ -74,6 +76,21 @@ def flow_sensor(
         return dg.SensorResult(skip_reason="; ".join(tick.sentences))
 
     return sensor
+
+
+def _accepts(partitions: dg.PartitionsDefinition | None, instance: dg.DagsterInstance) -> Callable[[str], bool]:
+    """Whether Dagster knows a partition key; a key of dynamic partitions is made known."""
+    if partitions is None:
+        return lambda key: True
+    if isinstance(partitions, dg.DynamicPartitionsDefinition) and partitions.name is not None:
+        name = partitions.name
+
+        def made_known(key: str) -> bool:
+            instance.add_dynamic_partitions(name, [key])
+            return True
+
+        return made_known
+    return partitions.has_partition_key
 
 
 def request(execution: Execution, selection: list[dg.AssetKey] | None) -> dg.RunRequest:

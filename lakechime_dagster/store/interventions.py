@@ -156,7 +156,8 @@ class Interventions:
                 if not values["fired"]:
                     connection.execute(sa.delete(schema.lane_partition).where(schema.lane_partition.c.lane_id == lane.lane_id))
         if moved and not dry_run:
-            connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(looked_tx=0, looked_seq=0))
+            nothing_looked = {"looked_tx": 0, "looked_seq": -1}  # unlike any position that an evaluation under way has looked up to
+            connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**nothing_looked))
         return moved
 
     def _open_flow(self, connection: Connection, execution: Execution) -> FlowRow:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels, typed_value
 from lakechime_dagster.dce.text import checked_text
+from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.model import FireKey, PartitionTrigger, Trigger
 
 
@@ -46,6 +47,10 @@ class Flow:
             return None
         levels = zip(self.target_levels.names, self.target_levels.types, strict=True)
         return tuple(typed_value(name, values[name], kind) for name, kind in levels)
+
+    def key_of(self, firing: Firing) -> str | None:
+        """The Dagster partition key that a firing stands for, None when it stands for none."""
+        return self.dagster_key(firing.fire_key) if firing.fire_key else None
 
     def dagster_key(self, key: FireKey) -> str | None:
         """The Dagster partition key that a fire key stands for, None when it stands for none."""
