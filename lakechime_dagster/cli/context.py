@@ -1,0 +1,86 @@
+"""What commands work on: the platform and the declared flows, imported only when a command asks for them."""
+
+import importlib
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakechime_dagster.errors import LakeChimeError, NotFoundError
+from lakechime_dagster.settings import MARKER, Settings
+
+if TYPE_CHECKING:
+    from lakechime_dagster.lake import Lake
+    from lakechime_dagster.resources.platform import Platform
+    from lakechime_dagster.store.ledger_rows import FlowRow
+    from lakechime_dagster.triggers.flow import Flow
+
+DEFINITIONS = "lakechime_dagster.definitions"
+
+
+def open_platform(settings: Settings | None = None) -> "Platform":
+    """Store, ledger and table logs of this deployment."""
+    from lakechime_dagster.resources.platform import open_platform as opened
+
+    return opened(settings)
+
+
+def project_folder(start: Path | None = None) -> Path:
+    """The folder of the nearest workspace.yaml at or above the current one, else the current one."""
+    start = start or Path.cwd()
+    return next((folder for folder in (start, *start.parents) if (folder / MARKER).is_file()), start)
+
+
+def declared_flows(module: str | None = None) -> dict[str, "Flow"]:
+    """The flows that the code location declares: the lake's, or those of another module.
+
+    Raises:
+        LakeChimeError: the module cannot be imported; its own message is in it.
+    """
+    _import(module or DEFINITIONS, "the triggers")
+    from lakechime_dagster.resources.lakechime import declared_flows as declared
+
+    return declared()
+
+
+def declared_lake(settings: Settings) -> "Lake":
+    """The lake that LAKECHIME_LAKE names."""
+    from lakechime_dagster.lake import Lake
+
+    module, _, attribute = settings.lake.partition(":")
+    lake = getattr(_import(module, f"the lake {settings.lake}"), attribute, None)
+    if not isinstance(lake, Lake):
+        raise NotFoundError(f"{module} has no lake {attribute!r}; set LAKECHIME_LAKE=module:attribute")
+    return lake
+
+
+def flow_declared(name: str, module: str | None) -> "Flow":
+    """The declared flow of that name.
+
+    Raises:
+        NotFoundError: naming those that are there.
+    """
+    flows = declared_flows(module)
+    if name not in flows:
+        raise NotFoundError(f"no trigger {name!r} is declared here; there are {', '.join(sorted(flows)) or 'none'}")
+    return flows[name]
+
+
+def flow_known(platform: "Platform", name: str, module: str | None) -> "FlowRow":
+    """The flow as the ledger keeps it; one that is declared but new is activated."""
+    known = platform.ledger.flow(name)
+    return known if known is not None else platform.evaluator.activate(flow_declared(name, module))
+
+
+def _import(module: str, what: str) -> object:
+    """A user's module; what it prints while it is imported does not mix with a command's result."""
+    folder = str(project_folder())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        with redirect_stdout(sys.stderr):
+            return importlib.import_module(module)
+    except LakeChimeError:
+        raise
+    except Exception as error:
+        raise LakeChimeError(f"{what} cannot be loaded from {module}: {type(error).__name__}: {error}") from error

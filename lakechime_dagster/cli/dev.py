@@ -1,0 +1,203 @@
+"""`lakechime dev`: everything of a deployment on one machine, ended by one Ctrl-C."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakechime_dagster.cli.context import DEFINITIONS, project_folder
+from lakechime_dagster.cli.demo import DEMO_LAKE
+from lakechime_dagster.cli.output import note, say
+from lakechime_dagster.cli.processes import Child, end_children, start_child
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.settings import MARKER, Settings, load_settings
+
+if TYPE_CHECKING:
+    from lakechime_dagster.spark.warm import WarmHost
+
+UI_IS_UP = "Serving dagster-webserver"
+HOST = "127.0.0.1"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LOOK_SECONDS = 0.2
+
+
+def dev(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster UI.")] = 3000,
+    speed: Annotated[float, typer.Option(min=0.001, help="Hours of 2013 that the demo replays per second.")] = 0.2,
+    no_replay: Annotated[bool, typer.Option("--no-replay", help="Do not replay the demo's data.")] = False,
+) -> None:
+    """Run the lake here: store, warm Spark driver, Dagster with its UI, and the demo's replay; Ctrl-C ends all of it."""
+    folder = project_folder()
+    os.chdir(folder)  # where .env is, and what relative paths of the settings mean
+    settings = load_settings()
+    _check_port(port)
+    with ExitStack() as stack:
+        stack.enter_context(_only_one(settings.home))
+        deployment = Deployment(settings, folder, port, None if no_replay or settings.lake != DEMO_LAKE else speed)
+        code = deployment.run()
+    raise typer.Exit(code)
+
+
+@dataclass
+class Deployment:
+    """What `lakechime dev` runs; `speed` is None when nothing is to be replayed."""
+
+    settings: Settings
+    folder: Path
+    port: int
+    speed: float | None
+
+    def run(self) -> int:
+        """Run until a signal, or until Dagster ends; the exit code."""
+        stop = _stop_on_signals()
+        _prepare_store(self.settings)
+        write_dagster_home(self.settings.dagster_home, self.folder)
+        host = _start_warm(self.settings)
+        children: list[Child] = []
+        try:
+            dagster = self._child("dagster", [*_python("dagster"), "dev", "-w", str(self._workspace()), "--host", HOST,
+                                              "--port", str(self.port)], UI_IS_UP)  # fmt: skip
+            children.append(dagster)
+            return self._watch(dagster, children, host, stop)
+        finally:
+            note("lakechime| ending: runs that are at work are tried again at the next start")
+            end_children(children)
+            if host is not None:
+                host.stop()
+            note("lakechime| all of it has ended")
+
+    def _watch(self, dagster: Child, children: list[Child], host: "WarmHost | None", stop: threading.Event) -> int:
+        told = False
+        while not stop.wait(LOOK_SECONDS):
+            if dagster.code is not None:
+                note(f"error: Dagster ended by itself with exit code {dagster.code}; its last lines above say why")
+                return 1
+            if dagster.seen.is_set() and not told:
+                told = True
+                self._tell()
+                if self.speed is not None:
+                    replay = ["demo", "replay", "--speed", str(self.speed)]
+                    children.append(self._child("replay", [*_python("lakechime_dagster.cli.main"), *replay]))
+            for child in [child for child in children if child is not dagster and child.code is not None]:
+                children.remove(child)
+                what = "has written everything" if child.code == 0 else f"ended with exit code {child.code}; the rest goes on"
+                note(f"lakechime| {child.name} {what}")
+            if host is not None and host.process.poll() is not None:
+                note(f"lakechime| the warm Spark driver ended ({host.log_file} says why); runs start their own, more slowly")
+                host = None
+        return 0
+
+    def _child(self, name: str, command: list[str], await_text: str = "") -> Child:
+        return start_child(name, command, cwd=self.folder, env=self._environment(), await_text=await_text, show=note)
+
+    def _environment(self) -> Mapping[str, str]:
+        return os.environ | {
+            "DAGSTER_HOME": str(self.settings.dagster_home),
+            "LAKECHIME_HOME": str(self.settings.home),
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONPATH": os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        }
+
+    def _workspace(self) -> Path:
+        """The project's workspace file; where there is none, one of the home folder for the installed package."""
+        own = self.folder / MARKER
+        if own.is_file():
+            return own
+        path = self.settings.home / MARKER
+        path.write_text(workspace_text(self.folder), encoding="utf-8")
+        return path
+
+    def _tell(self) -> None:
+        say(f"\n  The UI is at http://{HOST}:{self.port}\n")
+        say("  Lineage      the lake's tables; each says when it last fired, what it read and what it waits for")
+        say("  Runs         launched by themselves as data changes; tags name lane and step")
+        say("  Automation   the triggers; a tick that launched nothing says why")
+        say("  lakechime status, lakechime trigger explain NAME: the same from a second terminal")
+        say("  Ctrl-C ends all of it\n")
+
+
+def write_dagster_home(home: Path, folder: Path) -> None:
+    """Put the project's dagster.yaml, else the package's, into the Dagster home: Dagster reads it nowhere else."""
+    home.mkdir(parents=True, exist_ok=True)
+    own = folder / "dagster.yaml"
+    text = own.read_text(encoding="utf-8") if own.is_file() else dagster_yaml()
+    source = str(own) if own.is_file() else "lakechime-dagster"
+    (home / "dagster.yaml").write_text(f"# A copy from {source}, written at each start of `lakechime dev`.\n{text}", encoding="utf-8")
+
+
+def dagster_yaml() -> str:
+    """The Dagster instance that the package brings."""
+    return files("lakechime_dagster.cli").joinpath("dagster.yaml").read_text(encoding="utf-8")
+
+
+def workspace_text(folder: Path) -> str:
+    """A workspace of the installed package, with a project's folder to import from."""
+    quoted = str(folder).replace("'", "''")
+    location = f"      module_name: {DEFINITIONS}\n      working_directory: '{quoted}'\n      location_name: lakechime_dagster\n"
+    return f"load_from:\n  - python_module:\n{location}"
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError as error:
+            remedy = "end what uses it, or choose another one with --port"
+            raise LakeChimeError(f"port {port} of {HOST} cannot be used ({error.strerror}); {remedy}") from None
+
+
+@contextmanager
+def _only_one(home: Path) -> Iterator[None]:
+    """Two deployments in one home would replay and serve the same lake twice."""
+    from lakechime_dagster.spark.lock import locked
+
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with locked(home / "dev.lock", 0):
+            yield
+    except TimeoutError:
+        raise LakeChimeError(f"another `lakechime dev` runs in {home}; end it, or set LAKECHIME_HOME to another folder") from None
+    except OSError as error:
+        raise LakeChimeError(f"the home folder {home} cannot be used: {error.strerror}") from None
+
+
+def _stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _prepare_store(settings: Settings) -> None:
+    from lakechime_dagster.store.engine import open_engine
+    from lakechime_dagster.store.upgrade import upgrade
+
+    upgrade(open_engine(settings.store_url))
+    note(f"lakechime| store {settings.shown_store_url}, lake {settings.lake}, home {settings.home}")
+
+
+def _start_warm(settings: Settings) -> "WarmHost | None":
+    if settings.spark.driver != "warm":
+        return None
+    from lakechime_dagster.spark.jars import ensure_jars
+    from lakechime_dagster.spark.java import find_java
+    from lakechime_dagster.spark.warm import start_warm_driver
+
+    ensure_jars(settings.jars, lambda: find_java(settings.spark.java), note)
+    host = start_warm_driver(settings.spark, settings.home, settings.jars)
+    note(f"lakechime| a warm Spark driver is starting (its log: {host.log_file})")
+    return host
+
+
+def _python(module: str) -> list[str]:
+    return [sys.executable, "-m", module]

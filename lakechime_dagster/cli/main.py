@@ -1,0 +1,91 @@
+"""`lakechime`: the command line of producers and of people on call.
+
+Exit codes: 0 done, 1 error, 2 usage, 3 nothing found.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from lakechime_dagster.cli import dce, demo, dev, execution, status, store, table, trigger
+from lakechime_dagster.cli.output import error_document, note, one_line, print_json
+from lakechime_dagster.errors import LakeChimeError, NotFoundError
+
+ERROR, USAGE, NOTHING, INTERRUPTED = 1, 2, 3, 130
+
+app = typer.Typer(
+    name="lakechime",
+    help="Data change events of lake tables, the triggers on them, and the runs that they launch.",
+    pretty_exceptions_enable=False,
+)
+for noun in (dce, trigger, execution, table, store, demo):
+    app.add_typer(noun.app)
+app.command("dev")(dev.dev)
+app.command("status")(status.status)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(version("lakechime-dagster"))
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    with_version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Register and list data change events, see why triggers fire, and act on what is stuck."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    as_json = "--json" in arguments
+    try:
+        return app(arguments, prog_name="lakechime", standalone_mode=False) or 0
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except typer.Exit as ended:
+        return ended.exit_code
+    except typer.TyperException as error:
+        return _usage(error, as_json)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - whoever read us has gone; what is buffered goes nowhere
+        return ERROR
+    except LakeChimeError as error:
+        _report(error, as_json)
+        return NOTHING if isinstance(error, NotFoundError) else ERROR
+    except Exception as error:
+        if os.environ.get("LAKECHIME_LOG_LEVEL") == "DEBUG":
+            raise
+        what = f"this should not have happened ({type(error).__name__}); LAKECHIME_LOG_LEVEL=DEBUG shows where"
+        _report(LakeChimeError(what), as_json)
+        return ERROR
+
+
+def _usage(error: typer.TyperException, as_json: bool) -> int:
+    """A wrong usage, by the words of the parser, with the command whose help tells more."""
+    message = one_line(getattr(error, "format_message", error.__str__)())
+    context = getattr(error, "ctx", None)
+    if as_json:
+        print_json({"error": {"type": "UsageError", "message": message}})
+    else:
+        note(f"error: {message} (see `{context.command_path if context else 'lakechime'} --help`)")
+    return USAGE
+
+
+def _report(error: LakeChimeError, as_json: bool) -> None:
+    if as_json:
+        print_json(error_document(error))
+    else:
+        note(f"error: {one_line(str(error))}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

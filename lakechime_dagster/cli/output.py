@@ -1,0 +1,77 @@
+"""What a command prints: a table for a person, or one JSON document; messages go to standard error."""
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from lakechime_dagster.errors import LakeChimeError, shown
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """The one document of a command, on standard output."""
+    is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(document, ensure_ascii=not is_utf8, indent=2 if sys.stdout.isatty() else None))
+
+
+def say(text: str) -> None:
+    """A line for a person on standard output."""
+    console().print(text, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """A line beside the result, on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+    """Rows under their columns, or a sentence when there are none."""
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    if table.row_count:
+        console().print(table)
+    else:
+        say(empty)
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """Names and values below each other."""
+    table = Table.grid(padding=(0, 2))
+    for name, value in facts.items():
+        table.add_row(name, "" if value is None else str(value))
+    console().print(table)
+
+
+def console() -> Console:
+    """Standard output for people; names are printed as they are, never read as markup."""
+    width = None if sys.stdout.isatty() else 200
+    return Console(markup=False, highlight=False, emoji=False, width=width)
+
+
+def when(milliseconds: int | None) -> str:
+    """A store's time for people."""
+    if milliseconds is None:
+        return ""
+    return f"{dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 event`, `2 events`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def one_line(text: str) -> str:
+    """A message without line breaks."""
+    return " ".join(text.split())
+
+
+def error_document(error: Exception) -> dict[str, Any]:
+    """The JSON of an error: its type, its message and the facts that it carries."""
+    facts = vars(error) if isinstance(error, LakeChimeError) else {}
+    plain = {name: value if isinstance(value, str | int | float | bool | None) else shown(value) for name, value in facts.items()}
+    return {"error": {"type": type(error).__name__, "message": one_line(str(error)), **plain}}

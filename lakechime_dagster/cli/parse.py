@@ -1,0 +1,101 @@
+"""Values of options as text, and what they mean; one that cannot be read is a wrong usage that names its option."""
+
+import datetime as dt
+import getpass
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.text import checked_milliseconds
+from lakechime_dagster.errors import InvalidValueError, shown
+from lakechime_dagster.triggers.grid import to_milliseconds
+
+_AGE = re.compile(r"(\d{1,6})(m|h|d)", re.ASCII)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+@contextmanager
+def reading(option: str) -> Iterator[None]:
+    """A value that a rule refuses is a wrong usage of this option."""
+    try:
+        yield
+    except InvalidValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def milliseconds(option: str, text: str) -> int:
+    """An ISO 8601 time with a zone, or milliseconds since the epoch."""
+    with reading(option):
+        if text.isascii() and text.isdigit():
+            return checked_milliseconds("time", int(text))
+        return checked_milliseconds("time", to_milliseconds(_iso_time(text)))
+
+
+def optional_milliseconds(option: str, text: str | None) -> int | None:
+    """The same for an option that need not be given."""
+    return None if text is None else milliseconds(option, text)
+
+
+def past_milliseconds(option: str, text: str, now_ms: int) -> int:
+    """A time, or an age such as 30d, 12h or 45m."""
+    age = _AGE.fullmatch(text)
+    if age is None:
+        return milliseconds(option, text)
+    return now_ms - dt.timedelta(**{_UNITS[age.group(2)]: int(age.group(1))}) // dt.timedelta(milliseconds=1)
+
+
+def position(option: str, text: str | None) -> Position | None:
+    """A position that an event showed."""
+    with reading(option):
+        return None if text is None else Position.parse(text)
+
+
+def partition(option: str, text: str | None) -> Any:
+    """A JSON array with a value per level; `null`, like nothing, is an unpartitioned table."""
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise typer.BadParameter(f"""{shown(text)} is not JSON; write such as '["2013-01-01", 5]'""", param_hint=option) from None
+    if value is not None and not isinstance(value, list):
+        raise typer.BadParameter(f"""{shown(text)} is not a JSON array; write such as '["2013-01-01", 5]'""", param_hint=option)
+    return value
+
+
+def tags(option: str, pairs: Sequence[str]) -> dict[str, str]:
+    """Tags as `key=value`; the value may hold further equals signs."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{shown(pair)} is not key=value", param_hint=option)
+        if found.setdefault(key, value) != value:
+            raise typer.BadParameter(f"{shown(key)} is given twice with different values", param_hint=option)
+    return found
+
+
+def who(given: str | None) -> str:
+    """Who does something: as given, else the user of the operating system."""
+    if given is not None:
+        return given
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        raise typer.BadParameter("this user has no name; say who you are", param_hint="--who") from None
+
+
+def _iso_time(text: str) -> dt.datetime:
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        problem = "is not a time" if moment is None else "has no zone"
+        raise InvalidValueError("time", text, f"{problem}; write it as 2013-01-02T06:00Z, with a zone, or in milliseconds since the epoch")
+    return moment

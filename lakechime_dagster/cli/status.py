@@ -1,0 +1,69 @@
+"""`lakechime status`: where this deployment stands, in one look."""
+
+from importlib.metadata import version
+from typing import Any
+
+from lakechime_dagster.cli.context import declared_lake, open_platform
+from lakechime_dagster.cli.options import Json
+from lakechime_dagster.cli.output import one_line, print_facts, print_json, print_table, say, when
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.settings import Settings
+
+
+def status(as_json: Json = False) -> None:
+    """Show the store, the lake, the warm driver, and per trigger what waits, is open or is held."""
+    from lakechime_dagster.store.overview import overview
+    from lakechime_dagster.store.upgrade import newest_version
+
+    platform = open_platform()
+    settings = platform.settings
+    tables = platform.store.tables()
+    flows = overview(platform.ledger)
+    newest = max((table.last_event_ts for table in tables if table.last_event_ts is not None), default=None)
+    document: dict[str, Any] = {
+        "version": version("lakechime-dagster"),
+        "deployment": settings.deployment,
+        "home": str(settings.home),
+        "lake": settings.lake,
+        "lake_name": _lake_name(settings),
+        "store": settings.shown_store_url,
+        "store_version": newest_version(),
+        "tables": len(tables),
+        "events": sum(table.events for table in tables),
+        "newest_event_ts": newest,
+        "lanes_held": sum(flow.held + flow.stale for flow in flows),
+        "warm_driver": _warm_driver(settings),
+    }
+    triggers = [
+        {
+            "name": flow.row.name, "paused": flow.row.paused_ts is not None, "waiting": flow.waiting, "open": flow.open, "held": flow.held,
+            "stale": flow.stale,
+        }
+        for flow in flows
+    ]  # fmt: skip
+    if as_json:
+        print_json(document | {"triggers": triggers})
+        return
+    print_facts(document | {"newest_event_ts": when(newest) or "none"})
+    say("")
+    rows = [[one["name"], "paused" if one["paused"] else "", one["waiting"], one["open"], one["held"], one["stale"]] for one in triggers]
+    print_table(["trigger", "", "events waiting", "open", "held", "stale"], rows, empty="no trigger has been active yet")
+
+
+def _lake_name(settings: Settings) -> str:
+    try:
+        return declared_lake(settings).name
+    except LakeChimeError as error:
+        return f"cannot be loaded: {one_line(str(error))}"
+
+
+def _warm_driver(settings: Settings) -> str:
+    from lakechime_dagster.spark.connection import WarmFile
+    from lakechime_dagster.spark.jvm import is_alive
+
+    if settings.spark.driver != "warm":
+        return f"not used: LAKECHIME_SPARK_DRIVER={settings.spark.driver}"
+    found = WarmFile.read(settings.home)
+    if found is None or not is_alive(found.host_pid):
+        return "not running: runs start their own"
+    return "ready" if found.is_warmed else "asleep until the next run" if found.is_asleep else "starting"

@@ -1,0 +1,87 @@
+"""`lakechime store`: its version, and the end of old events."""
+
+from typing import Annotated, Any
+
+import typer
+
+from lakechime_dagster.cli import parse
+from lakechime_dagster.cli.context import declared_flows, open_platform
+from lakechime_dagster.cli.options import DryRun, Json, Module
+from lakechime_dagster.cli.output import count, print_json, print_table, say, when
+from lakechime_dagster.settings import load_settings
+
+app = typer.Typer(name="store", help="The DCE store: upgrade, check, expire.")
+
+
+@app.command()
+def upgrade(dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Bring the store's tables to this version; many processes may do so at once."""
+    from lakechime_dagster.store.engine import open_engine, reading
+    from lakechime_dagster.store.upgrade import newest_version, version_of
+    from lakechime_dagster.store.upgrade import upgrade as upgraded
+
+    settings = load_settings()
+    engine = open_engine(settings.store_url)
+    with reading(engine) as connection:
+        before = version_of(connection)
+    after = newest_version() if dry_run else upgraded(engine)
+    if as_json:
+        print_json({"store": settings.shown_store_url, "before": before, "after": after, "dry_run": dry_run})
+    elif before == after:
+        say(f"{settings.shown_store_url} has version {after} already")
+    else:
+        say(f"{settings.shown_store_url} {'would be' if dry_run else 'is'} at version {after}; it was {before or 'empty'}")
+
+
+@app.command()
+def check(as_json: Json = False) -> None:
+    """Say whether this program can use the store as it is; changes nothing."""
+    from lakechime_dagster.store.engine import open_engine
+    from lakechime_dagster.store.upgrade import check as checked
+
+    settings = load_settings()
+    found = checked(open_engine(settings.store_url))
+    if as_json:
+        print_json({"store": settings.shown_store_url, "version": found})
+    else:
+        say(f"{settings.shown_store_url} has version {found}, as this program needs")
+
+
+@app.command()
+def expire(
+    before: Annotated[str, typer.Option("--before", metavar="TIME|AGE", help="Events registered before a time, or older than 30d, 12h.")],
+    keep_tag: Annotated[
+        list[str] | None, typer.Option("--keep-tag", metavar="KEY", help="A tag to keep, beside those of the declared triggers.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also events that a lane still needs; it is STALE then.")] = False,
+    module: Module = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Fold old events into what partition triggers need of them, and remove them; what a lane still needs stays."""
+    from lakechime_dagster.store.need import mark_stale, needs
+    from lakechime_dagster.store.retention import expire as expired
+
+    platform = open_platform()
+    before_ms = parse.past_milliseconds("--before", before, platform.store.now())
+    tag_keys = {key for flow in declared_flows(module).values() for key in flow.trigger.tags} | set(keep_tag or [])
+    needed = needs(platform.store.engine)
+    places = {table: need.position for table, need in needed.items()}
+    report = expired(
+        platform.store.engine, before_ms, needed=places, tag_keys=tag_keys, dry_run=dry_run, force=force, when_forced=mark_stale
+    )
+    tables: list[dict[str, Any]] = [
+        {
+            "table": one.table, "cluster": one.cluster, "folded": one.folded, "needed": one.needed, "forced": one.forced,
+            "needed_by": needed[one.table].flow if one.needed else None,
+        }
+        for one in report.tables
+    ]  # fmt: skip
+    if as_json:
+        print_json({"before": before_ms, "dry_run": dry_run, "folded": report.folded, "held_back": report.held_back, "tables": tables})
+        return
+    would = "would be folded and removed" if dry_run else "folded and removed"
+    say(f"{count(report.folded, 'event')} registered before {when(before_ms)} {would}; {report.held_back:,} held back")
+    if tables:
+        rows = [[one["table"], one["folded"], one["needed"], one["needed_by"], "yes" if one["forced"] else ""] for one in tables]
+        print_table(["table", "removed", "needed", "by", "forced"], rows, empty="")

@@ -1,0 +1,160 @@
+"""`lakechime table`: the tables of the lake and of the store, and commits whose events are missing."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakechime_dagster.cli.context import declared_lake, open_platform
+from lakechime_dagster.cli.options import Cluster, DryRun, Json
+from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, when
+from lakechime_dagster.dce.event import TableFormat, to_json
+from lakechime_dagster.dce.store import Seen
+from lakechime_dagster.errors import LakeChimeError, NotFoundError
+
+if TYPE_CHECKING:
+    from lakechime_dagster.capture.delta import DeltaLog
+    from lakechime_dagster.dce.store import TableRecord
+    from lakechime_dagster.lake.tables import Table
+    from lakechime_dagster.resources.platform import Platform
+
+app = typer.Typer(name="table", help="Tables: list, show, reconcile with their logs.")
+
+Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as schema.table.")]
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List the tables that the lake declares and those that events speak of."""
+    platform = open_platform()
+    declared = {table.name: table for table in _lake_or_none(platform)}
+    records = {(record.cluster, record.name): record for record in platform.store.tables()}
+    keys = sorted({*records, *((platform.settings.cluster, name) for name in declared)}, key=lambda key: key[::-1])
+    documents = [_document(name, cluster, declared.get(name), records.get((cluster, name))) for cluster, name in keys]
+    if as_json:
+        print_json({"tables": documents})
+        return
+    columns = ("name", "cluster", "role", "format", "levels", "events", "last_event_ts", "captured_up_to")
+    rows = [[_shown(column, document[column]) for column in columns] for document in documents]
+    print_table([column.replace("_ts", "").replace("_", " ") for column in columns], rows, empty="no table")
+
+
+@app.command()
+def show(name: Name, cluster: Cluster = None, as_json: Json = False) -> None:
+    """Show a table: its declaration, what the store knows, and what its log says."""
+    platform = open_platform()
+    lake = _lake_or_none(platform)
+    table = next((one for one in lake if one.name == name), None)
+    cluster = platform.settings.cluster if cluster is None else cluster
+    record = platform.store.table(name, cluster)
+    if table is None and record is None:
+        raise NotFoundError(f"the lake declares no table {name!r}, and no event speaks of it; `lakechime table list` shows the tables")
+    document = _document(name, cluster, table, record) | _declaration(table, lake)
+    if table is None or table.format is TableFormat.DELTA:
+        document |= _log_facts(platform.log(name, table.location if table else None))
+    if as_json:
+        print_json({"table": document})
+    else:
+        print_facts({column: _shown(column, value) for column, value in document.items() if value not in (None, "", [], {})})
+
+
+@app.command()
+def reconcile(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="These tables; all declared ones unless given.")] = None,
+    location: Annotated[str | None, typer.Option("--location", help="Where the one named table lies, if not where it is declared.")] = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Register the commits of Delta tables that nobody has registered yet, by their own logs."""
+    if location is not None and len(names or []) != 1:
+        raise typer.BadParameter("needs exactly one table", param_hint="--location")
+    platform = open_platform()
+    logs = _logs(platform, names or [], location)
+    results = [_reconciled(platform, log, dry_run) for log in logs]
+    if as_json:
+        print_json({"tables": results, "dry_run": dry_run})
+        return
+    for result in results:
+        found = count(len(result["registered"]), "event")
+        would = "would be" if dry_run else "were"
+        say(f"{result['table']}: {found} {would} registered; captured up to {result['captured_up_to']}")
+    if not results:
+        say("none of the declared tables is there yet")
+
+
+def _lake_or_none(platform: "Platform") -> "tuple[Table, ...]":
+    """The declared tables; a lake that cannot be loaded must not hide what the store knows."""
+    try:
+        return declared_lake(platform.settings).tables
+    except LakeChimeError as error:
+        note(f"warning: {one_line(str(error))}; showing what the store knows")
+        return ()
+
+
+def _document(name: str, cluster: str, table: "Table | None", record: "TableRecord | None") -> dict[str, Any]:
+    levels = table.levels if table else record.levels if record else None
+    return {
+        "name": name, "cluster": cluster, "role": _role(table), "format": str(table.format) if table else None,
+        "levels": levels.as_dict() if levels else {}, "events": record.events if record else 0,
+        "last_event_ts": record.last_event_ts if record else None, "captured_up_to": record.seen if record else None,
+        "table_uid": record.table_uid if record else None,
+    }  # fmt: skip
+
+
+def _role(table: "Table | None") -> str:
+    from lakechime_dagster.lake.tables import SourceTable
+
+    return "not declared" if table is None else "source" if isinstance(table, SourceTable) else "computed"
+
+
+def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str, Any]:
+    from lakechime_dagster.lake.tables import LakeTable
+
+    if table is None:
+        return {}
+    readers = [one.name for one in tables if isinstance(one, LakeTable) and table.name in one.inputs]
+    facts: dict[str, Any] = {"description": table.description, "owner": table.owner, "readers": readers}
+    if isinstance(table, LakeTable):
+        trigger = str(table.trigger) if table.trigger else None
+        facts |= {"inputs": list(table.inputs), "keys": list(table.keys), "refresh": table.refresh.value, "trigger": trigger}
+    return facts
+
+
+def _log_facts(log: "DeltaLog") -> dict[str, Any]:
+    if not log.exists():
+        return {"location": log.location, "version": None}
+    return {"location": log.location, "version": log.version}
+
+
+def _logs(platform: "Platform", names: list[str], location: str | None) -> "list[DeltaLog]":
+    """The logs to look at: of the named tables, which must be there, or of all declared Delta tables that are there."""
+    if names:
+        declared = {table.name: table for table in _lake_or_none(platform)}
+        places = {name: location or (declared[name].location if name in declared else None) for name in names}
+        return [platform.log(name, place) for name, place in places.items()]
+    tables = [table for table in declared_lake(platform.settings).tables if table.format is TableFormat.DELTA]
+    logs = [platform.log(table.name, table.location) for table in tables]
+    return [log for log in logs if log.exists()]
+
+
+def _reconciled(platform: "Platform", log: "DeltaLog", dry_run: bool) -> dict[str, Any]:
+    record = platform.store.table(log.table, log.cluster)
+    seen = None
+    if record is not None and record.seen is not None and record.table_uid is not None:
+        seen = Seen(log.table, record.table_uid, record.seen, log.cluster)
+    captured = log.changes_after(seen)
+    if dry_run:
+        registered, duplicates = [to_json(event) for event in captured.events], []
+    else:
+        done = platform.store.register(captured.events, seen=[captured.seen])
+        registered, duplicates = ([to_json(event) for event in some] for some in (done.registered, done.duplicates))
+    return {
+        "table": log.table, "registered": registered, "duplicates": duplicates, "captured_up_to": captured.seen.snapshot_id,
+    }  # fmt: skip
+
+
+def _shown(column: str, value: Any) -> object:
+    if column.endswith("_ts"):
+        return when(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name}:{kind}" for name, kind in value.items())
+    return ", ".join(value) if isinstance(value, list) else value

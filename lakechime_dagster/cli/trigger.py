@@ -1,0 +1,252 @@
+"""`lakechime trigger`: why a trigger fires or not, and what a person does to it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakechime_dagster.cli import parse
+from lakechime_dagster.cli.context import declared_flows, flow_declared, flow_known, open_platform
+from lakechime_dagster.cli.dce import print_events
+from lakechime_dagster.cli.options import DryRun, Json, Module, Reason, Who
+from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, when
+from lakechime_dagster.dce.event import to_json
+from lakechime_dagster.errors import LakeChimeError, NotFoundError
+
+if TYPE_CHECKING:
+    from lakechime_dagster.store.ledger_rows import LaneRow
+    from lakechime_dagster.store.overview import FlowOverview
+    from lakechime_dagster.triggers.flow import Flow
+    from lakechime_dagster.triggers.lanes import Place
+    from lakechime_dagster.triggers.model import StartFrom
+
+app = typer.Typer(name="trigger", help="Triggers: why one fires or not, pause, resume, seek.")
+
+Name = Annotated[str, typer.Argument(help="The trigger's name, as `lakechime trigger list` shows it.")]
+Moved = Sequence[tuple["LaneRow", "Place"]]  # lanes as they were, each with its new place
+
+
+@app.command("list")
+def list_(module: Module = None, as_json: Json = False) -> None:
+    """List the triggers that are declared here, and those that the ledger knows."""
+    from lakechime_dagster.store.overview import overview
+
+    flows = _declared_or_none(module)
+    seen = {flow.row.name: flow for flow in overview(open_platform().ledger)}
+    names = sorted({*flows, *seen})
+    if as_json:
+        print_json({"triggers": [_summary(name, flows.get(name), seen.get(name)) for name in names]})
+        return
+    columns = ["trigger", "state", "waiting", "open", "held", "lanes", "condition"]
+    rows = []
+    for name in names:
+        summary = _summary(name, flows.get(name), seen.get(name))
+        rows.append([summary[column] for column in ("name", "state", "waiting", "open", "held", "lanes", "condition")])
+    print_table(columns, rows, empty="no trigger is declared here, and the ledger knows none")
+
+
+@app.command()
+def show(name: Name, module: Module = None, as_json: Json = False) -> None:
+    """Show a trigger: its condition, its lanes, and what people did to it."""
+    from lakechime_dagster.store.interventions import Interventions
+    from lakechime_dagster.store.overview import overview
+
+    platform = open_platform()
+    flow = _declared_or_none(module).get(name)
+    seen = next((one for one in overview(platform.ledger) if one.row.name == name), None)
+    if flow is None and seen is None:
+        raise NotFoundError(f"no trigger {name!r} is declared here, and the ledger knows none of that name")
+    lanes = platform.ledger.lanes(seen.row) if seen else {}
+    history = Interventions(platform.ledger).history(seen.row) if seen else []
+    document = _summary(name, flow, seen) | _details(flow, seen)
+    if as_json:
+        done = [vars(one) | {"action": one.action.value} for one in history]
+        print_json({"trigger": document, "lanes": [_lane(lane) for lane in lanes.values()], "interventions": done})
+        return
+    print_facts({key: ", ".join(value) if isinstance(value, list) else value for key, value in document.items() if value not in (None, [])})
+    say("")
+    columns = ["lane", "state", "settled", "position", "snapshots", "reason"]
+    rows = [
+        [lane.key or "(one)", lane.state, lane.settled, lane.place.position, _snapshots(lane), lane.state_reason] for lane in lanes.values()
+    ]
+    print_table(columns, rows, empty="no lane yet: nothing was claimed")
+    if history:
+        say("")
+        did = [[when(one.ts), one.who, one.action, one.lane_key, one.reason] for one in history]
+        print_table(["when", "who", "did", "lane", "because"], did, empty="")
+
+
+@app.command()
+def explain(
+    name: Name,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="As it was at this time.")] = None,
+    module: Module = None,
+    as_json: Json = False,
+) -> None:
+    """Say why a trigger fires or does not, now or at a past time, and on which events that rests."""
+    from lakechime_dagster.resources.explain import explain as explained
+
+    at_ms = parse.optional_milliseconds("--at", at)
+    decision = explained(open_platform(), flow_declared(name, module), at_ms)
+    verdict = "fire" if decision.fires else "not_yet"
+    if as_json:
+        events = [to_json(event) for event in decision.events]
+        print_json({"trigger": name, "decision": verdict, "reasons": list(decision.reasons), "events": events})
+        return
+    past = f" at {when(at_ms)}" if at_ms is not None else ""
+    say(f"{name} {'fires' if decision.fires else 'does not fire'}{past}:")
+    for reason in decision.reasons:
+        say(f"  - {reason}")
+    if decision.events:
+        say("")
+        print_events(decision.events)
+
+
+@app.command()
+def pause(name: Name, reason: Reason, who: Who = None, module: Module = None, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Claim nothing new; what runs goes on, events wait."""
+    from lakechime_dagster.store.interventions import By, Interventions
+
+    platform = open_platform()
+    by = By(who=parse.who(who), reason=reason)
+    row = flow_known(platform, name, module)
+    if not dry_run:
+        Interventions(platform.ledger).pause(row, by)
+    _told({"trigger": name, "paused": True, "dry_run": dry_run}, f"{name} {_would(dry_run)} paused", as_json)
+
+
+@app.command()
+def resume(
+    name: Name,
+    reason: Reason,
+    from_: Annotated[
+        str, typer.Option("--from", metavar="all|latest|since:TIME|since:POSITION", help="What of the waiting events is consumed.")
+    ] = "all",
+    who: Who = None,
+    module: Module = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Go on: with all that waited, only with what comes from now on, or with what came since a time or position."""
+    from lakechime_dagster.store.interventions import By, Interventions
+
+    where = _resume_from(from_)
+    platform = open_platform()
+    by = By(who=parse.who(who), reason=reason)
+    row = flow_known(platform, name, module)
+    interventions = Interventions(platform.ledger)
+    place_at = None if where is None else platform.evaluator.place_at(flow_declared(name, module), where)
+    moved = [] if place_at is None else interventions.seek(row, None, by, place_at, dry_run=True)
+    if not dry_run:
+        interventions.resume(row, by, place_at)
+    document = {"trigger": name, "paused": False, "from": from_, "lanes": _moves(moved), "dry_run": dry_run}
+    _told(document, f"{name} {_would(dry_run)} resumed", as_json, moved)
+
+
+@app.command()
+def seek(
+    name: Name,
+    to: Annotated[str, typer.Option("--to", metavar="beginning|now|TIME|POSITION", help="Where to go on from.")],
+    reason: Reason,
+    key: Annotated[str | None, typer.Option("--key", help="The lane of this key; all lanes unless given.")] = None,
+    who: Who = None,
+    module: Module = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Put the lanes of a trigger at another place: back to replay, forward to leave out."""
+    from lakechime_dagster.store.interventions import By, Interventions
+
+    where = _start_from("--to", to)
+    platform = open_platform()
+    by = By(who=parse.who(who), reason=reason)
+    flow = flow_declared(name, module)
+    row = platform.evaluator.activate(flow)
+    moved = Interventions(platform.ledger).seek(row, key, by, platform.evaluator.place_at(flow, where), dry_run=dry_run)
+    if not moved:
+        raise LakeChimeError(f"{name} has no lane yet: nothing was claimed, so there is nothing to put elsewhere")
+    document = {"trigger": name, "lanes": _moves(moved), "dry_run": dry_run}
+    _told(document, f"{count(len(moved), 'lane')} of {name} {_would(dry_run)} moved", as_json, moved)
+
+
+def _declared_or_none(module: str | None) -> dict[str, "Flow"]:
+    """The declared flows; a code location that cannot be loaded must not hide what the ledger knows."""
+    try:
+        return declared_flows(module)
+    except LakeChimeError as error:
+        note(f"warning: {one_line(str(error))}; showing what the ledger knows")
+        return {}
+
+
+def _summary(name: str, flow: "Flow | None", seen: "FlowOverview | None") -> dict[str, Any]:
+    row = seen.row if seen else None
+    state = "not active yet" if row is None else "paused" if row.paused_ts is not None else "active" if flow else "not declared here"
+    condition = str(flow.trigger) if flow else row.description if row else ""
+    return {
+        "name": name, "state": state, "declared": flow is not None, "condition": condition,
+        "waiting": seen.waiting if seen else None, "open": seen.open if seen else 0, "held": seen.held if seen else 0,
+        "stale": seen.stale if seen else 0, "lanes": seen.lanes if seen else 0, "paused_reason": row.paused_reason if row else None,
+    }  # fmt: skip
+
+
+def _details(flow: "Flow | None", seen: "FlowOverview | None") -> dict[str, Any]:
+    row = seen.row if seen else None
+    tables = flow.pinned if flow else row.tables if row else ()
+    assets = flow.asset_keys if flow else row.asset_keys if row else ()
+    return {
+        "tables": list(tables), "target": flow.target if flow else row and row.target, "job": flow.job if flow else row and row.job,
+        "assets": list(assets), "activated_ts": row.activated_ts if row else None,
+    }  # fmt: skip
+
+
+def _lane(lane: "LaneRow") -> dict[str, Any]:
+    return {
+        "key": lane.key, "state": lane.state.value, "reason": lane.state_reason, "settled": lane.settled, "fired": lane.fired,
+        "place": lane.place.to_json(),
+    }  # fmt: skip
+
+
+def _snapshots(lane: "LaneRow") -> str:
+    return ", ".join(f"{table}@{place.snapshot_id}" for table, place in lane.place.sources.items())
+
+
+def _resume_from(text: str) -> "StartFrom | None":
+    if text == "all":
+        return None
+    if text == "latest":
+        return _start_from("--from", "now")
+    kind, colon, where = text.partition(":")
+    if kind != "since" or not colon:
+        raise typer.BadParameter(f"{text!r} is none of all, latest, since:TIME, since:POSITION", param_hint="--from")
+    return _start_from("--from", where)
+
+
+def _start_from(option: str, text: str) -> "StartFrom":
+    """`beginning`, `now`, a position, or a time with a zone or in milliseconds."""
+    from lakechime_dagster.triggers.grid import from_milliseconds
+    from lakechime_dagster.triggers.model import StartFrom
+
+    if text in ("beginning", "now"):
+        return StartFrom(text)
+    whole, dash, seq = text.partition("-")
+    if dash and whole.isdigit() and seq.isdigit():
+        return StartFrom(str(parse.position(option, text)))
+    return StartFrom(from_milliseconds(parse.milliseconds(option, text)).isoformat())
+
+
+def _moves(moved: Moved) -> list[dict[str, Any]]:
+    return [{"key": lane.key, "before": lane.place.to_json(), "after": place.to_json()} for lane, place in moved]
+
+
+def _told(document: dict[str, Any], sentence: str, as_json: bool, moved: Moved = ()) -> None:
+    if as_json:
+        print_json(document)
+        return
+    say(sentence)
+    if moved:
+        rows = [[lane.key or "(one)", lane.place.position, place.position] for lane, place in moved]
+        print_table(["lane", "before", "after"], rows, empty="")
+
+
+def _would(dry_run: bool) -> str:
+    return "would be" if dry_run else "is"
