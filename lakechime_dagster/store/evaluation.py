@@ -58,7 +58,7 @@ class Evaluator:
             through = evidence.head(connection) if at_ms is None else evidence.head_at(connection, at_ms)
             lanes = lanes_of(connection, row.flow_id) if at_ms is None else _lanes_at(connection, row, at_ms)
             views = _views(connection, row, lanes, at_ms)
-            blocked = row.blocked_sentence if at_ms is None else ""
+            blocked = (row.blocked_sentence if at_ms is None else "") or _unreadable(connection, flow, lanes, through)
             if isinstance(flow.trigger, SnapshotTrigger):
                 return self._snapshot(connection, flow, flow.trigger, row, views, blocked, now, through)
             return self._partition(connection, flow, flow.trigger, row, lanes, views, blocked, now, through)
@@ -106,7 +106,10 @@ class Evaluator:
         """The place that a claim of this lane ends at, now: the newest position, and per source the snapshot to read up to."""
         with reading(self.engine) as connection:
             through = evidence.head(connection)
-            return Place(position=through, sources=self._sources(connection, flow, lane.place, lane.place.position, through))
+            # what any lane of the flow has seen already need not be searched again for the newest snapshot
+            lanes = [lane, *lanes_of(connection, row.flow_id).values()] if flow.is_partitioned else [lane]
+            known = max((one.place for one in lanes), key=lambda place: place.position)
+            return Place(position=through, sources=self._sources(connection, flow, known, known.position, through))
 
     def looked_through(self, row: FlowRow, position: Position) -> None:
         """Remember that nothing up to a position can fire this flow any more, but for what its lanes' places say."""
@@ -197,6 +200,14 @@ def newer(stands: SnapshotPlace | None, found: SnapshotPlace | None) -> Snapshot
     if old is not None and new is not None and old.isdigit() and new.isdigit() and int(new) < int(old):
         return stands
     return found
+
+
+def _unreadable(connection: Connection, flow: Flow, lanes: Mapping[str, LaneRow], through: Position) -> str:
+    """A sentence when the flow reads a table that has no snapshot yet; asked only until some lane has read them all."""
+    if any(set(flow.reads) <= set(lane.place.sources) for lane in lanes.values()):
+        return ""
+    missing = evidence.without_snapshot(connection, [(flow.cluster, table) for table in flow.reads], through)
+    return f"{missing[0]} has no snapshot yet, and {flow.name} reads it" if missing else ""
 
 
 def _views(connection: Connection, row: FlowRow, lanes: Mapping[str, LaneRow], at_ms: int | None) -> dict[str, LaneView]:

@@ -154,6 +154,21 @@ def newest_snapshot(
     return SnapshotPlace(table_uid=uid, snapshot_id=SnapshotId(snapshot)) if snapshot is not None else None
 
 
+def without_snapshot(connection: Connection, tables: Sequence[TableKey], through: Position) -> list[str]:
+    """The tables of which no snapshot is known yet, so that nothing can read them."""
+    ids = table_ids(connection, tables)
+    missing = []
+    for table in tables:
+        known = table in ids and connection.execute(
+            sa.select(sa.literal(1))
+            .where(dce_event.c.table_id == ids[table][0], dce_event.c.snapshot_id.is_not(None), up_to(through))
+            .limit(1)
+        ).scalar()
+        if not known:
+            missing.append(table[1])
+    return missing
+
+
 def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str, str], through: Position) -> dict[Atom, AtomState]:
     """What is known of each partition: there with all tags on one event, only seen, dropped, or (absent) nothing.
 
