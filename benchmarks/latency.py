@@ -1,0 +1,152 @@
+"""How long from a registered event to the first line of the asset's body: `python -m benchmarks.latency [--json] [--events 9]`.
+
+A stock asset with `lakechime_sensor`, a stock Dagster daemon, SQLite. Where the time goes is printed beside the sum: until
+the daemon's loop comes round (5 s, fixed), until the queue lets the run go (its own loop), until the run's interpreter works.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import dagster as dg
+
+from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.store.ledger import Ledger
+
+ROOT = Path(__file__).resolve().parent.parent
+GOAL_SECONDS = 7.0
+PATIENCE_SECONDS = 120.0
+
+LOCATION = '''
+import pathlib, time
+import dagster as dg
+from lakechime_dagster.resources.lakechime import LakeChimeResource
+from lakechime_dagster.sensors.trigger import lakechime_sensor
+from lakechime_dagster.triggers import SnapshotTrigger
+
+@dg.asset
+def features(context: dg.AssetExecutionContext, lakechime: LakeChimeResource):
+    first_line = time.time()
+    with lakechime.execution(context) as execution:
+        for event in execution.events:
+            pathlib.Path({folder!r}, event.event.snapshot_id).write_text(str(first_line))
+
+sensor = lakechime_sensor("features", SnapshotTrigger(["bench.events"]), target=features)
+defs = dg.Definitions([features], sensors=[sensor], resources={{"lakechime": LakeChimeResource()}}, executor=dg.in_process_executor)
+'''
+INSTANCE = "telemetry: {enabled: false}\nsensors: {use_threads: true, num_workers: 4}\n"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number of the table."""
+
+    name: str
+    value: float
+    unit: str
+    goal: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Journey:
+    """The moments of one event, in seconds since the epoch."""
+
+    registered: float
+    claimed: float
+    run_created: float
+    run_started: float
+    first_line: float
+
+
+@contextmanager
+def daemon(home: Path) -> Iterator[None]:
+    """A stock daemon with the code location, ended by its process group."""
+    command = [sys.executable, "-m", "dagster._daemon", "run", "-f", str(home / "location.py")]
+    with (home / "daemon.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=home, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(30)
+
+
+def measure(events: int) -> list[Journey]:
+    with tempfile.TemporaryDirectory(prefix="lakechime-bench-") as folder:
+        home = Path(folder)
+        (home / "dagster").mkdir()
+        (home / "seen").mkdir()
+        (home / "dagster" / "dagster.yaml").write_text(INSTANCE)
+        (home / "location.py").write_text(LOCATION.format(folder=str(home / "seen")))
+        os.environ |= {"LAKECHIME_HOME": str(home), "DAGSTER_HOME": str(home / "dagster"), "PYTHONPATH": str(ROOT)}
+        platform = open_platform()
+        with daemon(home), dg.DagsterInstance.get() as instance:
+            journeys = [one(platform, instance, home, number) for number in range(1, events + 2)]
+    return journeys[1:]  # the first one waits for the daemon to start
+
+
+def one(platform, instance: dg.DagsterInstance, home: Path, number: int) -> Journey:  # noqa: ANN001
+    # a prime number of seconds apart, so that events fall everywhere in the daemon's loop
+    time.sleep(1.0 + (number * 1.7) % 5)
+    event = DataChangeEvent(table="bench.events", snapshot_id=SnapshotId(str(number)))
+    [registered] = platform.store.register([event]).registered
+    seen = home / "seen" / str(number)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (seen.exists() and seen.read_text()):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"event {number} was not seen within {PATIENCE_SECONDS:.0f} s:\n{(home / 'daemon.log').read_text()[-2000:]}")
+        time.sleep(0.02)
+    ledger: Ledger = platform.ledger
+    [execution] = ledger.executions(flow="features", limit=1)
+    record = instance.get_run_records(filters=dg.RunsFilter(run_ids=[execution.run_id or ""]))[0]
+    return Journey(
+        registered=registered.event_ts / 1000,
+        claimed=execution.claimed_ts / 1000,
+        run_created=record.create_timestamp.timestamp(),
+        run_started=record.start_time or 0.0,
+        first_line=float(seen.read_text()),
+    )
+
+
+def lines(journeys: list[Journey]) -> list[Line]:
+    def median(values: list[float]) -> float:
+        return round(statistics.median(values), 2)
+
+    total = median([j.first_line - j.registered for j in journeys])
+    verdict = "ok" if total <= GOAL_SECONDS else "short"
+    return [
+        Line("event to first line of the body, p50", total, "s", f"<= {GOAL_SECONDS}", verdict),
+        Line("of it: until the sensor's tick claims", median([j.claimed - j.registered for j in journeys]), "s", "", "info"),
+        Line("of it: until Dagster has created the run", median([j.run_created - j.claimed for j in journeys]), "s", "", "info"),
+        Line("of it: until the queue has started it", median([j.run_started - j.run_created for j in journeys]), "s", "", "info"),
+        Line("of it: until the body's first line", median([j.first_line - j.run_started for j in journeys]), "s", "", "info"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--events", type=int, default=9)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    table = lines(measure(options.events))
+    if options.json:
+        print(json.dumps([asdict(line) for line in table]))
+    else:
+        for line in table:
+            print(f"{line.name:50} {line.value:8} {line.unit:4} {line.goal:8} {line.verdict}")
+
+
+if __name__ == "__main__":
+    main()
