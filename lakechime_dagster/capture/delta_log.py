@@ -39,8 +39,10 @@ def parse_commit(version: int, text: str, levels: "DeltaLevels") -> TableCommit:
         user_metadata=info.get(STAMP_KEY),
         tags=_producer_tags(info.get(TAGS_KEY)),
         transactions={a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
-        added=tuple(levels.file(a["add"]) for a in actions if "add" in a and a["add"].get("dataChange", True)),
-        removed=tuple(levels.file(a["remove"]) for a in actions if "remove" in a and a["remove"].get("dataChange", True)),
+        added=_files(actions, "add", levels, changes=True),
+        removed=_files(actions, "remove", levels, changes=True),
+        moved_in=_files(actions, "add", levels, changes=False),
+        moved_out=_files(actions, "remove", levels, changes=False),
         change_files=tuple(a["cdc"]["path"] for a in actions if "cdc" in a),
         table_uid=TableUid(metadata["id"]) if metadata else None,
         properties=metadata.get("configuration") or {} if metadata else None,
@@ -87,6 +89,7 @@ class DeltaLevels:
             size=action.get("size") or 0,
             rows=rows,
             vector=f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}" if vector else None,
+            entry=_entry(action) if action.get("partitionValues") is not None else "",
         )
 
     def values(self, raw: Mapping[str, str | None] | None, path: str) -> tuple[PartitionValue, ...] | None:
@@ -100,6 +103,13 @@ class DeltaLevels:
             None if raw.get(name) in (None, "") else _typed(raw[name], kind)
             for name, kind in zip(self.physical, self.levels.types, strict=True)
         )
+
+
+def _entry(action: Mapping[str, Any]) -> str:
+    """An `add` of the file, also for one that was removed, so that an engine can still open it."""
+    kept = ("path", "partitionValues", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion")
+    entry = {name: action[name] for name in kept if action.get(name) is not None}
+    return json.dumps({"add": {"modificationTime": 0, "dataChange": True, "size": 0} | entry})
 
 
 def _typed(text: Any, kind: LevelType) -> PartitionValue:
@@ -122,6 +132,11 @@ def _level_type(delta_type: Any) -> LevelType:
 def _values_of_path(path: str) -> dict[str, str | None]:
     pairs = [part.partition("=") for part in unquote(path).split("/")[:-1]]
     return {name: None if value == NULL_PARTITION else unquote(value) for name, equals, value in pairs if equals}
+
+
+def _files(actions: Iterable[Mapping[str, Any]], kind: str, levels: DeltaLevels, *, changes: bool) -> tuple[FileAction, ...]:
+    found = (action[kind] for action in actions if kind in action)
+    return tuple(levels.file(action) for action in found if action.get("dataChange", True) is changes)
 
 
 def _first(actions: Iterable[Mapping[str, Any]], kind: str) -> dict[str, Any] | None:

@@ -1,0 +1,194 @@
+"""Writes a target so that a step of a lane commits at most once, and says afterwards whose commit the step holds."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import tenacity
+from delta.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField, StructType
+
+from lakechime_dagster.dce.commits import TableCommit
+from lakechime_dagster.errors import LakeChimeError, LaneConflictError
+from lakechime_dagster.spark.compare import OPERATION
+from lakechime_dagster.spark.narrow import literal_filter
+from lakechime_dagster.spark.stamp import TargetLog, stamped
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed
+
+MAX_TRIES = 6
+
+
+class CommitLostError(LakeChimeError):
+    """A write returned, but the target's log holds no commit of its step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A table to write: where it lies, its key, its partition columns, and its log."""
+
+    name: str
+    location: str
+    log: TargetLog
+    keys: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    comment: str = ""
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        return spark.read.format("delta").load(self.location)
+
+
+def committed_before(target: Target, stamp: CommitStamp) -> Committed | None:
+    """The commit of this step, if some attempt made it already.
+
+    Raises:
+        LaneConflictError: the lane has moved on, so this attempt is too late to write anything.
+    """
+    if not target.log.exists():
+        return None
+    found = target.log.committed(stamp.lane, stamp.step)
+    if found:
+        return found
+    last = target.log.last_committed(stamp.lane)
+    if last and last.stamp.step > stamp.step:
+        raise LaneConflictError(
+            f"{target.name}: attempt {stamp.attempt} at step {stamp.step} comes too late, its lane has committed step {last.stamp.step}"
+        )
+    return None
+
+
+def create_if_missing(spark: SparkSession, target: Target, schema: StructType) -> None:
+    """Make an empty target with its change feed on; a table that is there is left as it is."""
+    if target.log.exists():
+        return
+    builder = DeltaTable.createIfNotExists(spark).location(target.location).property("delta.enableChangeDataFeed", "true")
+    builder = builder.addColumns(StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema]))
+    if target.partitioned_by:
+        builder = builder.partitionedBy(*target.partitioned_by)
+    if target.comment:
+        builder = builder.comment(target.comment)
+    builder.execute()
+
+
+def commit(spark: SparkSession, target: Target, stamp: CommitStamp, prepare: Callable[[], Callable[[], None] | None]) -> Committed | None:
+    """Write under the stamp, and ask the log whose commit the step holds then: this attempt's or another's.
+
+    `prepare` reads the target and gives the write, or None when there is nothing to do: that is decided before the
+    transaction is set, with which even a write of nothing commits. Both are repeated when a concurrent writer was first.
+
+    Raises:
+        CommitLostError: the write was skipped or changed nothing, and no commit of the step is there.
+    """
+    for tried in retrying():
+        with tried:
+            found = committed_before(target, stamp)
+            if found:
+                return found
+            write = prepare()
+            if write is None:
+                return None
+            try:
+                with stamped(spark, stamp):
+                    write()
+            except ConcurrentTransactionException:
+                pass  # another attempt at this step was first: the log says which
+    found = target.log.committed(stamp.lane, stamp.step)
+    if found is None:
+        raise CommitLostError(
+            f"{target.name}: step {stamp.step} of lane {stamp.lane} was written, but is not in the log at {target.location}; run it again"
+        )
+    return found
+
+
+def is_own(found: Committed, stamp: CommitStamp) -> bool:
+    """Whether a commit is this attempt's."""
+    return (found.stamp.attempt, found.stamp.execution_id) == (stamp.attempt, stamp.execution_id) and not found.is_stamp_lost
+
+
+def append(rows: DataFrame, target: Target) -> None:
+    """Add rows, with new columns if there are any; rows of nothing make a commit too, which is the fence of law 13."""
+    rows.write.format("delta").mode("append").option("mergeSchema", "true").save(target.location)
+
+
+def append_nothing(spark: SparkSession, target: Target) -> None:
+    """An empty commit: later attempts at this step find it and stand back."""
+    rows = spark.createDataFrame([], target.read(spark).schema)
+    rows.write.format("delta").mode("append").save(target.location)
+
+
+def replace_all(rows: DataFrame, target: Target) -> None:
+    """Replace the whole table, its schema included."""
+    writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    (writer.partitionBy(*target.partitioned_by) if target.partitioned_by else writer).save(target.location)
+
+
+def replace_partitions(rows: DataFrame, target: Target, partitions: Sequence[Sequence[Any]]) -> None:
+    """Replace these partitions; one for which there is no row is emptied."""
+    predicate = partition_predicate(target, rows.schema, partitions)
+    writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate).option("mergeSchema", "true")
+    writer.save(target.location)
+
+
+def partition_predicate(target: Target, schema: StructType, partitions: Sequence[Sequence[Any]]) -> str:
+    """SQL that is true of just these partitions."""
+    types = [schema[name].dataType.simpleString() for name in target.partitioned_by]
+    names = ["`" + name.replace("`", "``") + "`" for name in target.partitioned_by]
+
+    def one(values: Sequence[Any]) -> str:
+        parts = [
+            f"{name} IS NULL" if value is None else f"{name} = CAST({sql_text(value)} AS {kind})"
+            for name, kind, value in zip(names, types, values, strict=True)
+        ]
+        return "(" + " AND ".join(parts) + ")"
+
+    return " OR ".join(one(values) for values in partitions) or "false"
+
+
+def sql_text(value: Any) -> str:
+    """A value as a SQL string literal."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def merge(spark: SparkSession, target: Target, changes: DataFrame) -> None:
+    """Apply keyed changes (`compare.OPERATION`): one row per key, so that no two of them meet one target row."""
+    columns = [name for name in changes.columns if name != OPERATION]
+    source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
+    assignments = {name: column_of("s", name) for name in columns}
+    condition = reduce(lambda a, b: a & b, [column_of("t", key) == column_of("s", key) for key in target.keys])
+    by_key = [name for name in target.partitioned_by if name in target.keys]
+    if by_key:
+        within = literal_filter(source, {name: column_of("t", name) for name in by_key})
+        condition = condition if within is None else condition & within
+    deletes, writes = column_of("s", OPERATION) == "D", column_of("s", OPERATION) != "D"
+    table = DeltaTable.forPath(spark, target.location)
+    merger = table.alias("t").merge(source.alias("s"), condition)
+    if set(columns) - set(table.toDF().columns):
+        merger = merger.withSchemaEvolution()
+    (
+        merger.whenMatchedDelete(deletes)
+        .whenMatchedUpdate(writes, assignments)  # type: ignore[arg-type]
+        .whenNotMatchedInsert(writes, assignments)  # type: ignore[arg-type]
+        .execute()
+    )
+
+
+def column_of(alias: str, name: str) -> Column:
+    return F.col(f"{alias}.`" + name.replace("`", "``") + "`")
+
+
+def commit_at(log: TargetLog, version: int) -> TableCommit:
+    """The log's record of one commit."""
+    return log.commits(version - 1, version)[0]
+
+
+def retrying() -> tenacity.Retrying:
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(DeltaConcurrentModificationException),
+        stop=tenacity.stop_after_attempt(MAX_TRIES),
+        wait=tenacity.wait_random_exponential(multiplier=0.2, max=5),
+        reraise=True,
+    )

@@ -1,0 +1,35 @@
+"""Opens single files of a Delta table, as its log lists them, without touching the rest of the table.
+
+Delta's own streaming source reads the same way: column mapping, partition values and deletion vectors are its affair.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lakechime_dagster.dce.commits import FileAction
+
+
+def files_frame(spark: SparkSession, location: str, version: int, files: Sequence[FileAction]) -> DataFrame:
+    """The rows of these files under the schema of the table at a version."""
+    jvm: Any = spark._jvm  # the classic session's gateway; Spark Connect has none
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)
+    none = jvm.scala.Option.empty()
+    snapshot = log.getSnapshotAt(version, none, none, False)
+    entries = jvm.java.util.ArrayList()
+    for file in files:
+        entries.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(file.entry))
+    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(entries).toSeq()
+    return DataFrame(log.createDataFrame(snapshot, sequence, False, none), spark)
+
+
+def missing_files(spark: SparkSession, location: str, paths: Iterable[str]) -> list[str]:
+    """Those of the log's paths whose files are gone."""
+    jvm: Any = spark._jvm
+    context: Any = spark.sparkContext._jsc
+    conf = context.hadoopConfiguration()
+    root = jvm.org.apache.hadoop.fs.Path(location)
+    files = root.getFileSystem(conf)
+    return [path for path in dict.fromkeys(paths) if not files.exists(jvm.org.apache.hadoop.fs.Path(root, unquote(path)))]

@@ -1,0 +1,227 @@
+"""Turns the inputs of an execution into what its refresh mode computes on: changed rows, touched groups, or everything."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from lakechime_dagster.dce.commits import TableLog
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.lake.reads import ReadMode
+from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
+from lakechime_dagster.spark.narrow import column, narrowed
+from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, net_changes, pinned, read_range, touched
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input with what its range gave; `read` is None when nothing of it is new."""
+
+    job: InputJob
+    end: DataFrame
+    version: int
+    read: RangeRead | None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether rows of it changed that the target must follow."""
+        return self.read is not None and self.read.method is not ReadMethod.NOTHING
+
+    def source_columns(self, wanted: Sequence[str]) -> dict[str, Column]:
+        """For columns of the target, what gives them in this input; those that it has nothing for are left out."""
+        columns = {name: F.expr(text) for name, text in self.job.key_columns.items() if name in wanted}
+        return {name: columns.get(name, column(name)) for name in wanted if name in columns or name in self.end.columns}
+
+    def result(self) -> SourceResult | None:
+        """How it was read, for the record of the run."""
+        range_, read = self.job.range, self.read
+        if range_ is None or read is None:
+            return None
+        return SourceResult(
+            alias=self.job.alias, table=self.job.table, method=read.method.value, verdict=read.verdict, start=range_.start,
+            end=SnapshotId(str(read.version)), commits=read.commits, data_commits=read.data_commits, note=read.note,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Which rows of the target an execution answers for: those whose `columns` hold one of the values.
+
+    A row of the target in scope that is not computed again is gone. None as `values` is the whole target.
+    """
+
+    columns: tuple[str, ...] = ()
+    values: DataFrame | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The frames to compute on, the scope of the outcome, and whether the whole target is to be replaced.
+
+    `narrowed` names the frames that hold changed rows only.
+    """
+
+    frames: Mapping[str, DataFrame]
+    narrowed: tuple[str, ...] = ()
+    scope: Scope | None = None
+    replace: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def open_inputs(spark: SparkSession, job: TableJob, open_log: Callable[[str, str], TableLog]) -> list[Input]:
+    """Read the range of every input; `open_log` gives the log of a location and table."""
+    rejoined = {one.rejoin for one in job.inputs if one.rejoin}
+    opened = []
+    for one in job.inputs:
+        log = open_log(one.location, one.table)
+        follows = one.mode is ReadMode.CHANGES or one.alias in rejoined or one.table in rejoined
+        if one.range is not None and follows:
+            read = read_range(spark, log, one.range)
+            opened.append(Input(one, read.end, read.version, read))
+            continue
+        at = one.range.end if one.range is not None else one.pinned
+        version = log.version if at is None else min(int(at), log.version)
+        opened.append(Input(one, pinned(spark, one.location, version), version, None))
+    return opened
+
+
+def whole(inputs: Sequence[Input], note: str = "") -> Work:
+    """Compute everything anew and replace the target."""
+    return Work(frames=_ends(inputs), replace=True, notes=(note,) if note else ())
+
+
+def fallback_note(inputs: Sequence[Input]) -> str:
+    """Why nothing may be read incrementally, or "" if it may."""
+    broken = [one for one in inputs if one.read is not None and one.read.must_replace]
+    return "; ".join(
+        f"{one.job.table} is {one.read.verdict.value} ({one.read.note}): read whole, and the target is replaced"
+        for one in broken
+        if one.read
+    )
+
+
+def rows_work(job: TableJob, inputs: Sequence[Input]) -> Work:
+    """The changed rows of each input read as changes, with those that it rejoins, and the keys that they answer for."""
+    if not job.keys:
+        stale = [one for one in inputs if one.is_changed and one.read and one.read.images is not None and not one.read.only_appends]
+        if stale:
+            return whole(inputs, f"{stale[0].job.table} changed rows, and a target without keys cannot follow: it is replaced")
+    frames = _ends(inputs)
+    narrow: list[str] = []
+    scopes: list[tuple[tuple[str, ...], DataFrame | None]] = []
+    for one in inputs:
+        if one.job.mode is not ReadMode.CHANGES:
+            continue
+        partner = _partner(inputs, one)
+        if (one.read is not None and one.read.is_first) or (partner and partner.read and partner.read.is_first and one.read is None):
+            continue  # from nothing: all of it is new, and the target has no row of it
+        mapping = one.source_columns(job.keys)
+        if job.keys and not mapping and one.read is not None and not one.read.only_appends:
+            return whole(inputs, f"{one.job.table} changed rows, and none of the target's keys is among its columns: it is replaced")
+        frame, values = _changed_rows(one, partner, mapping)
+        frames[one.job.alias] = frame
+        narrow.append(one.job.alias)
+        if values is not None:
+            scopes.append((tuple(mapping), values))
+    return Work(frames=frames, scope=_common(scopes), narrowed=tuple(narrow))
+
+
+def groups_work(inputs: Sequence[Input], columns: Sequence[str]) -> Work:
+    """All rows of the groups, by the target's columns, that any input's range touched."""
+    scopes: list[tuple[tuple[str, ...], DataFrame | None]] = []
+    for one in inputs:
+        read = one.read
+        if read is None or one.job.mode is not ReadMode.CHANGES or read.method is ReadMethod.NOTHING:
+            continue
+        mapping = one.source_columns(columns)
+        if read.images is None or not mapping:
+            why = "is read from nothing" if read.images is None else f"has no column for {', '.join(columns)}"
+            return whole(inputs, f"{one.job.table} {why}: all groups are computed")
+        scopes.append((tuple(mapping), touched(read.images, [source.alias(name) for name, source in mapping.items()])))
+    if not scopes:
+        nothing = inputs[0].end.select(*[F.lit(None).alias(name) for name in columns]).limit(0)
+        return Work(frames=_within(inputs, empty := Scope(columns=tuple(columns), values=nothing)), scope=empty)
+    scope = _common(scopes)
+    if scope is None:
+        return whole(inputs, "its inputs share no group column: all groups are computed")
+    return Work(frames=_within(inputs, scope), scope=scope)
+
+
+def within_partitions(inputs: Sequence[Input], scope: Scope) -> Work:
+    """All rows of given groups or partitions, whatever the ranges touched."""
+    return Work(frames=_within(inputs, scope), scope=scope)
+
+
+def _within(inputs: Sequence[Input], scope: Scope) -> dict[str, DataFrame]:
+    """Each input narrowed to the scope, where it has all columns of it and is read as changes; the others whole."""
+    frames = _ends(inputs)
+    for one in inputs:
+        mapping = one.source_columns(scope.columns)
+        if one.job.mode is ReadMode.CHANGES and scope.values is not None and set(mapping) == set(scope.columns):
+            frames[one.job.alias] = narrowed(one.end, scope.values, mapping)
+    return frames
+
+
+def _changed_rows(one: Input, partner: Input | None, mapping: Mapping[str, Column]) -> tuple[DataFrame, DataFrame | None]:
+    """The rows of an input to compute anew at the end snapshot, and the target keys of all that changed."""
+    named = {f"__key_{i}": source for i, source in enumerate(mapping.values())}
+    end = one.end.withColumns(named)
+    keys = list(named)
+    images = one.read.images.withColumns(named) if one.read is not None and one.read.images is not None else None
+    frame = end.limit(0) if images is None else _net_rows(one, end, images, keys)
+    values = None if images is None or not keys else images.select(*keys).distinct()
+    if partner is not None and partner.read is not None and partner.read.method is not ReadMethod.NOTHING:
+        on = list(one.job.on)
+        partner_rows = partner.read.images if partner.read.images is not None else partner.end
+        again = narrowed(end, touched(partner_rows, [column(name) for name in on]), {name: column(name) for name in on})
+        again_keys = again.select(*keys).distinct()
+        known = values
+        values = again_keys if known is None else known.union(again_keys).distinct()
+        if known is not None:
+            condition = reduce(lambda a, b: a & b, [again[key].eqNullSafe(known[key]) for key in keys])
+            again = again.join(known, condition, "left_anti")
+        frame = frame.unionByName(again)
+    renamed = None if values is None else values.toDF(*mapping)
+    return frame.drop(*keys), renamed
+
+
+def _net_rows(one: Input, end: DataFrame, images: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """What the changed rows of an input are at the end snapshot.
+
+    Where its writer guarantees the key, the change feed says so itself. Else rows with a changed key are looked up in
+    the end snapshot, since a row that did not change may share the key; rows without a key are taken as they came.
+    """
+    read = one.read
+    assert read is not None
+    if read.only_appends:
+        return images.where(F.col(CHANGE) == 1).select(*end.columns)
+    if one.job.keys and set(one.job.keys) <= set(one.end.columns):
+        return net_changes(images, one.job.keys)[0].select(*end.columns)
+    has_key = reduce(lambda a, b: a & b, [F.col(key).isNotNull() for key in keys])
+    found = narrowed(end, images.where(has_key).select(*keys), {key: F.col(key) for key in keys})
+    keyless = net_changes(images.where(~has_key), end.columns)[0].select(*end.columns)
+    return found.unionByName(keyless)
+
+
+def _partner(inputs: Sequence[Input], one: Input) -> Input | None:
+    if one.job.rejoin is None:
+        return None
+    return next(other for other in inputs if one.job.rejoin in (other.job.alias, other.job.table))
+
+
+def _common(scopes: Sequence[tuple[tuple[str, ...], DataFrame | None]]) -> Scope | None:
+    """One scope over the columns that all have; None when there are none."""
+    given = [(columns, values) for columns, values in scopes if values is not None]
+    if not given:
+        return None
+    shared = [name for name in given[0][0] if all(name in columns for columns, _ in given)]
+    if not shared:
+        return None
+    frames = [values.select(*[column(name) for name in shared]) for _, values in given]
+    return Scope(columns=tuple(shared), values=reduce(lambda a, b: a.union(b), frames).distinct())
+
+
+def _ends(inputs: Sequence[Input]) -> dict[str, DataFrame]:
+    return {one.job.alias: one.end for one in inputs}

@@ -1,0 +1,146 @@
+"""What a run is asked to do with one table, and what it did: plain values, without Spark."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.partition import PartitionValue
+from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
+from lakechime_dagster.lake.reads import ReadMode
+from lakechime_dagster.lake.tables import RefreshMode
+from lakechime_dagster.triggers.lanes import Committed
+
+Partition = tuple[PartitionValue, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputJob:
+    """One input of a table's execution.
+
+    `alias` is the name in the table's function, `table` the one in its SQL. `range` is what to read since the lane's
+    place (None: nothing new), `pinned` the snapshot at which the whole table is read then (None: the newest).
+    `key_columns` maps columns of the target to SQL expressions over this input; columns that it does not name are
+    taken by their own name where the input has them. `keys` are unique in the input, as its writer guarantees.
+    `rejoin` names the alias of the input whose changes, by the columns `on`, make rows of this one change.
+    """
+
+    alias: str
+    table: str
+    location: str
+    mode: ReadMode = ReadMode.CHANGES
+    range: SnapshotRange | None = None
+    pinned: SnapshotId | None = None
+    key_columns: Mapping[str, str] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+    rejoin: str | None = None
+    on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableJob:
+    """One execution of a computed table.
+
+    Either `compute`, called with a DataFrame per alias, or `sql`. `partitions` are those to recompute in mode
+    PARTITIONS; empty means those that the ranges touched. `expect` maps constraint names to SQL conditions that must be
+    true of each row. `may_settle_empty` is True for a first attempt only: with nothing to do it leaves no commit, any
+    later attempt leaves an empty one as a fence. `always_write` replaces a full table even when nothing differs.
+    """
+
+    name: str
+    location: str
+    inputs: tuple[InputJob, ...]
+    keys: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    refresh: RefreshMode = RefreshMode.ROWS
+    compute: Callable[..., Any] | None = None
+    sql: str | None = None
+    partitions: tuple[Partition, ...] = ()
+    expect: Mapping[str, str] = field(default_factory=dict)
+    watermark: str | None = None
+    comment: str = ""
+    may_settle_empty: bool = True
+    always_write: bool = False
+
+    def input(self, alias: str) -> InputJob:
+        return next(one for one in self.inputs if one.alias == alias or one.table == alias)
+
+
+class Outcome(StrEnum):
+    """How an attempt ended: its own commit, another attempt's, a fence, or nothing to do and no commit."""
+
+    COMMITTED = "committed"
+    SKIPPED = "skipped"
+    FENCED = "fenced"
+    NOTHING = "nothing to do"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Rows of one execution; law 17 holds between them (see `is_balanced`).
+
+    `rows_in` is what the function was given of its changed inputs. `returned` counts the rows that were computed and
+    the rows of the target that no longer are.
+    """
+
+    rows_in: int = 0
+    returned: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    deduplicated: int = 0
+    quarantined: int = 0
+
+    @property
+    def is_balanced(self) -> bool:
+        """Law 17: rows returned = inserted + updated + deleted + unchanged + deduplicated + quarantined."""
+        parts = (self.inserted, self.updated, self.deleted, self.unchanged, self.deduplicated, self.quarantined)
+        return self.returned == sum(parts)
+
+    @property
+    def changed(self) -> int:
+        return self.inserted + self.updated + self.deleted
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceResult:
+    """How one input was read: method and verdict, the snapshots (start exclusive, end inclusive), and what to know of it."""
+
+    alias: str
+    table: str
+    method: str
+    verdict: Verdict
+    start: SnapshotId | None
+    end: SnapshotId
+    commits: int = 0
+    data_commits: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableResult:
+    """What an attempt did.
+
+    `committed` is the commit of this step in the target's log, whoever made it: its end becomes the lane's place.
+    `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
+    holds the time of each phase.
+    """
+
+    outcome: Outcome
+    committed: Committed | None = None
+    replaced: bool = False
+    counts: Counts = field(default_factory=Counts)
+    sources: tuple[SourceResult, ...] = ()
+    partitions: tuple[Partition | None, ...] = ()
+    files: int = 0
+    bytes: int = 0
+    watermark: int | None = None
+    schema: tuple[tuple[str, str], ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> SnapshotId | None:
+        return self.committed.version if self.committed else None

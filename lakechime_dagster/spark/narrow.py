@@ -1,0 +1,71 @@
+"""Narrows a table to rows whose columns have given values, so that Delta opens few files and reads few rows."""
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BooleanType, DateType, NumericType, StringType, TimestampNTZType, TimestampType
+
+MAX_LITERALS = 200
+LISTED = (NumericType, StringType, DateType, TimestampType, TimestampNTZType, BooleanType)
+
+
+def column(name: str) -> Column:
+    """A column by its exact name, dots and all."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def same(left: Column, right: Column) -> Column:
+    """Equality under which null equals null."""
+    return left.eqNullSafe(right)
+
+
+def literal_filter(values: DataFrame, targets: Mapping[str, Column]) -> Column | None:
+    """A condition with literals that every wanted row meets, by which files are skipped; None when there is none.
+
+    Few values are listed, many are bounded by the smallest and the largest. A column of `values` is compared to
+    its target column.
+    """
+    types = {field.name: field.dataType for field in values.schema}
+    names = [name for name in targets if isinstance(types[name], LISTED)]
+    if not names:
+        return None
+    measures = [F.count(F.lit(1)).alias("rows")]
+    for i, name in enumerate(names):
+        plain = F.unix_micros(column(name)) if isinstance(types[name], TimestampType) else column(name)
+        measures += [
+            F.slice(F.collect_set(plain), 1, MAX_LITERALS + 1).alias(f"set_{i}"), F.max(column(name).isNull()).alias(f"null_{i}"),
+            F.min(plain).alias(f"min_{i}"), F.max(plain).alias(f"max_{i}"),
+        ]  # fmt: skip
+    found = values.select(*[column(name) for name in names]).agg(*measures).collect()[0]
+    if not found["rows"]:
+        return F.lit(False)
+    conditions = []
+    for i, name in enumerate(names):
+        target, micros = targets[name], isinstance(types[name], TimestampType)
+        literals = found[f"set_{i}"]
+        if not literals:
+            within: Column = F.lit(False)
+        elif len(literals) <= MAX_LITERALS:
+            within = target.isin(*[_literal(value, micros) for value in literals])
+        else:
+            within = target.between(_literal(found[f"min_{i}"], micros), _literal(found[f"max_{i}"], micros))
+        conditions.append(within | target.isNull() if found[f"null_{i}"] else within)
+    return reduce(lambda one, other: one & other, conditions)
+
+
+def _literal(value: Any, micros: bool) -> Column:
+    """A literal; instants travel as microseconds, since Python's naive times are ambiguous twice a year."""
+    return F.timestamp_micros(F.lit(value)) if micros else F.lit(value)
+
+
+def narrowed(frame: DataFrame, values: DataFrame, targets: Mapping[str, Column]) -> DataFrame:
+    """The rows of a frame whose target columns hold one of the value rows; null matches null."""
+    literals = literal_filter(values, targets)
+    rows = frame if literals is None else frame.where(literals)
+    keyed = rows.withColumns({f"__narrow_{i}": target for i, target in enumerate(targets.values())})
+    wanted = values.select(*[column(name).alias(f"__value_{i}") for i, name in enumerate(targets)]).distinct()
+    condition = reduce(lambda a, b: a & b, [same(F.col(f"__narrow_{i}"), F.col(f"__value_{i}")) for i in range(len(targets))])
+    return keyed.join(wanted, condition, "left_semi").drop(*[f"__narrow_{i}" for i in range(len(targets))])

@@ -1,0 +1,212 @@
+"""Brings one table up to date: reads the ranges, computes by the refresh mode, sifts, compares, and commits once."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake.sql import with_views
+from lakechime_dagster.lake.tables import RefreshMode
+from lakechime_dagster.spark.commit import Target, committed_before, create_if_missing
+from lakechime_dagster.spark.inputs import Input, Scope, Work, fallback_note, groups_work, open_inputs, rows_work, whole, within_partitions
+from lakechime_dagster.spark.job import Outcome, TableJob, TableResult
+from lakechime_dagster.spark.narrow import column, narrowed
+from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
+from lakechime_dagster.spark.sift import Sifted, sift
+from lakechime_dagster.spark.stamp import TargetLog
+from lakechime_dagster.spark.write import write
+from lakechime_dagster.triggers.lanes import CommitStamp
+
+OpenLog = Callable[[str, str], TargetLog]
+
+
+def refresh(spark: SparkSession, job: TableJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
+    """One attempt at one step: process the ranges of the job and commit the outcome under the stamp, at most once ever.
+
+    Args:
+        spark: The session; its confs and views are as before when this returns.
+        job: What to read and how to compute.
+        stamp: Lane, step, attempt and the end that the commit will record. The watermark is completed from the rows.
+        open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
+
+    Raises:
+        LaneConflictError: the lane has moved on.
+        TableUnreadableError: an input, or the snapshot to read of it, is not there.
+    """
+    target = Target(
+        name=job.name, location=job.location, log=open_log(job.location, job.name), keys=job.keys,
+        partitioned_by=job.partitioned_by, comment=job.comment,
+    )  # fmt: skip
+    found = committed_before(target, stamp)
+    if found:
+        return TableResult(outcome=Outcome.SKIPPED, committed=found, notes=(skipped_note(found.stamp.attempt),))
+    with Attempt(spark, job, stamp, target, open_log) as attempt:
+        return attempt.run()
+
+
+def skipped_note(attempt: int) -> str:
+    return f"skipped: attempt {attempt} committed" if attempt else "skipped: an earlier attempt committed"
+
+
+@dataclass
+class Attempt:
+    """One attempt's frames and clock; what it keeps in memory is let go when it ends."""
+
+    spark: SparkSession
+    job: TableJob
+    stamp: CommitStamp
+    target: Target
+    open_log: OpenLog
+    seconds: dict[str, float] = field(default_factory=dict)
+    held: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> "Attempt":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.held.close()
+
+    def run(self) -> TableResult:
+        with self._phase("read"):
+            inputs = [self._kept_images(one) for one in open_inputs(self.spark, self.job, self.open_log)]
+            work = self._kept_scope(self._work(inputs))
+        with self._phase("compute"):
+            sifted = sift(self._in_scope(self._compute(work), work), self.job.keys, self.job.expect)
+            self.held.callback(sifted.kept.unpersist)
+            stamp = replace(self.stamp, watermark=self._watermark(sifted.good))
+            rows_in = sum(self._rows_in(one, work) for one in inputs)
+        with self._phase("quarantine"):
+            self._quarantine(sifted)
+        with self._phase("write"):
+            create_if_missing(self.spark, self.target, sifted.good.schema)
+            written = write(self.spark, self.job, self.target, stamp, sifted.good, work)
+        skipped = written.outcome is Outcome.SKIPPED and written.committed
+        return TableResult(
+            outcome=written.outcome, committed=written.committed, replaced=written.replaced,
+            counts=replace(
+                written.counts, rows_in=rows_in, returned=sifted.computed + written.counts.deleted,
+                deduplicated=sifted.deduplicated, quarantined=sifted.quarantined,
+            ),
+            sources=tuple(result for one in inputs if (result := one.result()) is not None),
+            partitions=written.partitions, files=written.files, bytes=written.bytes, watermark=stamp.watermark,
+            schema=tuple((name, kind.simpleString()) for name, kind in ((f.name, f.dataType) for f in sifted.good.schema)),
+            seconds=dict(self.seconds), notes=(*work.notes, *((skipped_note(skipped.stamp.attempt),) if skipped else ())),
+        )  # fmt: skip
+
+    def _work(self, inputs: Sequence[Input]) -> Work:
+        """What to compute on, by verdicts and refresh mode."""
+        broken = fallback_note(inputs)
+        mode = self.job.refresh
+        if mode is RefreshMode.PARTITIONS and self.job.partitions:
+            work = within_partitions(inputs, self._fired(inputs))
+            return replace(work, notes=(broken,)) if broken else work
+        if broken:
+            return whole(inputs, broken)
+        if mode is RefreshMode.ROWS:
+            return rows_work(self.job, inputs)
+        if mode is RefreshMode.FULL:
+            return whole(inputs)
+        return groups_work(inputs, self.job.keys if mode is RefreshMode.AFFECTED_KEYS else self.job.partitioned_by)
+
+    def _fired(self, inputs: Sequence[Input]) -> Scope:
+        """The partitions that the trigger fired for, in the types that the inputs' columns have."""
+        names = self.job.partitioned_by
+        rows = [tuple(None if value is None else str(value).lower() if isinstance(value, bool) else str(value) for value in values)
+                for values in self.job.partitions]  # fmt: skip
+        values = self.spark.createDataFrame(rows, ", ".join(f"`{name}` string" for name in names))
+        for one in inputs:
+            mapping = one.source_columns(names)
+            if set(mapping) == set(names):
+                types = one.end.select(*[mapping[name].alias(name) for name in names]).schema
+                values = values.select(*[column(name).cast(types[name].dataType).alias(name) for name in names])
+                break
+        return Scope(columns=names, values=values)
+
+    def _compute(self, work: Work) -> DataFrame:
+        if self.job.sql is not None:
+            return self._compute_sql(self.job.sql, work)
+        if self.job.compute is None:
+            raise DeclarationError(self.job.name, "compute", "has neither a function nor SQL")
+        computed = self.job.compute(**work.frames)
+        if not isinstance(computed, DataFrame):
+            raise DeclarationError(self.job.name, "compute", f"returned a {type(computed).__name__}; return a DataFrame")
+        return computed
+
+    def _compute_sql(self, sql: str, work: Work) -> DataFrame:
+        """The query over views of this run alone; the plan holds them, so they are dropped at once."""
+        names = {one.alias: f"lakechime_{uuid4().hex}_{i}" for i, one in enumerate(self.job.inputs)}
+        try:
+            for alias, name in names.items():
+                work.frames[alias].createTempView(name)
+            views = {one.table: names[one.alias] for one in self.job.inputs} | names
+            return self.spark.sql(with_views(sql, views))
+        finally:
+            for name in names.values():
+                self.spark.catalog.dropTempView(name)
+
+    def _in_scope(self, computed: DataFrame, work: Work) -> DataFrame:
+        """Only what the scope asks for; a group whose inputs were read whole is computed, but not answered for."""
+        scope = work.scope
+        if self.job.refresh is RefreshMode.ROWS or scope is None or scope.values is None:
+            return computed
+        missing = [name for name in scope.columns if name not in computed.columns]
+        if missing:
+            raise DeclarationError(self.job.name, "columns", f"does not return the column {missing[0]}, which is a key or partition of it")
+        return narrowed(computed, scope.values, {name: column(name) for name in scope.columns})
+
+    def _kept_images(self, one: Input) -> Input:
+        if one.read is None or one.read.images is None:
+            return one
+        return replace(one, read=replace(one.read, images=self._keep(one.read.images)))
+
+    def _kept_scope(self, work: Work) -> Work:
+        frames = {alias: self._keep(work.frames[alias]) if alias in work.narrowed else work.frames[alias] for alias in work.frames}
+        scope = work.scope
+        if scope is not None and scope.values is not None:
+            scope = replace(scope, values=self._keep(scope.values))
+        return replace(work, frames=frames, scope=scope)
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self.held.callback(kept.unpersist)
+        return kept
+
+    def _rows_in(self, one: Input, work: Work) -> int:
+        """The rows of a changed input that this execution rests on: what it was given row by row, else what changed."""
+        if one.job.alias in work.narrowed or (one.is_changed and one.read is not None and one.read.images is None):
+            return work.frames[one.job.alias].count()
+        return one.read.images.count() if one.is_changed and one.read is not None and one.read.images is not None else 0
+
+    def _watermark(self, rows: DataFrame) -> int | None:
+        """The newest event time among the rows and before, in milliseconds."""
+        name = self.job.watermark
+        kinds = (DateType, TimestampType, TimestampNTZType)
+        if name is None or name not in rows.columns or not isinstance(rows.schema[name].dataType, kinds):
+            return self.stamp.watermark
+        newest = rows.agg(F.unix_millis(F.max(column(name)).cast("timestamp"))).collect()[0][0]
+        return max((one for one in (newest, self.stamp.watermark) if one is not None), default=None)
+
+    def _quarantine(self, sifted: Sifted) -> None:
+        if sifted.bad is None:
+            return
+        location = quarantine_location(self.job.location)
+        name = f"{self.job.name}__quarantine"
+        table = Target(name=name, location=location, log=self.open_log(location, name), comment=f"Rows that {self.job.name} refused")
+        quarantine(self.spark, table, self.stamp, sifted.bad)
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        self.spark.sparkContext.setLocalProperty("spark.job.description", f"{self.job.name}: {name}")
+        try:
+            yield
+        finally:
+            self.spark.sparkContext.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+            self.seconds[name] = round(time.monotonic() - began, 3)

@@ -1,0 +1,50 @@
+"""Law 13 in Spark's words: the lane as `txnAppId`, the step as `txnVersion`, the stamp as `userMetadata`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.dce.commits import TableLog
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId
+
+TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
+TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+class TargetLog(TableLog, Protocol):
+    """A table's log that also knows whose commits of a lane it holds."""
+
+    def committed(self, lane: LaneId, step: int) -> Committed | None: ...
+
+    def last_committed(self, lane: LaneId) -> Committed | None: ...
+
+
+@contextmanager
+def transaction(spark: SparkSession, app_id: str, version: int, user_metadata: str) -> Iterator[None]:
+    """Every Delta write inside commits under this transaction, at most once ever: a repeat is silently skipped by Delta.
+
+    The confs hold for the whole session, so they are put back whatever happens. A write of nothing commits too while
+    they are set: decide that there is nothing to write before.
+    """
+    wanted = {TXN_APP_ID: app_id, TXN_VERSION: str(version), USER_METADATA: user_metadata}
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)
+
+
+@contextmanager
+def stamped(spark: SparkSession, stamp: CommitStamp) -> Iterator[None]:
+    """Every Delta write inside is the commit of this step of the lane."""
+    with transaction(spark, stamp.txn_app_id, stamp.step, stamp.to_text()):
+        yield

@@ -1,0 +1,62 @@
+"""Judges a range of snapshots by the table's own log: whether it may be read incrementally, and over which commits.
+
+A RESTORE makes a new, contiguous version whose changes read like any others: it is no rollback. ROLLBACK is a log that
+was itself put back, so that snapshots which were read before no longer exist.
+"""
+
+from dataclasses import dataclass
+
+from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit, TableLog
+from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What the log says of a range.
+
+    `version` is the snapshot to read as the end of the range. `commits` are those of the range, oldest first; `later`
+    those after it, whose clean-up may have taken files of the range. `note` says what a person must know.
+    """
+
+    verdict: Verdict
+    version: int
+    commits: tuple[TableCommit, ...] = ()
+    later: tuple[TableCommit, ...] = ()
+    note: str = ""
+
+    @property
+    def data_commits(self) -> tuple[TableCommit, ...]:
+        return tuple(commit for commit in self.commits if commit.changes_data)
+
+
+def first_version(range_: SnapshotRange) -> int:
+    """The first version of a range, inclusive as Delta's `startingVersion` wants it: the range's own start is exclusive."""
+    return 0 if range_.start is None else int(range_.start) + 1
+
+
+def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
+    """The verdict on a range of a Delta table, by its log alone."""
+    head, end = log.version, int(range_.end)
+    if range_.table_uid is not None and log.uid != range_.table_uid:
+        note = "the table was replaced after this execution was claimed; its newest snapshot is read"
+        return Judgement(verdict=Verdict.RECREATED, version=head, note=note)
+    if range_.is_recreated:
+        return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was dropped and created again since it was last read")
+    if end > head:
+        note = f"snapshot {end} is no longer in the log, whose newest is {head}; that one is read"
+        return Judgement(verdict=Verdict.ROLLBACK, version=head, note=note)
+    if range_.start is None:
+        return Judgement(verdict=Verdict.CONTIGUOUS, version=end)
+    start = first_version(range_) - 1
+    if start > end:
+        return Judgement(verdict=Verdict.ROLLBACK, version=end, note=f"the log was put back from snapshot {start} to {end}")
+    try:
+        all_commits = log.commits(start, head)
+    except CommitsMissingError as missing:
+        return Judgement(verdict=Verdict.EXPIRED, version=end, note=f"the log was cleaned up past commit {missing.version}")
+    commits = tuple(commit for commit in all_commits if commit.version <= end)
+    later = tuple(commit for commit in all_commits if commit.version > end)
+    if any(commit.table_uid not in (None, range_.table_uid or commit.table_uid) for commit in commits):
+        return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was replaced in its own log")
+    gap = any(not commit.changes_data for commit in commits)
+    return Judgement(verdict=Verdict.GAP_FILLED if gap else Verdict.CONTIGUOUS, version=end, commits=commits, later=later)

@@ -1,0 +1,171 @@
+"""Decides what a table's commit holds: the differences by key, the partitions that differ, the whole, or nothing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from lakechime_dagster.dce.commits import TableCommit
+from lakechime_dagster.lake.tables import RefreshMode
+from lakechime_dagster.spark.commit import (
+    Target,
+    append,
+    append_nothing,
+    commit,
+    commit_at,
+    is_own,
+    merge,
+    replace_all,
+    replace_partitions,
+)
+from lakechime_dagster.spark.compare import OPERATION, Difference, keyed_difference, shaped, unkeyed_difference
+from lakechime_dagster.spark.inputs import Scope, Work
+from lakechime_dagster.spark.job import Counts, Outcome, Partition, TableJob
+from lakechime_dagster.spark.narrow import column, narrowed
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What a write did: counts of the target's rows, and what the log says of the commit."""
+
+    outcome: Outcome
+    committed: Committed | None = None
+    replaced: bool = False
+    counts: Counts = field(default_factory=Counts)
+    partitions: tuple[Partition | None, ...] = ()
+    files: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class Plan:
+    """What the newest try at a write found to do; made anew when a concurrent writer was first."""
+
+    difference: Difference | None = None
+    fenced: bool = False
+    replaced: bool = False
+
+    def let_go(self) -> None:
+        if self.difference is not None:
+            self.difference.changes.unpersist()
+
+
+def write(spark: SparkSession, job: TableJob, target: Target, stamp: CommitStamp, good: DataFrame, work: Work) -> Written:
+    """Bring the target to the good rows and commit under the stamp; nothing is written when nothing differs.
+
+    With nothing to do, a first attempt leaves no commit and a later one an empty one (law 13).
+    """
+    plan = Plan()
+
+    def prepare() -> Callable[[], None] | None:
+        plan.let_go()
+        found = _planned(spark, job, target, good, work)
+        plan.difference, plan.replaced, plan.fenced = found.difference, found.replaced, found.write is None
+        if found.write is None and not job.may_settle_empty:
+            return lambda: append_nothing(spark, target)
+        return found.write
+
+    try:
+        held = commit(spark, target, stamp, prepare)
+        return _written(target, stamp, plan, held)
+    finally:
+        plan.let_go()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Planned:
+    difference: Difference
+    write: Callable[[], None] | None
+    replaced: bool = False
+
+
+def _planned(spark: SparkSession, job: TableJob, target: Target, good: DataFrame, work: Work) -> _Planned:
+    """Compare with the target as it is now; `write` is None when nothing differs."""
+    now = target.read(spark)
+    if work.replace or job.refresh is RefreshMode.FULL:
+        difference = _difference(target, good, now)
+        new_schema = [(f.name, f.dataType) for f in good.schema] != [(f.name, f.dataType) for f in now.schema]
+        wanted = job.always_write or new_schema or not difference.is_empty
+        return _Planned(difference=difference, write=(lambda: replace_all(good, target)) if wanted else None, replaced=wanted)
+    rows = shaped(good, now.schema)
+    if job.refresh is RefreshMode.PARTITIONS:
+        return _planned_partitions(target, rows, now, work.scope)
+    if not target.keys:
+        count = rows.count()
+        added = Difference(changes=rows.limit(0), inserted=count)
+        return _Planned(difference=added, write=(lambda: append(rows, target)) if count else None)
+    difference = _scoped_difference(job, target, rows, now, work.scope)
+    return _Planned(difference=difference, write=None if difference.is_empty else lambda: merge(spark, target, difference.changes))
+
+
+def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None) -> _Planned:
+    """Replace those partitions of the scope in which anything differs."""
+    names = list(target.partitioned_by)
+    if scope is None or scope.values is None:
+        return _Planned(difference=Difference(changes=rows.limit(0)), write=None)
+    wanted = scope.values
+    if set(scope.columns) != set(names):  # an outer level only: all partitions below it, old and new
+        both = now.select(*names).union(rows.select(*names)).distinct()
+        wanted = narrowed(both, scope.values, {name: column(name) for name in scope.columns})
+    old = narrowed(now, wanted.select(*names), {name: column(name) for name in names})
+    difference = _difference(target, rows, old)
+    if difference.is_empty:
+        return _Planned(difference=difference, write=None)
+    if not target.keys or set(names) <= set(target.keys):
+        wanted = difference.changes.where(F.col(OPERATION).isin("I", "U", "D"))
+    text = [column(name).cast("string").alias(name) for name in names]
+    partitions = [tuple(row) for row in wanted.select(*names).distinct().select(*text).collect()]
+    kept = narrowed(rows, wanted.select(*names), {name: column(name) for name in names})
+    return _Planned(difference=difference, write=lambda: replace_partitions(kept, target, partitions))
+
+
+def _difference(target: Target, new: DataFrame, old: DataFrame) -> Difference:
+    return keyed_difference(new, old, target.keys) if target.keys else unkeyed_difference(new, old)
+
+
+def _scoped_difference(job: TableJob, target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None) -> Difference:
+    """The difference by key among the rows that were computed and those that the scope answers for."""
+    if scope is None or scope.values is None:
+        keys = {key: column(key) for key in target.keys}
+        return keyed_difference(rows, narrowed(now, rows.select(*keys.values()), keys), target.keys, F.lit(False))
+    names = {name: column(name) for name in scope.columns}
+    if job.refresh is RefreshMode.AFFECTED_KEYS:
+        return keyed_difference(rows, narrowed(now, scope.values, names), target.keys)
+    wanted = scope.values.union(rows.select(*names.values()))
+    old = narrowed(now, wanted, names)
+    answers = scope.values.select(*[value.alias(f"__scope_{i}") for i, value in enumerate(names.values())], F.lit(True).alias("__in_scope"))
+    condition = reduce(lambda a, b: a & b, [column(name).eqNullSafe(F.col(f"__scope_{i}")) for i, name in enumerate(names)])
+    marked = old.join(answers, condition, "left")
+    return keyed_difference(rows, marked, target.keys, F.col("__in_scope").isNotNull())
+
+
+def _written(target: Target, stamp: CommitStamp, plan: Plan, held: Committed | None) -> Written:
+    """The record of a write, counted by what the log says where it says it."""
+    difference = plan.difference
+    counts = Counts() if difference is None else Counts(
+        inserted=difference.inserted, updated=difference.updated, deleted=difference.deleted, unchanged=difference.unchanged
+    )  # fmt: skip
+    if held is None:
+        return Written(outcome=Outcome.NOTHING, counts=counts)
+    if not is_own(held, stamp):
+        return Written(outcome=Outcome.SKIPPED, committed=held)
+    record = commit_at(target.log, int(held.version))
+    return Written(
+        outcome=Outcome.FENCED if plan.fenced else Outcome.COMMITTED,
+        committed=held, replaced=plan.replaced, counts=_counted(counts, record),
+        partitions=record.partitions, files=len(record.added), bytes=sum(file.size for file in record.added),
+    )  # fmt: skip
+
+
+def _counted(counts: Counts, record: TableCommit) -> Counts:
+    """Inserted, updated and deleted rows as a MERGE itself counted them, and rows of an append."""
+    metrics = record.metrics
+    if record.operation == "MERGE":
+        return Counts(
+            inserted=int(metrics["numTargetRowsInserted"]), updated=int(metrics["numTargetRowsUpdated"]),
+            deleted=int(metrics["numTargetRowsDeleted"]), unchanged=counts.unchanged,
+        )  # fmt: skip
+    return counts

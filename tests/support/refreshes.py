@@ -1,0 +1,122 @@
+"""A small lake for refresh tests: sources written by delta-rs, targets refreshed by Spark, lanes kept by hand."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+from lakechime_dagster.spark.job import InputJob, TableJob, TableResult
+from lakechime_dagster.spark.refresh import refresh
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+
+CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
+
+
+def open_log(location: str, table: str) -> DeltaLog:
+    return DeltaLog(location, table)
+
+
+def read_rows(location: Path | str, version: int | None = None) -> list[tuple[Any, ...]]:
+    """All rows of a table, sorted, read by delta-rs: an engine that did not write them."""
+    query = QueryBuilder().register("t", DeltaTable(str(location), version=version)).execute("select * from t")
+    return sorted((tuple(row.values()) for row in pa.table(query).to_pylist()), key=repr)
+
+
+@dataclass
+class Source:
+    """A table that others write."""
+
+    location: Path
+    schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
+    change_feed: bool = True
+
+    def write(self, *rows: tuple[Any, ...], mode: str = "append", **options: Any) -> None:
+        data = pa.Table.from_pylist([dict(zip(self.schema.names, row, strict=True)) for row in rows], schema=self.schema)
+        configuration = CHANGE_FEED if self.change_feed else None
+        write_deltalake(
+            str(self.location), data, mode=mode, partition_by=list(self.partition_by) or None, configuration=configuration, **options
+        )  # type: ignore[call-overload]
+
+    def delete(self, predicate: str | None = None) -> None:
+        DeltaTable(str(self.location)).delete(predicate)
+
+    def update(self, updates: Mapping[str, str], predicate: str | None = None) -> None:
+        DeltaTable(str(self.location)).update(updates=dict(updates), predicate=predicate)
+
+    def optimize(self) -> None:
+        DeltaTable(str(self.location)).optimize.compact()
+
+    def restore(self, version: int) -> None:
+        DeltaTable(str(self.location)).restore(version)
+
+    @property
+    def log(self) -> DeltaLog:
+        return DeltaLog(str(self.location), self.location.name)
+
+    def range(self, start: int | None, end: int | None = None) -> SnapshotRange:
+        uid, end = self.log.uid, self.log.version if end is None else end
+        return SnapshotRange(
+            table=self.location.name, table_uid=uid, start=None if start is None else SnapshotId(str(start)),
+            end=SnapshotId(str(end)), start_uid=None if start is None else uid,
+        )  # fmt: skip
+
+
+@dataclass
+class Flow:
+    """A target with its lane: each `run` is the next step over everything new in the sources."""
+
+    spark: SparkSession
+    job: TableJob
+    sources: dict[str, Source]
+    lane: LaneId = field(default_factory=lambda: LaneId("test", "flow"))
+    step: int = 0
+    place: dict[str, SnapshotPlace] = field(default_factory=dict)
+
+    def run(self, **changes: Any) -> TableResult:
+        self.step += 1
+        result, end = self.attempt(self.step, 1, **changes)
+        self.place = end
+        return result
+
+    def attempt(self, step: int, attempt: int, **changes: Any) -> tuple[TableResult, dict[str, SnapshotPlace]]:
+        """One attempt at a step over what is new since the place; the place is left where it is."""
+        end = {alias: SnapshotPlace(table_uid=s.log.uid, snapshot_id=SnapshotId(str(s.log.version))) for alias, s in self.sources.items()}
+        stamp = CommitStamp(
+            lane=self.lane, step=step, attempt=attempt, execution_id=f"e{step}", end=Place(position=Position(0, step), sources=end)
+        )
+        job = replace(self.job, inputs=tuple(self._input(one, end) for one in self.job.inputs), **changes)
+        return refresh(self.spark, job, stamp, open_log), end
+
+    def _input(self, one: InputJob, end: Mapping[str, SnapshotPlace]) -> InputJob:
+        was, now = self.place.get(one.alias, SnapshotPlace()), end[one.alias]
+        assert now.snapshot_id is not None
+        if was == now:
+            return replace(one, pinned=now.snapshot_id)
+        return replace(one, range=SnapshotRange(
+            table=one.table, table_uid=now.table_uid, start=was.snapshot_id, end=now.snapshot_id, start_uid=was.table_uid
+        ))  # fmt: skip
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        return read_rows(self.job.location)
+
+
+def make_flow(
+    spark: SparkSession, folder: Path, sources: dict[str, Source], compute: Callable[..., Any] | None = None, **fields: Any
+) -> Flow:
+    """A flow whose inputs are all read as changes; `inputs` gives further fields of an input by alias."""
+    more: Mapping[str, Mapping[str, Any]] = fields.pop("inputs", {})
+    inputs = tuple(
+        InputJob(alias=alias, table=alias, location=str(source.location), **more.get(alias, {})) for alias, source in sources.items()
+    )
+    job = TableJob(name="target", location=str(folder / "target"), inputs=inputs, compute=compute, **fields)
+    return Flow(spark, job, sources)
