@@ -3,9 +3,9 @@
 
 SHELL = /bin/sh
 BIN = .venv/bin
-PYTEST_ARGS =
-TARGET = test
-KILLS = 100
+PYTEST_ARGS ?=
+TARGET ?= test
+KILLS ?= 100
 
 .PHONY: help run test check features bench test-bare test-crash lock bootstrap ready format
 

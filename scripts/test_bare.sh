@@ -48,7 +48,7 @@ if unshare -n true 2>/dev/null; then
     echo "test-bare: second start without network"
     second=".venv/bin/python -c 'import lakechime_dagster'"
     [ ! -f lakechime_dagster/cli/main.py ] || second=".venv/bin/lakechime --version"
-    [ ! -f lakechime_dagster/definitions.py ] || second="$second && .venv/bin/dg check defs"
+    [ ! -f lakechime_dagster/definitions.py ] || second="$second && VIRTUAL_ENV=$work/clone/.venv DAGSTER_DISABLE_TELEMETRY=yes .venv/bin/dg check defs"
     [ ! -f lakechime_dagster/spark/jars.py ] || second="$second && .venv/bin/python -m lakechime_dagster.spark.jars .lakechime/jars"
     bare "$(command -v unshare)" -n sh -c "sh scripts/bootstrap.sh && $second"
 else

@@ -1,10 +1,12 @@
 """What a newcomer relies on: the lock, the bootstrap, the table of demands and its keeper."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from scripts import bench, bootstrap, check, features
@@ -87,6 +89,14 @@ def test_ci_runs_check_test_and_features_as_make_does():
     assert re.findall(r"make --no-print-directory (\w+)", script) == ["check", "test", "features"]
     assert "CI=true" in script
     assert "chromium" in script
+
+
+def test_dagster_reads_the_instance_settings_of_the_repository(tmp_path: Path):
+    shutil.copy(ROOT / "dagster.yaml", tmp_path)
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert not instance.telemetry_enabled
+        assert instance.run_monitoring_enabled
+        assert not instance.run_retries_enabled
 
 
 def test_the_tools_of_the_project_are_locked():
