@@ -99,6 +99,10 @@ def test_dagster_reads_the_instance_settings_of_the_repository(tmp_path: Path):
         assert not instance.run_retries_enabled
 
 
+def test_the_package_carries_the_instance_settings_of_the_repository():
+    assert (ROOT / "lakechime_dagster" / "cli" / "dagster.yaml").read_text() == (ROOT / "dagster.yaml").read_text()
+
+
 def test_the_tools_of_the_project_are_locked():
     lock = (ROOT / "requirements.lock").read_text()
     for tool in ("uv", "hatchling", "ruff", "pyright", "import-linter", "pre-commit", "pytest", "hypothesis"):
