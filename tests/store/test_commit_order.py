@@ -1,0 +1,90 @@
+"""Positions follow commit order: eight writers against a reader that pages through the feed while they write."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, select
+
+import lakechime_dagster
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.store.engine import at_once
+from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.store.schema import dce_event
+
+WRITERS = 8
+EVENTS = int(os.environ.get("LAKECHIME_STRESS_EVENTS", "200000")) // WRITERS  # of each writer
+EXPECTED = {(str(writer), str(number + 1)) for writer in range(WRITERS) for number in range(EVENTS)}
+Seen = Counter[tuple[str, str]]
+
+
+class FeedReader:
+    """Reads as triggers do: page by page after the last position."""
+
+    def __init__(self, store: SqlDCEStore) -> None:
+        self.store, self.place, self.seen = store, Position.ORIGIN, Seen()
+        self.in_order = True
+
+    def read(self) -> int:
+        page = self.store.feed(self.place, limit=5_000)
+        positions = [event.position for event in page.events]
+        self.in_order &= positions == sorted(set(positions)) and all(position > self.place for position in positions)
+        self.seen.update((str(event.event.partition[0]), str(event.event.snapshot_id)) for event in page.events if event.event.partition)
+        self.place = page.through
+        return len(positions)
+
+
+class NaiveReader:
+    """The broken twin: remembers the highest number that it saw, not caring which transactions are still running."""
+
+    def __init__(self, store: SqlDCEStore) -> None:
+        self.store, self.last, self.seen = store, 0, Seen()
+
+    def read(self) -> int:
+        query = select(dce_event.c.seq, dce_event.c.partition_key, dce_event.c.snapshot_id)
+        with at_once(self.store.engine) as connection:
+            rows = connection.execute(query.where(dce_event.c.seq > self.last).order_by(dce_event.c.seq).limit(5_000)).all()
+        self.seen.update((row.partition_key.strip("[]"), row.snapshot_id) for row in rows)
+        self.last = rows[-1].seq if rows else self.last
+        return len(rows)
+
+
+def test_a_reader_of_the_feed_loses_and_doubles_nothing_while_eight_processes_write(engine: Engine) -> None:
+    reader, naive = FeedReader(SqlDCEStore(engine)), NaiveReader(SqlDCEStore(engine))
+
+    _write_and_read(engine, lambda: reader.read() + naive.read())
+
+    lost, doubled = EXPECTED - set(reader.seen), [event for event, times in reader.seen.items() if times > 1]
+    assert (len(reader.seen), len(lost), len(doubled)) == (WRITERS * EVENTS, 0, 0)
+    assert reader.in_order
+    if engine.dialect.name == "postgresql":
+        assert EXPECTED - set(naive.seen), "the naive reader should have lost events: this test no longer proves anything"
+
+
+def _write_and_read(engine: Engine, read: Callable[[], int]) -> None:
+    """Read until every writer has ended and nothing more comes."""
+    url = engine.url.render_as_string(hide_password=False)
+    command = [sys.executable, "-m", "tests.support.writers", url]
+    root = Path(lakechime_dagster.__path__[0]).parent
+    writers = [subprocess.Popen([*command, str(number), str(EVENTS)], cwd=root) for number in range(WRITERS)]
+    ended = threading.Event()
+    watcher = threading.Thread(target=lambda: ([writer.wait() for writer in writers], ended.set()), daemon=True)
+    watcher.start()
+    try:
+        while True:
+            was_over = ended.is_set()
+            if read() == 0:
+                if was_over:
+                    break
+                ended.wait(0.005)
+    finally:
+        for writer in writers:
+            writer.kill()
+        watcher.join()
+    if failed := [writer.returncode for writer in writers if writer.returncode]:
+        pytest.fail(f"writers ended with {failed}")

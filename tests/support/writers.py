@@ -1,0 +1,44 @@
+"""A process that registers events in transactions of random size, delay and fate: `python -m tests.support.writers URL WRITER EVENTS`."""
+
+import random
+import sys
+import time
+
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.store.engine import open_engine, writing
+from lakechime_dagster.store.events import SqlDCEStore
+from tests.factories import make_event
+
+LATE, ROLLED_BACK = 0.05, 0.03  # shares of transactions
+
+
+class _GivenUpError(Exception):
+    """The transaction is to be rolled back."""
+
+
+def main(url: str, writer: str, events: int) -> None:
+    """Register `events` events of this writer, each in the end exactly once; rolled back ones are tried again."""
+    choice = random.Random(int(writer))
+    store = SqlDCEStore(open_engine(url))
+    tables = [f"stress.own{writer}", "stress.shared"]
+    for table in tables:
+        store.declare(table, PartitionLevels.of({"writer": "int"}))
+    done = 0
+    while done < events:
+        size = min(choice.choice([1, 1, 2, 50, 100]), events - done)
+        table = tables[choice.random() < 0.1]
+        batch = [make_event(table, partition=[int(writer)], snapshot_id=str(number + 1)) for number in range(done, done + size)]
+        try:
+            with writing(store.engine) as connection:
+                store.register_within(connection, batch)
+                if choice.random() < LATE:
+                    time.sleep(choice.random() * 0.03)
+                if choice.random() < ROLLED_BACK:
+                    raise _GivenUpError
+        except _GivenUpError:
+            continue
+        done += size
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
