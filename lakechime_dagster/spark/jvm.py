@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
@@ -138,7 +139,10 @@ def _prepare_folders(spark_home: Path) -> tuple[Path, Path]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is a process of this id."""
+    """Whether a process of this id runs; one that has ended and only waits for its parent to notice does not."""
+    with suppress(OSError, IndexError):
+        if Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "Z":
+            return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -4,7 +4,6 @@ It is started by `start_warm_driver` and ends with the process that did so. It r
 has filled, and lets one without clients sleep. Killed, it takes its JVM along; clients then start a driver of their own.
 """
 
-import json
 import logging
 import os
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pydantic import BaseModel
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import SparkUnavailableError
@@ -69,7 +69,13 @@ class WarmHost:
 
 
 def start_warm_driver(
-    settings: SparkSettings, home: Path, jars: Path, *, clients_per_jvm: int = CLIENTS_PER_JVM, idle_seconds: float | None = None
+    settings: SparkSettings,
+    home: Path,
+    jars: Path,
+    *,
+    clients_per_jvm: int = CLIENTS_PER_JVM,
+    idle_seconds: float | None = None,
+    is_exercised: bool = True,
 ) -> WarmHost:
     """Starts the host and returns at once; it ends with this process.
 
@@ -79,15 +85,16 @@ def start_warm_driver(
         jars: Folder of Spark's jars.
         clients_per_jvm: After so many the JVM is replaced, for clients to come.
         idle_seconds: After so long without clients the JVM is ended until the next one; the settings' `idle_minutes` if None.
+        is_exercised: Whether Delta is used once before the first client does.
     """
     home = home.absolute()
     logs = home / "spark" / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     log_file = logs / "warm.log"
-    wish = {
-        "settings": settings.model_dump(mode="json"), "home": str(home), "jars": str(jars.absolute()), "clients_per_jvm": clients_per_jvm,
-        "idle_seconds": settings.idle_minutes * 60 if idle_seconds is None else idle_seconds,
-    }  # fmt: skip
+    wish = _Wish(
+        settings=settings, home=home, jars=jars.absolute(), clients_per_jvm=clients_per_jvm, is_exercised=is_exercised,
+        idle_seconds=settings.idle_minutes * 60 if idle_seconds is None else idle_seconds,
+    )  # fmt: skip
     with log_file.open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "lakechime_dagster.spark.warm", "--home", str(home)],
@@ -95,7 +102,7 @@ def start_warm_driver(
         )  # fmt: skip
     if process.stdin is not None:
         with suppress(BrokenPipeError):
-            process.stdin.write(json.dumps(wish).encode() + b"\n")
+            process.stdin.write(wish.model_dump_json().encode() + b"\n")
             process.stdin.flush()
     return WarmHost(process, home, log_file)
 
@@ -115,15 +122,24 @@ def warm_up(spark: SparkSession, folder: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
+class _Wish(BaseModel):
+    """What a host is to do: the first line of its standard input, since settings may hold keys of object stores."""
+
+    settings: SparkSettings
+    home: Path
+    jars: Path
+    clients_per_jvm: int
+    idle_seconds: float
+    is_exercised: bool
+
+
 class _Host:
     """The life of one host: JVMs one after the other, and what the connection file says about them."""
 
-    def __init__(self, settings: SparkSettings, home: Path, jars: Path, clients_per_jvm: int, idle_seconds: float) -> None:
-        self.settings = settings
-        self.home = home
-        self.jars = jars
-        self.clients_per_jvm = clients_per_jvm
-        self.idle_seconds = idle_seconds
+    def __init__(self, wish: _Wish) -> None:
+        self.wish = wish
+        self.settings = wish.settings
+        self.home = wish.home
         self.generation = 0
         self.jvm: Jvm | None = None
         self.connection: Connection | None = None
@@ -155,11 +171,11 @@ class _Host:
             return
         if present_clients(self.clients):
             self.last_client = time.monotonic()
-        elif time.monotonic() - self.last_client > self.idle_seconds:
-            _logger.info("No client for %s s: the warm driver sleeps until the next one", self.idle_seconds)
+        elif time.monotonic() - self.last_client > self.wish.idle_seconds:
+            _logger.info("No client for %s s: the warm driver sleeps until the next one", self.wish.idle_seconds)
             self.sleep()
             return
-        if attachments(self.clients) >= self.clients_per_jvm or self.is_filled():
+        if attachments(self.clients) >= self.wish.clients_per_jvm or self.is_filled():
             _logger.info("The warm driver's JVM has had %s clients; starting another", attachments(self.clients))
             self.replace_jvm()
 
@@ -168,7 +184,7 @@ class _Host:
         wake_file(self.home).unlink(missing_ok=True)
         previous, previous_clients = self.jvm, self.clients
         try:
-            jvm = start_jvm(self.settings, find_java(self.settings.java), home=self.home, jars=self.jars)
+            jvm = start_jvm(self.settings, find_java(self.settings.java), home=self.home, jars=self.wish.jars)
             connection = self.reconnect(jvm)
         except (SparkUnavailableError, Py4JError, OSError) as error:
             self.failed(error)
@@ -181,7 +197,8 @@ class _Host:
         if previous is not None:
             self.retired.append((previous, previous_clients))
         try:
-            warm_up(connection.new_session(), jvm.work)
+            if self.wish.is_exercised:
+                warm_up(connection.new_session(), jvm.work)
         except Exception:
             _logger.exception("The warm driver could not be exercised")
             return
@@ -288,15 +305,14 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     _end_on_signals()
-    wish = json.loads(sys.stdin.readline() or "{}")
-    if not wish:
+    line = sys.stdin.readline()
+    if not line:
         raise SystemExit("The warm driver is started by `lakechime dev`.")
+    wish = _Wish.model_validate_json(line)
     threading.Thread(target=_end_with_input, daemon=True).start()
-    home = Path(wish["home"])
-    settings = SparkSettings.model_validate(wish["settings"])
-    host = _Host(settings, home, Path(wish["jars"]), wish["clients_per_jvm"], wish["idle_seconds"])
+    host = _Host(wish)
     try:
-        with locked(home / "spark" / "host.lock", 5):
+        with locked(wish.home / "spark" / "host.lock", 5):
             try:
                 host.run()
             finally:
@@ -304,7 +320,7 @@ def main() -> None:
                     signal.signal(number, signal.SIG_IGN)
                 host.end()
     except TimeoutError:
-        raise SystemExit(f"Another warm driver serves {home}.") from None
+        raise SystemExit(f"Another warm driver serves {wish.home}.") from None
 
 
 def _end_on_signals() -> None:

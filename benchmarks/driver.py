@@ -1,0 +1,113 @@
+"""How soon a run has its first row: from a session of its own, and from the warm driver.
+
+Each client is a Python process of its own, timed from its start to the first row of a Delta table, imports included.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from lakechime_dagster.settings import SparkSettings
+from lakechime_dagster.spark.jars import ensure_jars
+from lakechime_dagster.spark.java import find_java
+from lakechime_dagster.spark.warm import start_warm_driver
+
+REPOSITORY = Path(__file__).parents[1]
+GOAL_SECONDS = 2.0
+
+CLIENT = """
+import os
+from pathlib import Path
+from lakechime_dagster.settings import SparkSettings
+from lakechime_dagster.spark.driver import open_driver
+settings = SparkSettings.model_validate_json(os.environ["BENCH_SETTINGS"])
+with open_driver(settings, Path(os.environ["BENCH_HOME"]), jars=Path(os.environ["BENCH_JARS"])) as driver:
+    if os.environ["BENCH_WRITE"]:
+        driver.spark.range(1000).write.format("delta").save(os.environ["BENCH_TABLE"])
+    row = driver.spark.read.format("delta").load(os.environ["BENCH_TABLE"]).first()
+    assert row is not None
+    print(driver.kind, flush=True)
+    input()
+"""
+
+
+def first_row_seconds(settings: SparkSettings, home: Path, jars: Path, *, write: bool = False) -> float:
+    """From the start of a process to its first row."""
+    wishes = {
+        "BENCH_SETTINGS": settings.model_dump_json(), "BENCH_HOME": str(home), "BENCH_JARS": str(jars), "BENCH_TABLE": str(home / "table"),
+        "BENCH_WRITE": "yes" if write else "", "PYTHONPATH": str(REPOSITORY),
+    }  # fmt: skip
+    began = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | wishes
+    ) as process:
+        if process.stdout is None:
+            raise RuntimeError("a pipe was asked for")
+        kind = process.stdout.readline().strip()
+        took = time.perf_counter() - began
+        process.communicate("\n")
+    if kind != settings.driver:
+        raise RuntimeError(f"asked for {settings.driver}, got {kind or 'nothing'}")
+    return took
+
+
+def measure(jars: Path, cold_runs: int, warm_runs: int) -> list[dict[str, Any]]:
+    """The lines of the result, each with value, goal and verdict."""
+    cold = SparkSettings(driver="local", memory="1g", cores=2)
+    warm = cold.model_copy(update={"driver": "warm"})
+    with tempfile.TemporaryDirectory(prefix="lakechime-bench-") as temporary:
+        home = Path(temporary)
+        first_row_seconds(cold, home, jars, write=True)  # makes the table, and fills the disk's cache
+        cold_seconds = [first_row_seconds(cold, home, jars) for _ in range(cold_runs)]
+        began = time.perf_counter()
+        host = start_warm_driver(warm, home, jars)
+        try:
+            if not host.wait_warmed(300):
+                raise RuntimeError(host.log_file.read_text())
+            warmed = time.perf_counter() - began
+            warm_seconds = [first_row_seconds(warm, home, jars) for _ in range(warm_runs)]
+        finally:
+            host.stop()
+    cold_median, warm_median = statistics.median(cold_seconds), statistics.median(warm_seconds)
+    return [
+        line("cold session to first row, seconds", cold_median, None, cold_seconds),
+        line("warm driver started and exercised, seconds", warmed, None, [warmed]),
+        line("warm session to first row, seconds", warm_median, GOAL_SECONDS, warm_seconds),
+        line("cold / warm", cold_median / warm_median, None, []),
+    ]
+
+
+def line(name: str, value: float, at_most: float | None, all_values: list[float]) -> dict[str, Any]:
+    """One measured number against its goal."""
+    verdict = "" if at_most is None else "met" if value <= at_most else "missed"
+    goal = None if at_most is None else f"<= {at_most:g}"
+    return {"name": name, "value": round(value, 2), "goal": goal, "verdict": verdict, "all": [round(each, 2) for each in all_values]}
+
+
+def main() -> None:
+    """Prints value, goal and verdict per line, or one JSON document."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--jars", type=Path, default=Path(os.environ.get("LAKECHIME_SPARK_JARS") or REPOSITORY / ".lakechime" / "jars"))
+    parser.add_argument("--cold", type=int, default=3, help="cold sessions to time")
+    parser.add_argument("--warm", type=int, default=7, help="warm sessions to time")
+    asked = parser.parse_args()
+    jars = asked.jars.absolute()
+    ensure_jars(jars, find_java, lambda text: print(text, file=sys.stderr))
+    lines = measure(jars, asked.cold, asked.warm)
+    if asked.json:
+        print(json.dumps({"benchmark": "driver", "lines": lines}))
+        return
+    for each in lines:
+        print(f"{each['name']:<45} {each['value']:>8.2f}   goal {each['goal'] or '-':<8} {each['verdict'] or '-':<7} {each['all']}")
+
+
+if __name__ == "__main__":
+    main()
