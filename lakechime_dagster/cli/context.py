@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
-from lakechime_dagster.settings import MARKER, Settings
+from lakechime_dagster.settings import MARKER, Settings, load_settings
 
 if TYPE_CHECKING:
     from lakechime_dagster.lake import Lake
     from lakechime_dagster.resources.platform import Platform
     from lakechime_dagster.store.ledger_rows import FlowRow
     from lakechime_dagster.triggers.flow import Flow
-
-DEFINITIONS = "lakechime_dagster.definitions"
 
 
 def open_platform(settings: Settings | None = None) -> "Platform":
@@ -31,16 +29,24 @@ def project_folder(start: Path | None = None) -> Path:
     return next((folder for folder in (start, *start.parents) if (folder / MARKER).is_file()), start)
 
 
-def declared_flows(module: str | None = None) -> dict[str, "Flow"]:
-    """The flows that the code location declares: the lake's, or those of another module.
+def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[str, "Flow"]:
+    """The flows that are declared here: the lake's, or those that another module declares as it is imported.
+
+    A table of the lake without a trigger has a flow too, for the runs that a person launches; `manual` includes it.
 
     Raises:
         LakeChimeError: the module cannot be imported; its own message is in it.
     """
-    _import(module or DEFINITIONS, "the triggers")
-    from lakechime_dagster.resources.lakechime import declared_flows as declared
+    if module is not None:
+        _import(module, "the triggers")
+        from lakechime_dagster.resources.lakechime import declared_flows as declared
 
-    return declared()
+        return declared()
+    from lakechime_dagster.assets.flows import flow_of
+
+    settings = load_settings()
+    tables = [table for table in declared_lake(settings).targets if manual or table.trigger is not None]
+    return {table.name: flow_of(table, settings.cluster) for table in tables}
 
 
 def declared_lake(settings: Settings) -> "Lake":
@@ -54,13 +60,13 @@ def declared_lake(settings: Settings) -> "Lake":
     return lake
 
 
-def flow_declared(name: str, module: str | None) -> "Flow":
+def flow_declared(name: str, module: str | None, *, manual: bool = False) -> "Flow":
     """The declared flow of that name.
 
     Raises:
         NotFoundError: naming those that are there.
     """
-    flows = declared_flows(module)
+    flows = declared_flows(module, manual=manual)
     if name not in flows:
         raise NotFoundError(f"no trigger {name!r} is declared here; there are {', '.join(sorted(flows)) or 'none'}")
     return flows[name]
@@ -69,7 +75,7 @@ def flow_declared(name: str, module: str | None) -> "Flow":
 def flow_known(platform: "Platform", name: str, module: str | None) -> "FlowRow":
     """The flow as the ledger keeps it; one that is declared but new is activated."""
     known = platform.ledger.flow(name)
-    return known if known is not None else platform.evaluator.activate(flow_declared(name, module))
+    return known if known is not None else platform.evaluator.activate(flow_declared(name, module, manual=True))
 
 
 def _import(module: str, what: str) -> object:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakechime_dagster.cli.context import DEFINITIONS, project_folder
+from lakechime_dagster.cli.context import project_folder
 from lakechime_dagster.cli.demo import DEMO_LAKE
 from lakechime_dagster.cli.output import note, say
 from lakechime_dagster.cli.processes import Child, end_children, start_child
@@ -24,16 +24,25 @@ from lakechime_dagster.settings import MARKER, Settings, load_settings
 if TYPE_CHECKING:
     from lakechime_dagster.spark.warm import WarmHost
 
+DEFINITIONS = "lakechime_dagster.definitions"
 UI_IS_UP = "Serving dagster-webserver"
 HOST = "127.0.0.1"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LOOK_SECONDS = 0.2
+QUIET = (
+    "Checking for new runs for sensor",
+    " skipped: ",
+    "SupersessionWarning",
+    "return callback(",
+    "Found a dagster instance configuration",
+)
 
 
 def dev(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster UI.")] = 3000,
     speed: Annotated[float, typer.Option(min=0.001, help="Hours of 2013 that the demo replays per second.")] = 0.2,
     no_replay: Annotated[bool, typer.Option("--no-replay", help="Do not replay the demo's data.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show every line of Dagster, also of ticks that launch nothing.")] = False,
 ) -> None:
     """Run the lake here: store, warm Spark driver, Dagster with its UI, and the demo's replay; Ctrl-C ends all of it."""
     folder = project_folder()
@@ -42,7 +51,7 @@ def dev(
     _check_port(port)
     with ExitStack() as stack:
         stack.enter_context(_only_one(settings.home))
-        deployment = Deployment(settings, folder, port, None if no_replay or settings.lake != DEMO_LAKE else speed)
+        deployment = Deployment(settings, folder, port, None if no_replay or settings.lake != DEMO_LAKE else speed, verbose)
         code = deployment.run()
     raise typer.Exit(code)
 
@@ -55,6 +64,8 @@ class Deployment:
     folder: Path
     port: int
     speed: float | None
+    verbose: bool = False
+    ending: bool = False
 
     def run(self) -> int:
         """Run until a signal, or until Dagster ends; the exit code."""
@@ -69,6 +80,7 @@ class Deployment:
             children.append(dagster)
             return self._watch(dagster, children, host, stop)
         finally:
+            self.ending = True
             note("lakechime| ending: runs that are at work are tried again at the next start")
             end_children(children)
             if host is not None:
@@ -97,7 +109,12 @@ class Deployment:
         return 0
 
     def _child(self, name: str, command: list[str], await_text: str = "") -> Child:
-        return start_child(name, command, cwd=self.folder, env=self._environment(), await_text=await_text, show=note)
+        return start_child(name, command, cwd=self.folder, env=self._environment(), await_text=await_text, show=self._show)
+
+    def _show(self, line: str) -> None:
+        """A child's line, unless it says nothing new; what Dagster says about being ended is of no use to anybody."""
+        if self.verbose or not (self.ending or is_noise(line)):
+            note(line)
 
     def _environment(self) -> Mapping[str, str]:
         return os.environ | {
@@ -123,6 +140,11 @@ class Deployment:
         say("  Automation   the triggers; a tick that launched nothing says why")
         say("  lakechime status, lakechime trigger explain NAME: the same from a second terminal")
         say("  Ctrl-C ends all of it\n")
+
+
+def is_noise(line: str) -> bool:
+    """Whether a line of Dagster says that nothing happened; of the steps of runs only begin and end of the run are news."""
+    return any(text in line for text in QUIET) or (" - DEBUG - " in line and " - RUN_" not in line)
 
 
 def write_dagster_home(home: Path, folder: Path) -> None:
@@ -187,13 +209,17 @@ def _prepare_store(settings: Settings) -> None:
 
 
 def _start_warm(settings: Settings) -> "WarmHost | None":
-    if settings.spark.driver != "warm":
-        return None
+    """Look for Java and the jars, which every local run needs, and start the driver that they share."""
     from lakechime_dagster.spark.jars import ensure_jars
     from lakechime_dagster.spark.java import find_java
     from lakechime_dagster.spark.warm import start_warm_driver
 
-    ensure_jars(settings.jars, lambda: find_java(settings.spark.java), note)
+    if settings.spark.driver not in ("warm", "local"):
+        return None
+    java = find_java(settings.spark.java)
+    ensure_jars(settings.jars, lambda: java, note)
+    if settings.spark.driver == "local":
+        return None
     host = start_warm_driver(settings.spark, settings.home, settings.jars)
     note(f"lakechime| a warm Spark driver is starting (its log: {host.log_file})")
     return host

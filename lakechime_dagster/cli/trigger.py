@@ -14,7 +14,8 @@ from lakechime_dagster.dce.event import to_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 
 if TYPE_CHECKING:
-    from lakechime_dagster.store.ledger_rows import LaneRow
+    from lakechime_dagster.resources.platform import Platform
+    from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
     from lakechime_dagster.store.overview import FlowOverview
     from lakechime_dagster.triggers.flow import Flow
     from lakechime_dagster.triggers.lanes import Place
@@ -127,7 +128,10 @@ def resume(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Go on: with all that waited, only with what comes from now on, or with what came since a time or position."""
+    """Go on: with all that waited, only with what comes from now on, or with what came since a time or position.
+
+    Keys of a partition trigger that have not fired yet fire in any case; `latest` and `since` leave out late changes.
+    """
     from lakechime_dagster.store.interventions import By, Interventions
 
     where = _resume_from(from_)
@@ -135,8 +139,13 @@ def resume(
     by = By(who=parse.who(who), reason=reason)
     row = flow_known(platform, name, module)
     interventions = Interventions(platform.ledger)
-    place_at = None if where is None else platform.evaluator.place_at(flow_declared(name, module), where)
-    moved = [] if place_at is None else interventions.seek(row, None, by, place_at, dry_run=True)
+    place_at = None
+    moved: Moved = []
+    if where is not None:
+        flow = flow_declared(name, module, manual=True)
+        place_at = platform.evaluator.place_at(flow, where)
+        _ensure_lane(platform, flow, row, dry_run)
+        moved = interventions.seek(row, None, by, place_at, dry_run=True)
     if not dry_run:
         interventions.resume(row, by, place_at)
     document = {"trigger": name, "paused": False, "from": from_, "lanes": _moves(moved), "dry_run": dry_run}
@@ -160,13 +169,25 @@ def seek(
     where = _start_from("--to", to)
     platform = open_platform()
     by = By(who=parse.who(who), reason=reason)
-    flow = flow_declared(name, module)
+    flow = flow_declared(name, module, manual=True)
     row = platform.evaluator.activate(flow)
+    _ensure_lane(platform, flow, row, dry_run)
     moved = Interventions(platform.ledger).seek(row, key, by, platform.evaluator.place_at(flow, where), dry_run=dry_run)
     if not moved:
         raise LakeChimeError(f"{name} has no lane yet: nothing was claimed, so there is nothing to put elsewhere")
     document = {"trigger": name, "lanes": _moves(moved), "dry_run": dry_run}
     _told(document, f"{count(len(moved), 'lane')} of {name} {_would(dry_run)} moved", as_json, moved)
+
+
+def _ensure_lane(platform: "Platform", flow: "Flow", row: "FlowRow", dry_run: bool) -> None:
+    """A snapshot trigger has one lane, which can be put somewhere before anything was claimed."""
+    from lakechime_dagster.resources.platform import ask_target
+    from lakechime_dagster.triggers.lanes import LaneId
+
+    if flow.is_partitioned or dry_run or platform.ledger.lanes(row):
+        return
+    target = platform.log(flow.target, flow.location) if flow.target else None
+    platform.ledger.ensure_lane(row, "", ask_target(target)(LaneId(platform.ledger.deployment, flow.name)))
 
 
 def _declared_or_none(module: str | None) -> dict[str, "Flow"]:

@@ -1,0 +1,180 @@
+"""`lakechime dce`: the contracts of registering and listing."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from lakechime_dagster.dce.event import DataChangeEvent
+from tests.support.cli import Cli
+
+FIELDS = {
+    "event_ts", "table", "partition", "snapshot_id", "snapshot_ts", "prev_snapshot_id", "table_format", "operation_type", "tags", "cluster",
+    "table_uid", "event_key", "position", "amends",
+}  # fmt: skip
+ALL_FLAGS = [
+    "dce", "register", "--table", "bronze.orders", "--format", "DELTA", "--operation", "APPEND", "--partition", '["2013-01-01", 5]',
+    "--snapshot-id", "7", "--prev-snapshot-id", "6", "--snapshot-ts", "1357000000000", "--tag", "complete=true", "--tag", "note=a=b",
+    "--cluster", "west", "--table-uid", "u1", "--event-key", "k1", "--json",
+]  # fmt: skip
+
+
+def register(lakechime: Cli, *arguments: str) -> dict:
+    answer = lakechime("dce", "register", *arguments, "--json")
+    assert answer.code == 0, answer
+    return answer.json
+
+
+def test_every_flag_of_register_reaches_the_event(lakechime: Cli) -> None:
+    answer = lakechime(*ALL_FLAGS)
+    assert answer.code == 0
+    assert set(answer.json) == {"registered", "duplicates"}
+    (event,) = answer.json["registered"]
+    assert set(event) == FIELDS
+    assert {name: event[name] for name in FIELDS - {"event_ts", "position"}} == {
+        "table": "bronze.orders", "partition": ["2013-01-01", 5], "snapshot_id": "7", "prev_snapshot_id": "6",
+        "snapshot_ts": 1357000000000, "table_format": "DELTA", "operation_type": "APPEND", "tags": {"complete": "true", "note": "a=b"},
+        "cluster": "west", "table_uid": "u1", "event_key": "k1", "amends": None,
+    }  # fmt: skip
+    assert isinstance(event["event_ts"], int)
+
+
+def test_a_repeat_is_a_duplicate_and_names_the_first(lakechime: Cli) -> None:
+    first = lakechime(*ALL_FLAGS).json["registered"]
+    again = lakechime(*ALL_FLAGS)
+    assert again.code == 0
+    assert again.json == {"registered": [], "duplicates": first}
+
+
+def test_format_and_operation_are_read_in_any_case(lakechime: Cli) -> None:
+    (event,) = register(lakechime, "--table", "a.b", "--format", "iceberg", "--operation", "append", "--snapshot-id", "x9")["registered"]
+    assert (event["table_format"], event["operation_type"]) == ("ICEBERG", "APPEND")
+
+
+def test_a_file_of_json_lines_is_one_transaction(lakechime: Cli, tmp_path: Path) -> None:
+    lines = [{"table": "a.b", "snapshot_id": str(n), "table_format": "DELTA", "operation_type": "APPEND"} for n in range(3)]
+    good = tmp_path / "events.jsonl"
+    good.write_text("\n\n".join(map(json.dumps, lines)))
+    bad = "\n".join([*(json.dumps(line | {"table": "c.d"}) for line in lines), '{"table": "c.d", "color": "red"}'])
+    assert len(register(lakechime, "--file", str(good))["registered"]) == 3
+    refused = lakechime("dce", "register", "--file", "-", "--json", stdin=bad)
+    assert refused.code == 1
+    assert refused.json["error"]["field"] == "line 4, event field"
+    assert lakechime("dce", "list", "--table", "c.d", "--json").json == {"events": []}
+
+
+def test_what_list_prints_can_be_registered_again_elsewhere(lakechime: Cli) -> None:
+    register(lakechime, "--table", "a.b", "--snapshot-id", "1", "--tag", "x=y")
+    events = lakechime("dce", "list", "--json").json["events"]
+    done = lakechime("dce", "register", "--file", "-", "--json", stdin="\n".join(map(json.dumps, events)))
+    assert done.json == {"registered": [], "duplicates": events}
+
+
+def test_standard_input_gives_the_events_for_a_dash(lakechime: Cli) -> None:
+    answer = lakechime("dce", "register", "--file", "-", "--cluster", "west", "--json", stdin='{"table": "a.b", "snapshot_id": "1"}\n')
+    assert [event["cluster"] for event in answer.json["registered"]] == ["west"]
+
+
+def test_the_cluster_of_the_settings_is_the_default(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKECHIME_CLUSTER", "east")
+    (event,) = register(lakechime, "--table", "a.b")["registered"]
+    assert event["cluster"] == "east"
+
+
+def test_list_filters_by_every_condition(lakechime: Cli) -> None:
+    for hour, tags in ((4, ["--tag", "complete=true"]), (5, ["--tag", "complete=true", "--tag", "x=y"]), (6, [])):
+        register(lakechime, "--table", "a.b", "--partition", f'["2013-01-01", {hour}]', "--snapshot-id", str(hour), *tags)
+    register(lakechime, "--table", "c.d", "--cluster", "west")
+    hours = {4: [4], 5: [5], 6: [6]}
+
+    def listed(*arguments: str) -> list[int]:
+        answer = lakechime("dce", "list", "--table", "a.b", *arguments, "--json")
+        assert answer.code == 0, answer
+        return [event["partition"][1] for event in answer.json["events"]]
+
+    assert listed() == [4, 5, 6]
+    assert listed("--partition", '["2013-01-01", 5]') == hours[5]
+    assert listed("--tag", "complete=true") == [4, 5]
+    assert listed("--tag", "complete=true", "--tag", "x=y") == hours[5]
+    assert listed("--limit", "1") == hours[4]
+    second = lakechime("dce", "list", "--table", "a.b", "--json").json["events"][1]
+    assert listed("--after", second["position"]) == hours[6]
+    assert lakechime("dce", "list", "--cluster", "west", "--json").json["events"][0]["table"] == "c.d"
+
+
+def test_since_is_inclusive_and_until_exclusive(lakechime: Cli) -> None:
+    (event,) = register(lakechime, "--table", "a.b")["registered"]
+    at = event["event_ts"]
+    found = [
+        len(lakechime("dce", "list", option, str(time), "--json").json["events"])
+        for option, time in (("--since", at), ("--since", at + 1), ("--until", at), ("--until", at + 1))
+    ]
+    assert found == [1, 0, 0, 1]
+
+
+def test_times_are_iso_with_a_zone_or_milliseconds(lakechime: Cli) -> None:
+    register(lakechime, "--table", "a.b")
+    assert len(lakechime("dce", "list", "--since", "2013-01-01T00:00+01:00", "--until", "2999-01-01T00:00Z", "--json").json["events"]) == 1
+    assert lakechime("dce", "list", "--since", "2013-01-01T00:00", "--json").code == 2
+
+
+def test_exit_code_three_says_that_nothing_was_found(lakechime: Cli) -> None:
+    assert lakechime("dce", "list", "--table", "a.b").code == 0
+    nothing = lakechime("dce", "list", "--table", "a.b", "--exit-code", "--json")
+    assert (nothing.code, nothing.json) == (3, {"events": []})
+    register(lakechime, "--table", "a.b")
+    assert lakechime("dce", "list", "--table", "a.b", "--exit-code").code == 0
+
+
+def test_a_dry_run_registers_nothing(lakechime: Cli) -> None:
+    for command in (["register", "--table", "a.b", "--snapshot-id", "1"], ["complete", "a.b"]):
+        answer = lakechime("dce", *command, "--dry-run", "--json")
+        assert (answer.code, answer.json["dry_run"], answer.json["events"][0]["table"]) == (0, True, "a.b")
+    assert lakechime("dce", "list", "--json").json == {"events": []}
+
+
+def test_complete_registers_a_mark_per_partition(lakechime: Cli) -> None:
+    answer = lakechime("dce", "complete", "a.b", "--partition", '["d", 1]', "--partition", '["d", 2]', "--tag", "by=me", "--json")
+    events = answer.json["registered"]
+    assert [(event["partition"], event["snapshot_id"], event["tags"]) for event in events] == [
+        (["d", 1], None, {"by": "me", "complete": "true"}), (["d", 2], None, {"by": "me", "complete": "true"}),
+    ]  # fmt: skip
+
+
+def test_tail_shows_what_came_after_a_position(lakechime: Cli) -> None:
+    first = register(lakechime, "--table", "a.b", "--snapshot-id", "1")["registered"][0]
+    register(lakechime, "--table", "a.b", "--snapshot-id", "2")
+    register(lakechime, "--table", "c.d", "--snapshot-id", "3")
+    answer = lakechime("dce", "tail", "--after", first["position"], "--table", "a.b", "--for", "0", "--json")
+    assert [event["snapshot_id"] for event in answer.json["events"]] == ["2"]
+    lines = lakechime("dce", "tail", "--after", first["position"], "--for", "0", "--lines").out.splitlines()
+    assert [json.loads(line)["snapshot_id"] for line in lines] == ["2", "3"]
+
+
+def test_tail_follows_what_comes(lakechime: Cli) -> None:
+    store = lakechime.platform.store
+    later = threading.Timer(0.2, lambda: store.register([DataChangeEvent(table="a.b")]))
+    later.start()
+    answer = lakechime("dce", "tail", "--limit", "1", "--for", "30", "--json")
+    later.join()
+    assert [event["table"] for event in answer.json["events"]] == ["a.b"]
+
+
+def test_people_get_a_table(lakechime: Cli) -> None:
+    answer = lakechime("dce", "register", "--table", "a.b", "--partition", '["2013-01-01"]', "--snapshot-id", "1", "--tag", "x=[bold]y")
+    assert answer.out.startswith("1 event registered, 0 duplicates\n")
+    assert '["2013-01-01"]' in answer.out
+    assert "x=[bold]y" in answer.out
+
+
+@pytest.mark.parametrize(
+    "name", ["'; DROP TABLE dce_event; --", 'a"b', "../../etc/passwd", "größe.naïve.表", "%s{}$(x)`y`", "[red]x[/red]", "a\\b"]
+)
+def test_a_hostile_name_is_only_a_name(lakechime: Cli, name: str) -> None:
+    (event,) = register(lakechime, "--table", name, "--partition", json.dumps([name]), "--tag", f"{name.replace('=', '')}={name}")[
+        "registered"
+    ]
+    assert event["table"] == name
+    assert lakechime("dce", "list", "--table", name, "--partition", json.dumps([name]), "--json").json["events"] == [event]
+    assert name in lakechime("dce", "list").out

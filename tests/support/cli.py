@@ -1,0 +1,66 @@
+"""The command line in tests: its own process state per call is a home folder in the test's temporary one."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakechime_dagster.cli.main import main
+from lakechime_dagster.resources.platform import Platform, open_platform
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The document on standard output, which must be the only thing there."""
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Cli:
+    """Runs `lakechime` in this process, in a home folder of its own."""
+
+    home: Path
+    capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch
+
+    def __call__(self, *arguments: str, stdin: str | bytes = "") -> Answer:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        self.monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(given), encoding="utf-8"))
+        self.capsys.readouterr()
+        code = main(arguments)
+        captured = self.capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    @property
+    def platform(self) -> Platform:
+        """The platform that the commands work on."""
+        return open_platform()
+
+
+@pytest.fixture
+def lakechime(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
+    """The command line in an empty folder, with no setting of the outside."""
+    for name in [name for name in os.environ if name.startswith("LAKECHIME_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield Cli(tmp_path / "home", capsys, monkeypatch)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
