@@ -108,6 +108,9 @@ class Ledger:
     def claim(self, flow: FlowRow, lane: LaneRow, claim: Claim) -> Execution:
         """Take the next step of a lane, as seen in `lane`, with its range frozen.
 
+        A lane that was rebuilt from its target begins with attempt 2: an attempt that the lost ledger knew may still be
+        at work, so that nothing but a commit may settle this step.
+
         Raises:
             LaneConflictError: when the lane has moved since, is not active, or has an open execution.
         """
@@ -118,15 +121,16 @@ class Ledger:
             if _open_of(connection, current.lane_id) is not None:
                 raise LaneConflictError(f"lane {flow.name} {lane.key} has an open execution")
             now = now_ms(connection)
+            attempt = 2 if current.settled and not _has_history(connection, current.lane_id) else 1
             execution_id = uuid.uuid4().hex
             connection.execute(
                 sa.insert(schema.execution).values(
                     execution_id=execution_id, lane_id=current.lane_id, step=current.settled + 1, state=ExecutionState.OPEN.value,
-                    cause=claim.cause.value, start_place=current.place.to_json(), end_place=claim.end.to_json(), attempt=1,
+                    cause=claim.cause.value, start_place=current.place.to_json(), end_place=claim.end.to_json(), attempt=attempt,
                     partition_key=claim.partition_key, claimed_ts=now, reason=claim.reason,
                 )
             )  # fmt: skip
-            connection.execute(sa.insert(schema.attempt).values(execution_id=execution_id, number=1, due_ts=now))
+            connection.execute(sa.insert(schema.attempt).values(execution_id=execution_id, number=attempt, due_ts=now))
             if claim.fired and not current.fired:
                 connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == current.lane_id).values(fired=True))
                 _remember_atoms(connection, current.lane_id, claim.atoms)
@@ -381,6 +385,11 @@ def lanes_of(connection: Connection, flow_id: int, keys: Sequence[str] | None = 
 def _lane(connection: Connection, flow_id: int, key: str, *, lock: bool) -> LaneRow:
     query = sa.select(schema.lane).where(schema.lane.c.flow_id == flow_id, schema.lane.c.key == key)
     return lane_from(connection.execute(query.with_for_update() if lock else query).one())
+
+
+def _has_history(connection: Connection, lane_id: int) -> bool:
+    """Whether the ledger knows of an earlier step of the lane."""
+    return connection.execute(sa.select(schema.execution.c.step).where(schema.execution.c.lane_id == lane_id).limit(1)).first() is not None
 
 
 def _open_of(connection: Connection, lane_id: int) -> str | None:

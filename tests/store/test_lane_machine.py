@@ -1,0 +1,409 @@
+"""One lane under every interleaving that hypothesis finds: the real ledger, a real Delta table, and what breaks without each rule.
+
+Source commits are 1..n; the range (start, end] appends a row per commit to the target, but for the pairs in which the
+second commit undoes the first: a range of nothing but such pairs has no net effect, which makes the fence necessary.
+Whatever crashes, is called lost, goes on as a zombie or is forgotten: the target never holds a commit twice, and when
+all is quiet it holds each one.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+from deltalake import DeltaTable
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from sqlalchemy import Engine
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.ledger import Ledger
+from lakechime_dagster.store.schema import metadata
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, ExecutionState, LaneId
+from lakechime_dagster.triggers.model import SnapshotTrigger
+from tests.support.tables import rows, write
+from tests.support.world import World
+
+SOURCE, TARGET = "bronze.orders", "silver.orders"
+COMMITS = 8
+UNDONE = {(1, 2), (4, 5), (7, 8)}  # the second commit of a pair undoes the first
+MAX_RUNS = 3
+SCHEMA = pa.schema([("commit", pa.int64())])
+FLOW = Flow(name="silver", trigger=SnapshotTrigger(SOURCE), target=TARGET)
+
+
+@dataclass
+class Run:
+    """A process at an attempt. `txn` is the version that it commits with."""
+
+    name: str
+    execution: Execution
+    txn: int
+    at: str = "launched"  # launched, begun, looked, written
+
+
+class LaneMachine(RuleBasedStateMachine):
+    """The protocol as it is; the broken twins override one rule each."""
+
+    engine: ClassVar[Engine]
+
+    def __init__(self) -> None:
+        super().__init__()
+        with writing(self.engine) as connection:
+            for table in reversed(metadata.sorted_tables):
+                connection.execute(table.delete())
+        self.folder = Path(tempfile.mkdtemp(prefix="lakechime-lane-"))
+        self.log = DeltaLog(str(self.folder / "target"), TARGET)
+        self.world = World(self.engine)
+        self.ledger = self.ledger_of(self.world)
+        self.world = _WithLedger(self.engine, ledger_used=self.ledger)
+        self.head = 0
+        self.runs: list[Run] = []
+        self.launched = 0
+        self.losses = 0
+        self.left = self.rebuilt = False
+
+    # Rules that a twin breaks
+
+    def ledger_of(self, world: World) -> Ledger:
+        return world.ledger
+
+    def txn_of(self, execution: Execution) -> int:
+        return execution.step
+
+    def last_committed(self, lane: LaneId) -> Committed | None:
+        return self.log.last_committed(lane)
+
+    def end_of(self, execution: Execution, found: Committed) -> Committed:
+        return found
+
+    # What happens
+
+    @precondition(lambda self: self.head < COMMITS)
+    @rule()
+    def the_source_commits(self) -> None:
+        self.head += 1
+        self.world.change(SOURCE, self.head)
+
+    @rule()
+    def the_sensor_claims_and_launches(self) -> None:
+        row = self.world.evaluator.activate(FLOW)
+        decision = self.world.evaluator.evaluate(FLOW, row)
+        for execution in self.world.evaluator.fire(FLOW, row, decision, self.last_committed):
+            self.launch(execution)
+
+    @precondition(lambda self: self.opened() is not None and len(self.runs) < MAX_RUNS)
+    @rule(is_widened=st.booleans())
+    def the_sensor_calls_the_attempt_lost(self, is_widened: bool) -> None:
+        execution = self.opened()
+        assert execution is not None
+        if self.settled_by_commit(execution, execution.step) or execution.attempt >= 4:
+            return
+        row = self.world.evaluator.activate(FLOW)
+        lane = self.world.ledger.lanes(row)[""]
+        end = self.world.evaluator.end_of(FLOW, row, lane) if is_widened else None
+        following = self.world.ledger.lose(execution, "its lease was over", end=end, immediately=True)
+        assert following is not None
+        self.launch(following)
+
+    @precondition(lambda self: self.losses == 0 and self.log.exists())
+    @rule()
+    def the_ledger_is_lost(self) -> None:
+        self.losses += 1
+        with writing(self.engine) as connection:
+            for table in (schema.intervention, schema.attempt, schema.execution, schema.lane_partition, schema.lane, schema.flow):
+                connection.execute(sa.delete(table))
+
+    @precondition(lambda self: self.runs)
+    @rule(which=st.integers(0, MAX_RUNS - 1))
+    def a_run_crashes(self, which: int) -> None:
+        self.runs.remove(self.pick(which))
+
+    @precondition(lambda self: self.runs)
+    @rule(which=st.integers(0, MAX_RUNS - 1))
+    def a_run_goes_on(self, which: int) -> None:
+        self.advance(self.pick(which))
+
+    @precondition(lambda self: self.runs)
+    @rule(which=st.integers(0, MAX_RUNS - 1), times=st.integers(2, 4))
+    def a_run_goes_on_for_a_while(self, which: int, times: int) -> None:
+        run = self.pick(which)
+        for _ in range(times):
+            if run in self.runs:
+                self.advance(run)
+
+    # The life of a run
+
+    def launch(self, execution: Execution) -> None:
+        self.launched += 1
+        self.runs.append(Run(f"run-{self.launched}", execution, self.txn_of(execution)))
+
+    def advance(self, run: Run) -> None:
+        try:
+            if run.at == "launched":
+                run.execution, run.at = self.world.ledger.begin(run.execution.execution_id, run.name), "begun"
+            elif run.at == "begun":
+                self.look(run)
+            elif run.at == "looked":
+                self.write(run)
+            else:
+                self.runs.remove(run)
+                self.settled_by_commit(run.execution, run.txn)
+        except (LaneConflictError, NotFoundError):  # it ends, saying what to do
+            if run in self.runs:
+                self.runs.remove(run)
+
+    def look(self, run: Run) -> None:
+        if self.settled_by_commit(run.execution, run.txn):
+            self.runs.remove(run)
+        else:
+            run.at = "looked"
+
+    def write(self, run: Run) -> None:
+        """As a run does: settle without a commit if it may, else commit unless the target has this version already."""
+        first, last = bounds(run.execution)
+        commits = [] if is_undone(first, last) else list(range(first + 1, last + 1))
+        if not commits and self.settled_empty(run):
+            self.runs.remove(run)
+            return
+        run.at = "written"
+        if (self.reached() or 0) >= run.txn:
+            return  # Spark skips it
+        stamp = CommitStamp(lane=run.execution.lane, step=run.execution.step, attempt=run.execution.attempt, end=run.execution.end)
+        data = rows(*[(commit,) for commit in commits], schema=SCHEMA)
+        write(self.log.location, data, transaction=(stamp.txn_app_id, run.txn), user_metadata=stamp.to_text())
+
+    def settled_empty(self, run: Run) -> bool:
+        try:
+            return self.world.ledger.settle(run.execution, None) or True
+        except LaneConflictError:
+            return False
+
+    def settled_by_commit(self, execution: Execution, txn: int) -> bool:
+        found = self.log.committed(execution.lane, txn) if self.log.exists() else None
+        if found is None:
+            return False
+        assert found.stamp.step == txn or type(self) is not LaneMachine
+        self.world.store.register(self.log.events_of_commit(int(found.version)))
+        self.world.ledger.settle(execution, self.end_of(execution, found))
+        return True
+
+    # What must hold
+
+    def check_invariants(self, *args: Any, **kwargs: Any) -> None:
+        """After every step: nothing twice; when all is quiet, everything."""
+        super().check_invariants(*args, **kwargs)
+        self.check()
+
+    def check(self) -> None:
+        held = self.held()
+        assert len(held) == len(set(held)), f"applied twice: {held}"
+        if self.is_quiet():
+            missing = set(range(1, self.head + 1)) - set(held)
+            missing -= {commit for pair in UNDONE if not set(pair) & set(held) for commit in pair}
+            assert not missing, f"lost or half applied: {sorted(missing)}; the target has {sorted(held)}"
+
+    def teardown(self) -> None:
+        """From wherever it is, the lane comes to rest with nothing lost."""
+        try:
+            self.runs.clear()
+            for _ in range(12):
+                self.the_sensor_claims_and_launches()
+                if self.opened() is not None and not self.runs:
+                    self.the_sensor_calls_the_attempt_lost(is_widened=False)
+                while self.runs:
+                    self.advance(self.runs[0])
+                self.check()
+                if self.is_quiet():
+                    break
+            assert self.is_quiet() or type(self) is not LaneMachine or self.is_spent(), "stuck"
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    # Reading
+
+    def pick(self, which: int) -> Run:
+        return self.runs[which % len(self.runs)]
+
+    def opened(self) -> Execution | None:
+        return next(iter(self.world.ledger.executions(flow=FLOW.name, state=ExecutionState.OPEN)), None)
+
+    def is_spent(self) -> bool:
+        opened = self.opened()
+        return opened is not None and opened.attempt >= 4
+
+    def is_quiet(self) -> bool:
+        row = self.world.ledger.flow(FLOW.name)
+        lane = self.world.ledger.lanes(row).get("") if row else None
+        source = lane.place.sources.get(SOURCE) if lane else None
+        at = int(source.snapshot_id or 0) if source else 0
+        return not self.runs and self.opened() is None and at == self.head
+
+    def reached(self) -> int | None:
+        return DeltaTable(self.log.location).transaction_version(str(LaneId("test", FLOW.name))) if self.log.exists() else None
+
+    def held(self) -> list[int]:
+        if not self.log.exists():
+            return []
+        return pa.table(DeltaTable(self.log.location).to_pyarrow_table())["commit"].to_pylist()
+
+
+@dataclass(frozen=True)
+class _WithLedger(World):
+    """A world that uses one ledger, which may be a broken one."""
+
+    ledger_used: Ledger | None = None
+
+    @property
+    def ledger(self) -> Ledger:
+        assert self.ledger_used is not None
+        return self.ledger_used
+
+
+def bounds(execution: Execution) -> tuple[int, int]:
+    """The source commits (first, last] of an execution."""
+    found = execution.ranges().get(SOURCE)
+    return (int(found.start or 0), int(found.end)) if found else (0, 0)
+
+
+def is_undone(first: int, last: int) -> bool:
+    """Whether (first, last] has no net effect: nothing, or pairs that undo themselves."""
+    commits = list(range(first + 1, last + 1))
+    return all(tuple(commits[at : at + 2]) in UNDONE for at in range(0, len(commits), 2))
+
+
+# The broken twins
+
+
+class VersionPerAttempt(LaneMachine):
+    """Every attempt commits with a version of its own instead of the step."""
+
+    def txn_of(self, execution: Execution) -> int:
+        return self.launched
+
+
+class OwnEnd(LaneMachine):
+    """The place moves to one's own end instead of the end in the step's commit."""
+
+    def end_of(self, execution: Execution, found: Committed) -> Committed:
+        current = self.ledger.execution(execution.execution_id) or execution
+        return replace(found, stamp=replace(found.stamp, end=current.end))
+
+
+class _WithoutFence(Ledger):
+    def settle(self, execution: Execution, committed: Committed | None, *, reason: str = "") -> bool:
+        if committed is not None:
+            return super().settle(execution, committed, reason=reason)
+        with writing(self.engine) as connection:
+            current = self.locked(connection, execution.execution_id)
+            if current.state is ExecutionState.OPEN:
+                self.close(connection, current, ExecutionState.SETTLED, execution.end, None, reason)
+        return True
+
+
+class NoFence(LaneMachine):
+    """A step with nothing to do settles without a commit while another attempt may be alive."""
+
+    def ledger_of(self, world: World) -> Ledger:
+        return _WithoutFence(world.engine, world.deployment)
+
+
+class FreshFromZero(LaneMachine):
+    """After the loss of the ledger a lane starts from zero instead of from the target's log."""
+
+    def last_committed(self, lane: LaneId) -> Committed | None:
+        return None
+
+
+# Ways through which each rule shows its worth
+
+
+def go(machine: LaneMachine, *steps: str) -> None:
+    """Take steps by name: `source`, `claim`, `lost` (widened), `ledger lost`, or `run-2` (that run's next step)."""
+    for step in steps:
+        match step:
+            case "source":
+                machine.the_source_commits()
+            case "claim":
+                machine.the_sensor_claims_and_launches()
+            case "lost":
+                machine.the_sensor_calls_the_attempt_lost(is_widened=True)
+            case "ledger lost":
+                machine.the_ledger_is_lost()
+            case name:
+                for run in [run for run in machine.runs if run.name == name]:
+                    machine.advance(run)
+        machine.check()
+    machine.teardown()
+
+
+TWO_ATTEMPTS_COMMIT = ["source", "claim", "run-1", "lost", "run-1", "run-1", "run-2", "run-2", "run-2"]
+A_LATER_ATTEMPT_READS_FURTHER = ["source", "source", "claim", "source", "run-1", "lost", "run-1", "run-1", "lost"]
+NOTHING_TO_DO_BESIDE_ANOTHER_ATTEMPT = [
+    *("source", "source", "claim", "source", "run-1", "lost", "run-1", "run-2", "run-2", "run-1", "claim"),
+    *("run-3", "run-3", "run-2", "run-3"),
+]
+A_STEP_WITHOUT_COMMIT_THEN_THE_LEDGER_IS_LOST = [
+    *("source", "source", "claim", *["run-1"] * 3, "source", "claim", *["run-2"] * 4, "ledger lost"),
+    *("source", "source", "source", "claim"),
+]
+A_ZOMBIE_OF_A_LOST_LEDGER = [
+    *("source", "source", "source", "claim", *["run-1"] * 4, "source", "claim", "run-2", "run-2", "ledger lost", "source"),
+    *("claim", "claim", "run-3", "run-3", "run-2", "run-3"),
+]
+FEW = settings(
+    max_examples=12, stateful_step_count=20, deadline=None, derandomize=True, database=None, print_blob=False, report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+
+
+@pytest.fixture
+def lane_engine(engine: Engine) -> Iterator[Engine]:
+    """The database of the machines, on each kind."""
+    LaneMachine.engine = engine
+    yield engine
+    del LaneMachine.engine
+
+
+@pytest.fixture
+def lane_on_sqlite(sqlite_engine: Engine) -> Iterator[None]:
+    LaneMachine.engine = sqlite_engine
+    yield
+    del LaneMachine.engine
+
+
+def test_each_source_commit_is_applied_once_whatever_happens(lane_engine: Engine) -> None:
+    few = FEW if lane_engine.dialect.name == "sqlite" else settings(FEW, max_examples=5)
+    run_state_machine_as_test(LaneMachine, settings=few)
+
+
+TWINS = [
+    (VersionPerAttempt, TWO_ATTEMPTS_COMMIT, "applied twice"),
+    (OwnEnd, A_LATER_ATTEMPT_READS_FURTHER, "lost or half applied"),
+    (NoFence, NOTHING_TO_DO_BESIDE_ANOTHER_ATTEMPT, "applied twice"),
+    (FreshFromZero, A_STEP_WITHOUT_COMMIT_THEN_THE_LEDGER_IS_LOST, "lost or half applied"),
+]
+
+
+@pytest.mark.parametrize(("twin", "way", "harm"), TWINS)
+def test_without_one_of_the_rules_a_commit_is_lost_or_doubled(
+    twin: type[LaneMachine], way: list[str], harm: str, lane_engine: Engine
+) -> None:
+    go(LaneMachine(), *way)
+    with pytest.raises(AssertionError, match=harm):
+        go(twin(), *way)
+
+
+@pytest.mark.usefixtures("lane_on_sqlite")
+def test_a_zombie_of_a_lost_ledger_and_an_empty_step_do_not_lose_a_commit() -> None:
+    go(LaneMachine(), *A_ZOMBIE_OF_A_LOST_LEDGER)
