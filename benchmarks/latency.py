@@ -21,14 +21,13 @@ from pathlib import Path
 import dagster as dg
 
 from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.store.ledger import Ledger
+from lakechime_dagster.resources.platform import Platform, open_platform
 
 ROOT = Path(__file__).resolve().parent.parent
 GOAL_SECONDS = 7.0
 PATIENCE_SECONDS = 120.0
 
-LOCATION = '''
+LOCATION = """
 import pathlib, time
 import dagster as dg
 from lakechime_dagster.resources.lakechime import LakeChimeResource
@@ -44,7 +43,7 @@ def features(context: dg.AssetExecutionContext, lakechime: LakeChimeResource):
 
 sensor = lakechime_sensor("features", SnapshotTrigger(["bench.events"]), target=features)
 defs = dg.Definitions([features], sensors=[sensor], resources={{"lakechime": LakeChimeResource()}}, executor=dg.in_process_executor)
-'''
+"""
 INSTANCE = "telemetry: {enabled: false}\nsensors: {use_threads: true, num_workers: 4}\n"
 
 
@@ -97,7 +96,7 @@ def measure(events: int) -> list[Journey]:
     return journeys[1:]  # the first one waits for the daemon to start
 
 
-def one(platform, instance: dg.DagsterInstance, home: Path, number: int) -> Journey:  # noqa: ANN001
+def one(platform: Platform, instance: dg.DagsterInstance, home: Path, number: int) -> Journey:
     # a prime number of seconds apart, so that events fall everywhere in the daemon's loop
     time.sleep(1.0 + (number * 1.7) % 5)
     event = DataChangeEvent(table="bench.events", snapshot_id=SnapshotId(str(number)))
@@ -108,8 +107,7 @@ def one(platform, instance: dg.DagsterInstance, home: Path, number: int) -> Jour
         if time.monotonic() > deadline:
             raise SystemExit(f"event {number} was not seen within {PATIENCE_SECONDS:.0f} s:\n{(home / 'daemon.log').read_text()[-2000:]}")
         time.sleep(0.02)
-    ledger: Ledger = platform.ledger
-    [execution] = ledger.executions(flow="features", limit=1)
+    [execution] = platform.ledger.executions(flow="features", limit=1)
     record = instance.get_run_records(filters=dg.RunsFilter(run_ids=[execution.run_id or ""]))[0]
     return Journey(
         registered=registered.event_ts / 1000,

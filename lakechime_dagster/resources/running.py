@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import RegisteredEvent, to_json
 from lakechime_dagster.dce.snapshots import SnapshotRange
@@ -126,7 +124,7 @@ def _keep(running: RunningExecution, stop: threading.Event, log: Callable[[str],
     while not stop.wait(RENEW_SECONDS):
         try:
             alive = running.platform.ledger.renew(execution.execution_id, execution.attempt, execution.run_id or "")
-        except (LakeChimeError, SQLAlchemyError) as error:  # a store that is away for a moment is asked again at the next turn
+        except LakeChimeError as error:  # a store that is away for a moment is asked again at the next turn
             log(f"the lease of execution {execution.execution_id} could not be renewed: {error}")
             continue
         if not alive:

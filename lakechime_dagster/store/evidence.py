@@ -159,11 +159,14 @@ def without_snapshot(connection: Connection, tables: Sequence[TableKey], through
     ids = table_ids(connection, tables)
     missing = []
     for table in tables:
-        known = table in ids and connection.execute(
-            sa.select(sa.literal(1))
-            .where(dce_event.c.table_id == ids[table][0], dce_event.c.snapshot_id.is_not(None), up_to(through))
-            .limit(1)
-        ).scalar()
+        known = (
+            table in ids
+            and connection.execute(
+                sa.select(sa.literal(1))
+                .where(dce_event.c.table_id == ids[table][0], dce_event.c.snapshot_id.is_not(None), up_to(through))
+                .limit(1)
+            ).scalar()
+        )
         if not known:
             missing.append(table[1])
     return missing
