@@ -8,6 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -58,18 +59,37 @@ def fresh_database(server: str) -> Iterator[str]:
 @contextmanager
 def started(binaries: Path, *, durable: bool) -> Iterator[str]:
     """A server of its own folder and port on loopback; `durable` as in production, for benchmarks."""
+    with server(binaries, durable=durable) as running:
+        yield running.url
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that can be struck down."""
+
+    url: str
+    control: tuple[str, ...]
+
+    def restart(self) -> None:
+        """End it without a word to its clients, and start it again: what was committed is recovered from its log."""
+        _run([*self.control, "-w", "-m", "immediate", "restart"])
+
+
+@contextmanager
+def server(binaries: Path, *, durable: bool) -> Iterator[Server]:
+    """As `started`, with a handle to restart it by; only a durable one keeps what was committed."""
     # Not below pytest's folder: that is closed to the user that the server runs as when we are root.
     folder = Path(tempfile.mkdtemp(prefix="lakechime-postgres-"))
     data, port = folder / "data", _free_port()
     as_user = _unprivileged(folder)
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c max_connections=100"
     options += " -c shared_buffers=256MB" if durable else " -c fsync=off -c full_page_writes=off -c synchronous_commit=off"
+    control = (*as_user, str(binaries / "pg_ctl"), "-D", str(data), "-t", "60", "-l", str(folder / "log"), "-o", options)
     try:
         _run([*as_user, str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"])
-        log = str(folder / "log")
-        _run([*as_user, str(binaries / "pg_ctl"), "-D", str(data), "-w", "-t", "60", "-l", log, "-o", options, "start"])
+        _run([*control, "-w", "start"])
         try:
-            yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+            yield Server(f"postgresql://postgres@127.0.0.1:{port}/postgres", control)
         finally:
             _run([*as_user, str(binaries / "pg_ctl"), "-D", str(data), "-w", "-m", "immediate", "stop"])
     finally:

@@ -1,0 +1,134 @@
+"""The code location of the crash test: a lake with a flow per point, the product's own functions wrapped so that they strike there."""
+
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lakechime_dagster.assets import table as table_module
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import Lake, LakeTable, SourceTable, spark_table
+from lakechime_dagster.resources import running as running_module
+from lakechime_dagster.store import ledger as ledger_module
+from lakechime_dagster.store.ledger import Ledger
+from lakechime_dagster.triggers import SnapshotTrigger
+from tests.crash.points import Point, Switch
+from tests.support.processes import PATIENCE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+switch = Switch.of_environment()
+in_run = threading.local()
+HELD_BY_HARNESS = (Point.CODE_SERVER, Point.DAEMON, Point.WARM_DRIVER, Point.STORE)
+SLOW = "length(java_method('java.lang.Thread', 'sleep', 1000L)) > 0"  # true after a second for each row
+
+
+def before(owner: Any, name: str, act: Callable[..., None]) -> None:
+    """Let `act` see the arguments of each call of a function of the product."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        act(*args)
+        return original(*args, **kwargs)
+
+    setattr(owner, name, wrapped)
+
+
+def after(owner: Any, name: str, act: Callable[[Any], None]) -> None:
+    """Let `act` see what each call of a function of the product returns."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        act(result)
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def install() -> None:
+    """Strike at the points, and let leases and pauses be short, so that a minute's wait takes seconds."""
+    ledger_module.LEASE_MS = int(12_000 * PATIENCE)
+    ledger_module.BACKOFF_MS = (0, 500, 1_000, 2_000, 2_000)
+    ledger_module.MAX_ATTEMPTS = int(os.environ.get("LAKECHIME_TEST_ATTEMPTS", "5"))
+    running_module.RENEW_SECONDS = 2.0
+    after(Ledger, "claim", lambda execution: switch.die(Point.AFTER_CLAIM, execution.lane.flow))
+    after(Ledger, "begin", lambda execution: switch.die(Point.AFTER_RUN_START, execution.lane.flow))
+    before(table_module, "settle", lambda running, *_: switch.die(Point.AFTER_COMMIT, running.flow.name))
+    before(Ledger, "settle", _before_settling)
+    _wrap_runs()
+
+
+def _before_settling(ledger: Ledger, execution: Any, *_: Any) -> None:
+    if getattr(in_run, "yes", False):  # a sensor that settles what a dead run left is not the one
+        switch.die(Point.AFTER_REGISTRATION, execution.lane.flow)
+
+
+def _wrap_runs() -> None:
+    """In a run only: say who works, and put the points of a write around Spark's append."""
+    materialise = table_module.materialise
+
+    @functools.wraps(materialise)
+    def wrapped(*args: Any) -> Any:
+        from lakechime_dagster.spark import write as write_module
+
+        original = write_module.append
+        sign = switch.folder / f"run-{os.getpid()}"
+        sign.touch()
+        in_run.yes, write_module.append = True, functools.partial(append, original)
+        try:
+            return materialise(*args)
+        finally:
+            in_run.yes, write_module.append = False, original
+            sign.unlink(missing_ok=True)
+
+    setattr(table_module, "materialise", wrapped)  # noqa: B010 - of other parameters than the type checker knows
+
+
+def append(original: Callable[..., None], rows: "DataFrame", target: Any) -> None:
+    """Spark's append, at which a process is struck before the commit, or while the job that leads to it runs."""
+    flow = target.name
+    switch.stop(Point.ZOMBIE, flow)
+    for point in HELD_BY_HARNESS:
+        switch.wait(point, flow)
+    if flow == Point.DURING_SPARK_JOB.target and switch.is_armed(Point.DURING_SPARK_JOB):
+        context = rows.sparkSession.sparkContext
+        threading.Thread(target=_die_while_running, args=(context, min(context.getJobTags()), flow), daemon=True).start()
+        rows = rows.where(SLOW)
+    original(rows, target)
+
+
+def _die_while_running(context: Any, tag: str, flow: str) -> None:
+    tracker = context._jsc.sc().statusTracker()
+    while not any(_is_running(tracker, job) for job in tracker.getJobIdsForTag(tag)):
+        time.sleep(0.02)
+    switch.die(Point.DURING_SPARK_JOB, flow)
+
+
+def _is_running(tracker: Any, job: int) -> bool:
+    info = tracker.getJobInfo(job)
+    return info.isDefined() and info.get().status().toString() == "RUNNING"
+
+
+def build_lake() -> Lake:
+    """A source and a target without keys per point: a row that is written twice shows."""
+    sources = {point: SourceTable(point.source) for point in Point}
+    return Lake("crash", [*sources.values(), *[_copy(point, sources[point]) for point in Point]])
+
+
+def _copy(point: Point, source: SourceTable) -> LakeTable:
+    @spark_table(point.target, reads={"rows": source.changes()}, trigger=SnapshotTrigger())
+    def copy(rows: "DataFrame") -> "DataFrame":
+        """The rows of its source."""
+        return rows
+
+    return copy
+
+
+install()
+defs = build_definitions(build_lake())

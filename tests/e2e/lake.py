@@ -1,0 +1,32 @@
+"""The lake of the end-to-end tests: orders come in, amounts are added up."""
+
+from typing import TYPE_CHECKING
+
+from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
+from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+orders = SourceTable("bronze.orders", partitioned_by={"day": "date"}, owner="team:shop", description="Orders as they come in.")
+
+
+@spark_table(
+    "silver.orders", keys=["id"], reads={"orders": orders.changes()}, trigger=SnapshotTrigger(), expect={"amount is positive": "amount > 0"}
+)
+def silver_orders(orders: "DataFrame") -> "DataFrame":
+    """Orders, one row each."""
+    return orders.select("id", "day", "amount")
+
+
+orders_of_day = sql_table(
+    "gold.orders_of_day",
+    sql="SELECT day, count(*) AS orders, sum(amount) AS amount FROM bronze.orders GROUP BY day",
+    keys=["day"],
+    partitioned_by={"day": "date"},
+    refresh="partitions",
+    trigger=PartitionTrigger([orders.partitions(day=tick("-1d"))], every(days=1, start="2024-05-02", until="2024-05-04"),
+                             tags={"complete": "true"}),
+)  # fmt: skip
+
+lake = Lake("shop", [orders, silver_orders, orders_of_day])

@@ -1,0 +1,69 @@
+"""What a person sees: the UI in headless Chromium. LAKECHIME_TEST_SCREENSHOTS names a folder for the pictures."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from tests.support.dagster_dev import DagsterDev
+from tests.support.missing import missing
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if browser is None:
+        missing("Chromium is missing", "apt-get install chromium fonts-dejavu-core, or set PATH to where it is")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=browser, args=QUIET)
+        yield running.new_page(viewport={"width": 1600, "height": 1000})
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Path(os.environ.get("LAKECHIME_TEST_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def see(page: Page, url: str, *texts: str, picture: Path) -> None:
+    """Open a page, wait for each text on it, keep a picture of it."""
+    page.goto(url)
+    for text in texts:
+        expect(page.get_by_text(text).first).to_be_visible(timeout=60_000)
+    page.screenshot(path=picture)
+
+
+def test_the_page_of_an_asset_says_what_it_waits_for_and_what_its_last_run_did(
+    shop: DagsterDev, orders: dict[str, Any], page: Page, pictures: Path
+) -> None:
+    url = f"{shop.url}/assets/silver/orders"
+    see(page, url, "waits for", "a change of bronze.orders", "rows inserted", "rows quarantined", picture=pictures / "asset.png")
+
+
+def test_the_page_of_a_sensor_says_why_it_launches_nothing(shop: DagsterDev, orders: dict[str, Any], page: Page, pictures: Path) -> None:
+    url = f"{shop.url}/locations/lakechime_dagster/sensors/gold_orders_of_day"
+    see(page, url, "Launches when all of these are there", "lacks tag complete=true", picture=pictures / "sensor.png")
+
+
+def test_the_page_of_a_run_shows_its_execution_in_tags(shop: DagsterDev, orders: dict[str, Any], page: Page, pictures: Path) -> None:
+    run = orders["run"]
+    tags = [f"lakechime/{name}: {run['tags'][f'lakechime/{name}']}" for name in ("lane", "cause", "attempt")]
+    see(page, f"{shop.url}/runs/{run['runId']}", *tags, picture=pictures / "run.png")
+
+
+def test_the_page_of_a_source_shows_its_commits_and_who_wrote_them(
+    shop: DagsterDev, orders: dict[str, Any], page: Page, pictures: Path
+) -> None:
+    see(page, f"{shop.url}/assets/bronze/orders?view=events", "registered by", "its producer", picture=pictures / "source.png")

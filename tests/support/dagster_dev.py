@@ -1,0 +1,125 @@
+"""A running `dagster dev` for end-to-end tests, shared by them, and its GraphQL."""
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakechime_dagster.spark.warm import start_warm_driver
+from tests.support.processes import REPOSITORY, Service, await_found, environment, free_port, program
+from tests.support.spark import small_settings
+
+LAKE = "tests.e2e.lake:lake"
+LOCATIONS = """{ workspaceOrError { ... on Workspace { locationEntries { name loadStatus locationOrLoadError {
+  __typename ... on PythonError { message }
+  ... on RepositoryLocation { repositories { name sensors { name description sensorState { status } } } } } } } } }"""
+RUNS = """query Runs($filter: RunsFilter) { runsOrError(filter: $filter) { ... on Runs {
+  results { runId status tags { key value } } } } }"""
+FINISHED = ("SUCCESS", "FAILURE", "CANCELED")
+
+
+@dataclass(frozen=True)
+class DagsterDev:
+    """Dagster's UI and daemon over a home of their own."""
+
+    home: Path
+    service: Service
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.service.port}"
+
+    def graphql(self, query: str, **variables: Any) -> dict[str, Any]:
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found = json.load(answer)
+        assert "errors" not in found, found["errors"]
+        return found["data"]
+
+    def locations(self) -> dict[str, dict[str, Any]]:
+        """The code locations that are loaded, by name; one that cannot be loaded ends the test."""
+        entries = self.graphql(LOCATIONS)["workspaceOrError"]["locationEntries"]
+        loaded = [entry for entry in entries if entry["loadStatus"] == "LOADED"]
+        for entry in loaded:
+            assert entry["locationOrLoadError"]["__typename"] == "RepositoryLocation", entry["locationOrLoadError"]
+        return {entry["name"]: entry["locationOrLoadError"] for entry in loaded}
+
+    def sensors(self, location: str) -> dict[str, dict[str, Any]]:
+        repositories = self.locations()[location]["repositories"]
+        return {sensor["name"]: sensor for repository in repositories for sensor in repository["sensors"]}
+
+    def runs(self, lane: str) -> list[dict[str, Any]]:
+        """The runs of a lane, newest first, their tags as a mapping."""
+        wanted = {"tags": [{"key": "lakechime/lane", "value": lane}]}
+        runs = self.graphql(RUNS, filter=wanted)["runsOrError"]["results"]
+        return [run | {"tags": {tag["key"]: tag["value"] for tag in run["tags"]}} for run in runs]
+
+    def await_run(self, lane: str, count: int = 1) -> dict[str, Any]:
+        """The newest run of a lane, once so many have finished."""
+
+        def finished() -> dict[str, Any] | None:
+            runs = [run for run in self.runs(lane) if run["status"] in FINISHED]
+            return runs[0] if len(runs) >= count else None
+
+        return await_found(finished, f"{count} finished run of {lane}\n{self.service.tail()}", 180, self._is_there, pause=0.5)
+
+    def lakechime(self, *arguments: str, expect: int = 0) -> dict[str, Any]:
+        """The JSON that a command prints."""
+        return lakechime(self.service.env, *arguments, expect=expect)
+
+    def _is_there(self) -> None:
+        assert self.service.is_running, self.service.tail()
+
+
+@contextmanager
+def dagster_dev(name: str, command: list[str], home: Path, locations: set[str], cwd: Path, **wishes: str) -> Iterator[DagsterDev]:
+    """A UI and a daemon by this command, with these code locations loaded; nothing of it is left afterwards."""
+    port = free_port()
+    (home / "dagster").mkdir(parents=True, exist_ok=True)
+    (home / "dagster" / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text())
+    service = Service(
+        name, [*command, "--port", str(port)], cwd=cwd, log=home / f"{name}.log", env=environment(home, **wishes), port=port
+    )  # fmt: skip
+    service.start()
+    running = DagsterDev(home, service)
+    try:
+        await_found(lambda: service.is_ready, f"{name} listens\n{service.tail()}", 120, running._is_there)
+        await_found(lambda: locations <= set(running.locations()), f"{locations} are loaded", 120, running._is_there)
+        yield running
+    finally:
+        service.end()
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator[DagsterDev]:
+    """`dagster dev` with the test lake and a stock asset beside it, on a warm driver."""
+    home = tmp_path_factory.mktemp("shop")
+    workspace = home / "workspace.yaml"
+    places = {"lakechime_dagster": "lakechime_dagster/definitions.py", "stock": "tests/e2e/stock.py"}
+    workspace.write_text("load_from:\n" + "".join(
+        f"  - python_file: {{relative_path: '{REPOSITORY / path}', working_directory: '{REPOSITORY}', location_name: {name}}}\n"
+        for name, path in places.items()
+    ))  # fmt: skip
+    wishes = {"LAKECHIME_LAKE": LAKE, "LAKECHIME_SPARK_DRIVER": "warm", "LAKECHIME_SPARK_JARS": str(spark_jars)}
+    host = start_warm_driver(small_settings("warm"), home, spark_jars)
+    try:
+        with dagster_dev("dagster-dev", [*program("dagster"), "dev", "-w", str(workspace)], home, set(places), home, **wishes) as running:
+            yield running
+    finally:
+        host.stop()
+
+
+def lakechime(env: Mapping[str, str], *arguments: str, expect: int = 0) -> dict[str, Any]:
+    """What a `lakechime` command prints as JSON."""
+    command = [sys.executable, "-m", "lakechime_dagster.cli.main", *arguments, "--json"]
+    done = subprocess.run(command, env=dict(env), cwd=REPOSITORY, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == expect, f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}"
+    return json.loads(done.stdout)
