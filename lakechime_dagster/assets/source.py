@@ -23,5 +23,6 @@ def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
         "kinds": {*table.kinds} or {"deltalake"},
         "description": table.description or None,
         "metadata": metadata,
+        "freshness_policy": dg.FreshnessPolicy.time_window(table.fresh_within) if table.fresh_within is not None else None,
     }
     return dg.AssetSpec(**{**given, **table.dagster})

@@ -34,6 +34,7 @@ def parse_commit(version: int, text: str, levels: "DeltaLevels") -> TableCommit:
         version=version,
         timestamp=info.get("inCommitTimestamp", info.get("timestamp")),
         operation=str(info.get("operation", "")),
+        engine=str(info.get("engineInfo") or info.get("clientVersion") or ""),
         parameters=info.get("operationParameters") or {},
         metrics=info.get("operationMetrics") or {},
         user_metadata=info.get(STAMP_KEY),

@@ -36,7 +36,7 @@ class FileAction:
 
 @dataclass(frozen=True, kw_only=True)
 class TableCommit:
-    """One commit: what it says about itself, and the data-changing files it added and removed.
+    """One commit: what it says about itself (`engine`: the program that wrote it), and the data-changing files it added and removed.
 
     `timestamp` is in milliseconds. Files rewritten without a change of data (OPTIMIZE) are in `moved_in` and `moved_out`.
     `table_uid`, `properties` and `columns` are set by a commit that wrote the table's metadata.
@@ -45,6 +45,7 @@ class TableCommit:
     version: int
     timestamp: int | None = None
     operation: str = ""
+    engine: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     user_metadata: str | None = None

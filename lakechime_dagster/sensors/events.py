@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from lakechime_dagster.dce.commits import CommitsMissingError
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import Registration, Seen
@@ -35,7 +36,8 @@ def events_sensor(lake: Lake, partitioned: Mapping[str, dg.PartitionsDefinition 
             page = platform.store.feed(_cursor(context.cursor), MAX_SHOWN)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
-        shown = materializations(lake.sources, partitioned, page.events, {event.position for event in found})
+        writers = Writers(platform, {source.name: source.location for source in lake.sources})
+        shown = materializations(lake.sources, partitioned, page.events, {event.position for event in found}, writers)
         reasons = [f"{len(found)} commits were found that nobody had registered"] if found else []
         reasons += problems or ([] if shown else ["no new event"])
         return dg.SensorResult(skip_reason="; ".join(reasons) or None, cursor=str(page.through), asset_events=shown)
@@ -83,11 +85,38 @@ class _Shown:
     count: int
 
 
+class Writers:
+    """Who wrote commits, as their tables' logs say; each commit is looked up once."""
+
+    def __init__(self, platform: Platform, locations: Mapping[str, str | None]) -> None:
+        self._platform = platform
+        self._locations = locations
+        self._known: dict[tuple[str, str], str] = {}
+
+    def of(self, event: RegisteredEvent) -> str:
+        """The program and its operation, such as `WRITE by delta-rs.1.6.6`."""
+        key = (event.event.table, event.event.snapshot_id or "")
+        if key not in self._known:
+            self._known[key] = self._look_up(*key)
+        return self._known[key]
+
+    def _look_up(self, table: str, snapshot: str) -> str:
+        if not snapshot.isdigit():
+            return "unknown: the event names no commit of a Delta table"
+        log = self._platform.log(table, self._locations.get(table))
+        try:
+            [commit] = log.commits(int(snapshot) - 1, int(snapshot))
+        except (LakeChimeError, CommitsMissingError):
+            return "unknown: the commit is no longer in the table's log"
+        return f"{commit.operation or 'a write'} by {commit.engine or 'a program that does not say'}"
+
+
 def materializations(
     sources: Sequence[SourceTable],
     partitioned: Mapping[str, dg.PartitionsDefinition | None],
     events: Iterable[RegisteredEvent],
     reconciled: set[Position],
+    writers: "Writers",
 ) -> list[dg.AssetMaterialization]:
     """What Dagster shows of the sources' changes: one per partition, with the newest event of it."""
     by_name = {source.name: source for source in sources}
@@ -96,11 +125,11 @@ def materializations(
         if event.event.table in by_name and event.changes_data:
             key = (event.event.table, event.canonical)
             newest[key] = _Shown(event, newest[key].count + 1 if key in newest else 1)
-    return [_materialization(by_name[table], partitioned.get(table), shown, reconciled) for (table, _), shown in newest.items()]
+    return [_materialization(by_name[table], partitioned.get(table), shown, reconciled, writers) for (table, _), shown in newest.items()]
 
 
 def _materialization(
-    source: SourceTable, partitions: dg.PartitionsDefinition | None, shown: _Shown, reconciled: set[Position]
+    source: SourceTable, partitions: dg.PartitionsDefinition | None, shown: _Shown, reconciled: set[Position], writers: Writers
 ) -> dg.AssetMaterialization:
     event = shown.event
     partition = None
@@ -111,6 +140,7 @@ def _materialization(
         "commit": event.event.snapshot_id or "none",
         "operation": event.event.operation_type.value,
         "partition": event.canonical or "the whole table",
+        "written by": writers.of(event),
         "registered by": "the reconciler, from the table's log" if event.position in reconciled else "its producer",
         "events": shown.count,
         "position": str(event.position),

@@ -20,7 +20,11 @@ class DagsterRuns:
         if run is None:
             tags = {EXECUTION_TAG: execution.execution_id, ATTEMPT_TAG: str(execution.attempt)}
             run = next(iter(self.instance.get_runs(filters=dg.RunsFilter(tags=tags), limit=1)), None)
-        return RunFact(run.run_id, state_of(run.status)) if run is not None else None
+        return RunFact(run.run_id, state_of(run.status), self._started(run)) if run is not None else None
+
+    def _started(self, run: dg.DagsterRun) -> int | None:
+        record = self.instance.get_run_record_by_id(run.run_id) if run.status is dg.DagsterRunStatus.STARTED else None
+        return int(record.start_time * 1000) if record is not None and record.start_time is not None else None
 
     def report_lost(self, run_id: str, reason: str) -> None:
         end_dead_run(self.instance, run_id, reason)

@@ -14,6 +14,7 @@ from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution
 
 MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds
+UNBEGUN_MS = 600_000  # a run that has started must begin its execution by then, else its process is taken for dead
 
 
 class RunState(StrEnum):
@@ -26,10 +27,11 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True)
 class RunFact:
-    """A run of an attempt, and why it ended if it failed."""
+    """A run of an attempt; `started_ts` (milliseconds) is when its process began, None while it only waits for that."""
 
     run_id: str
     state: RunState
+    started_ts: int | None = None
 
 
 class Runs(Protocol):
@@ -92,9 +94,10 @@ def attend(
             return (execution, "") if due else (None, f"{where} is tried again in {((execution.next_attempt_ts or 0) - now) // 1000 + 1} s")
         run = RunFact(execution.run_id, RunState.LIVE)  # a run of another instance: its lease alone tells
     if run.state is RunState.LIVE:
-        if execution.lease_until is None or execution.lease_until > now:
+        if _may_live(run, execution, now):
             return None, ""  # the decision says so
-        reason = f"run {run.run_id} gave no sign of life for a minute"
+        silence = "a minute" if execution.lease_until else f"{UNBEGUN_MS // 60_000} minutes since its start"
+        reason = f"run {run.run_id} gave no sign of life for {silence}"
         runs.report_lost(run.run_id, f"LakeChime: {reason}; attempt {execution.attempt} is called lost")
     elif target is None and run.state is RunState.SUCCEEDED:
         platform.ledger.settle(execution, None)
@@ -109,6 +112,13 @@ def attend(
         return None, f"{where} is HELD after attempt {execution.attempt}: {reason}"
     due = (following.next_attempt_ts or 0) <= now
     return (following, "") if due else (None, f"{where} is tried again as attempt {following.attempt}: {reason}")
+
+
+def _may_live(run: RunFact, execution: Execution, now: int) -> bool:
+    """Whether a run that Dagster calls live may be: by its lease; before it has one, by how long ago its process began."""
+    if execution.lease_until is not None:
+        return execution.lease_until > now
+    return run.started_ts is None or now - run.started_ts < UNBEGUN_MS
 
 
 def _fire(platform: Platform, flow: Flow, row: FlowRow, decision: Decision, target: DeltaLog | None, room: int) -> list[Execution]:

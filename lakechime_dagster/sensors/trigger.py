@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from lakechime_dagster.dce.partition import LevelType, PartitionLevels
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.resources.lakechime import declare_flow
 from lakechime_dagster.resources.names import dagster_name, run_tags
@@ -39,10 +40,27 @@ def lakechime_sensor(
         raise DeclarationError(name, "job=, target=", "give exactly one of them: what to launch")
     if isinstance(trigger, SnapshotTrigger) and not trigger.tables:
         raise DeclarationError(name, "trigger", "names no table; write SnapshotTrigger(['schema.table'])")
-    asset_keys = tuple(key.to_user_string() for key in target.keys) if target is not None else ()
-    flow = Flow(name=name, trigger=trigger, target=writes, location=location, asset_keys=asset_keys, job=job.name if job else None)
+    partitions = target.partitions_def if target is not None else job.partitions_def if job is not None else None
+    flow = Flow(
+        name=name,
+        trigger=trigger,
+        target=writes,
+        target_levels=levels_of(trigger) if partitions is not None and isinstance(trigger, PartitionTrigger) else PartitionLevels(),
+        location=location,
+        asset_keys=tuple(key.to_user_string() for key in target.keys) if target is not None else (),
+        job=job.name if job else None,
+    )
     selection = list(target.keys) if target is not None else None
-    return flow_sensor(flow, job=job, target=target, selection=selection, default_status=default_status)
+    return flow_sensor(flow, job=job, target=target, selection=selection, partitions=partitions, default_status=default_status)
+
+
+def levels_of(trigger: PartitionTrigger) -> PartitionLevels:
+    """The levels by which a fire key names a Dagster partition: those that have a single value at a grid point, as their tables type them."""
+    types = {name: kind for one in trigger.conditions for name, kind in zip(one.levels.names, one.levels.types, strict=True)}
+    values = dict(trigger.key_at(trigger.every.first).values)
+    return PartitionLevels.of(
+        {name: types.get(name, LevelType.INT if isinstance(value, int) else LevelType.STRING) for name, value in values.items()}
+    )
 
 
 def flow_sensor(
