@@ -51,5 +51,8 @@ class SparkUnavailableError(LakeChimeError):
 
 def shown(value: object, limit: int = 80) -> str:
     """A value as an error message shows it: quoted, without control characters, cut at `limit` characters."""
-    text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    try:
+        text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    except ValueError:  # a number of more than 4,300 digits
+        text = f"a {type(value).__name__} too long to show"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
