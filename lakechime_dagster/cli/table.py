@@ -75,8 +75,7 @@ def reconcile(
         return
     for result in results:
         found = count(len(result["registered"]), "event")
-        would = "would be" if dry_run else "were"
-        say(f"{result['table']}: {found} {would} registered; captured up to {result['captured_up_to']}")
+        say(f"{result['table']}: {found} {'would be ' if dry_run else ''}registered; captured up to {result['captured_up_to']}")
     if not results:
         say("none of the declared tables is there yet")
 

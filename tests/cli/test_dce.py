@@ -176,5 +176,6 @@ def test_a_hostile_name_is_only_a_name(lakechime: Cli, name: str) -> None:
         "registered"
     ]
     assert event["table"] == name
-    assert lakechime("dce", "list", "--table", name, "--partition", json.dumps([name]), "--json").json["events"] == [event]
+    found = lakechime("dce", "list", "--table", name, "--partition", json.dumps([name]), "--tag", tag, "--json")
+    assert found.json["events"] == [event]
     assert name in lakechime("dce", "list").out

@@ -1,0 +1,32 @@
+"""`lakechime status`: one look."""
+
+import pytest
+
+from tests.cli import flows
+from tests.cli.test_execution import held
+from tests.support.cli import Cli
+
+
+def test_status_of_a_new_home(lakechime: Cli) -> None:
+    answer = lakechime("status", "--json").json
+    assert (answer["lake_name"], answer["events"], answer["newest_event_ts"], answer["triggers"]) == ("flights", 0, None, [])
+    assert answer["warm_driver"] == "not running: runs start their own"
+    assert answer["store"] == f"sqlite:///{lakechime.home / 'dce.sqlite'}"
+
+
+def test_status_counts_what_waits_is_open_and_is_held(lakechime: Cli) -> None:
+    held(lakechime)
+    answer = lakechime("status", "--json").json
+    assert (answer["events"], answer["lanes_held"]) == (1, 1)
+    assert answer["triggers"] == [{"name": flows.ORDERS, "paused": False, "waiting": 1, "open": 1, "held": 1, "stale": 0}]
+    assert flows.ORDERS in lakechime("status").out
+
+
+def test_a_lake_that_cannot_be_loaded_is_said_and_hides_nothing(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKECHIME_LAKE", "no_such_package.lake:lake")
+    answer = lakechime("status", "--json")
+    assert answer.code == 0
+    assert answer.json["lake_name"].startswith("cannot be loaded: the lake no_such_package.lake:lake cannot be loaded")
+    listed = lakechime("trigger", "list", "--json")
+    assert (listed.code, listed.json) == (0, {"triggers": []})
+    assert listed.err.startswith("warning: ")

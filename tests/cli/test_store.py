@@ -1,0 +1,92 @@
+"""`lakechime store`: versions, and the end of old events."""
+
+import sqlite3
+from pathlib import Path
+
+from lakechime_dagster.store.need import needs
+from lakechime_dagster.store.upgrade import newest_version
+from tests.cli import flows
+from tests.cli.test_trigger import change, claim, flows_by_name, settle
+from tests.support.cli import Cli
+
+MODULE = ["--module", "tests.cli.flows"]
+ALL = ["--before", "2999-01-01T00:00Z"]
+
+
+def test_check_refuses_a_store_without_tables_and_upgrade_makes_them(lakechime: Cli) -> None:
+    refused = lakechime("store", "check", "--json")
+    assert (refused.code, refused.json["error"]["type"]) == (1, "StoreVersionError")
+    would = lakechime("store", "upgrade", "--dry-run", "--json").json
+    assert (would["before"], would["after"]) == (None, newest_version())
+    assert lakechime("store", "check").code == 1
+    assert lakechime("store", "upgrade", "--json").json["after"] == newest_version()
+    assert lakechime("store", "check", "--json").json["version"] == newest_version()
+    assert lakechime("store", "upgrade").out.endswith(f"has version {newest_version()} already\n")
+
+
+def test_expire_leaves_what_a_lane_still_needs(lakechime: Cli) -> None:
+    change(lakechime, 1)
+    settle(lakechime)
+    change(lakechime, 2)
+    lakechime("dce", "register", "--table", "other.table", "--snapshot-id", "1")
+    would = lakechime("store", "expire", *ALL, *MODULE, "--dry-run", "--json").json
+    assert (would["folded"], would["held_back"]) == (2, 1)
+    assert len(lakechime("dce", "list", "--json").json["events"]) == 3
+    done = lakechime("store", "expire", *ALL, *MODULE, "--json").json
+    held_back = {"table": "bronze.orders", "cluster": "", "folded": 1, "needed": 1, "forced": False, "needed_by": flows.ORDERS}
+    assert held_back in done["tables"]
+    assert [event["snapshot_id"] for event in lakechime("dce", "list", "--json").json["events"]] == ["2"]
+    assert lakechime("trigger", "explain", flows.ORDERS, *MODULE, "--json").json["decision"] == "fire"
+
+
+def test_a_lane_behind_a_forced_expiry_is_stale_until_it_is_put_elsewhere(lakechime: Cli) -> None:
+    change(lakechime, 1)
+    settle(lakechime)
+    change(lakechime, 2)
+    assert lakechime("store", "expire", *ALL, *MODULE, "--force", "--json").json["tables"][0]["forced"] is True
+    shown = lakechime("trigger", "show", flows.ORDERS, *MODULE, "--json").json
+    assert [lane["state"] for lane in shown["lanes"]] == ["STALE"]
+    reasons = lakechime("trigger", "explain", flows.ORDERS, *MODULE, "--json").json["reasons"]
+    assert "expired by force" in reasons[0]
+    assert "trigger seek cli.orders" in reasons[0]
+    lakechime("trigger", "seek", flows.ORDERS, "--to", "now", "--reason", "rebuilt", *MODULE)
+    change(lakechime, 3)
+    assert lakechime("trigger", "explain", flows.ORDERS, *MODULE, "--json").json["decision"] == "fire"
+
+
+def test_an_open_execution_keeps_its_events(lakechime: Cli) -> None:
+    change(lakechime, 1)
+    claim(lakechime)
+    assert lakechime("store", "expire", *ALL, *MODULE, "--json").json["held_back"] == 1
+    assert needs(lakechime.platform.store.engine)["bronze.orders"].position == lakechime.platform.ledger.flows()[0].start.position
+
+
+def test_a_partition_trigger_still_finds_what_was_folded(lakechime: Cli) -> None:
+    lakechime("dce", "complete", "bronze.days", "--partition", '["2013-01-01"]')
+    lakechime("trigger", "list", *MODULE)
+    flow = flows_by_name()[flows.DAYS]
+    row = lakechime.platform.evaluator.activate(flow)
+    lakechime.platform.evaluator.looked_through(row, lakechime.platform.store.head())
+    assert lakechime("store", "expire", *ALL, *MODULE, "--json").json["folded"] == 1
+    assert lakechime("trigger", "explain", flows.DAYS, *MODULE, "--json").json["decision"] == "fire"
+
+
+def test_expire_takes_an_age(lakechime: Cli) -> None:
+    lakechime("dce", "register", "--table", "a.b", "--snapshot-id", "1")
+    assert lakechime("store", "expire", "--before", "30d", *MODULE, "--json").json["folded"] == 0
+    assert lakechime("store", "expire", "--before", "soon", *MODULE).code == 2
+
+
+def write_version(store: Path, version: str) -> None:
+    """Make a store look as if another version of the program had written it."""
+    with sqlite3.connect(store) as connection:
+        connection.execute("UPDATE lakechime_alembic_version SET version_num = ?", [version])
+    connection.close()
+
+
+def test_a_newer_store_is_refused_by_every_command(lakechime: Cli) -> None:
+    lakechime("store", "upgrade")
+    write_version(lakechime.home / "dce.sqlite", "9999")
+    for command in (["store", "check"], ["store", "upgrade"]):
+        answer = lakechime(*command, "--json")
+        assert (answer.code, answer.json["error"]["type"]) == (1, "StoreVersionError")

@@ -1,0 +1,66 @@
+"""`lakechime table`: what is declared, known, and missing."""
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Cli
+from tests.support.tables import rows, write
+
+DAY = dt.date(2013, 1, 1)
+
+
+@pytest.fixture
+def orders(lakechime: Cli) -> Path:
+    """A table of two commits that nobody has registered."""
+    location = lakechime.home / "warehouse" / "bronze" / "orders"
+    for hour in (1, 2):
+        write(location, rows((DAY, hour, hour, "x")), partition_by=["day", "hour"])
+    return location
+
+
+def test_reconcile_registers_each_missing_commit_once(lakechime: Cli, orders: Path) -> None:
+    would = lakechime("table", "reconcile", "bronze.orders", "--dry-run", "--json").json
+    assert (would["dry_run"], [event["snapshot_id"] for event in would["tables"][0]["registered"]]) == (True, ["1", "1"])
+    assert lakechime("dce", "list", "--json").json == {"events": []}
+    first = lakechime("table", "reconcile", "bronze.orders", "--json").json["tables"][0]
+    assert [event["tags"] for event in first["registered"]] == [{"baseline": "true"}] * 2
+    write(orders, rows((DAY, 3, 3, "x")))
+    (second,) = lakechime("table", "reconcile", "bronze.orders", "--json").json["tables"]
+    assert [(event["snapshot_id"], event["partition"]) for event in second["registered"]] == [("2", ["2013-01-01", 3])]
+    assert second["captured_up_to"] == "2"
+    assert lakechime("table", "reconcile", "bronze.orders", "--json").json["tables"][0]["registered"] == []
+
+
+def test_reconcile_looks_at_a_location_of_its_own(lakechime: Cli, tmp_path: Path) -> None:
+    write(tmp_path / "elsewhere", rows((DAY, 1, 1, "x")))
+    answer = lakechime("table", "reconcile", "my.table", "--location", str(tmp_path / "elsewhere"))
+    assert (answer.code, answer.out) == (0, "my.table: 1 event registered; captured up to 0\n")
+
+
+def test_reconcile_of_all_leaves_out_declared_tables_that_are_not_there_yet(lakechime: Cli) -> None:
+    assert lakechime("table", "reconcile", "--json").json == {"tables": [], "dry_run": False}
+
+
+def test_list_has_declared_and_known_tables(lakechime: Cli, orders: Path) -> None:
+    lakechime("table", "reconcile", "bronze.orders")
+    tables = {one["name"]: one for one in lakechime("table", "list", "--json").json["tables"]}
+    assert (tables["bronze.orders"]["role"], tables["bronze.orders"]["events"], tables["bronze.orders"]["captured_up_to"]) == (
+        "not declared", 2, "1",
+    )  # fmt: skip
+    assert (tables["bronze.flights"]["role"], tables["bronze.flights"]["levels"]) == ("source", {"flight_date": "date", "hour": "int"})
+    assert tables["silver.flights"]["role"] == "computed"
+    assert "bronze.orders" in lakechime("table", "list").out
+
+
+def test_show_tells_declaration_store_and_log(lakechime: Cli, orders: Path) -> None:
+    lakechime("table", "reconcile", "bronze.orders")
+    write(orders, rows((DAY, 3, 3, "x")))
+    known = lakechime("table", "show", "bronze.orders", "--json").json["table"]
+    assert (known["version"], known["captured_up_to"], known["location"]) == (2, "1", str(orders))
+    declared = lakechime("table", "show", "silver.flights", "--json").json["table"]
+    assert (declared["inputs"], declared["version"]) == (["bronze.flights", "bronze.weather"], None)
+    assert declared["readers"] == ["gold.route_hour", "gold.airline_scorecard"]
+    assert "team:ops" in lakechime("table", "show", "silver.flights").out
+    assert lakechime("table", "show", "no.such", "--json").code == 3

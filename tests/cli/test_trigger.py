@@ -1,0 +1,192 @@
+"""`lakechime trigger`: explanations and interventions, on a module that declares two triggers."""
+
+from typing import Any
+
+from lakechime_dagster.store.interventions import Interventions
+from lakechime_dagster.triggers.lanes import Execution
+from tests.cli import flows
+from tests.support.cli import Answer, Cli
+
+MODULE = ["--module", "tests.cli.flows"]
+WHY = ["--reason", "the disk was full", "--who", "ops"]
+
+
+def change(lakechime: Cli, *versions: int) -> list[dict[str, Any]]:
+    done = []
+    for version in versions:
+        answer = lakechime("dce", "register", "--table", "bronze.orders", "--snapshot-id", str(version), "--tag", "complete=true", "--json")
+        done += answer.json["registered"]
+    return done
+
+
+def trigger(lakechime: Cli, verb: str, name: str, *arguments: str) -> Answer:
+    return lakechime("trigger", verb, name, *arguments, *MODULE, "--json")
+
+
+def claim(lakechime: Cli) -> Execution:
+    """What the sensor does when it ticks."""
+    flow = flows_by_name()[flows.ORDERS]
+    platform = lakechime.platform
+    row = platform.evaluator.activate(flow)
+    (execution,) = platform.evaluator.fire(flow, row, platform.evaluator.evaluate(flow, row), lambda lane: None)
+    return execution
+
+
+def settle(lakechime: Cli) -> None:
+    lakechime.platform.ledger.settle(claim(lakechime), None)
+
+
+def position_of_lane(lakechime: Cli) -> str:
+    (lane,) = trigger(lakechime, "show", flows.ORDERS).json["lanes"]
+    return lane["place"]["position"]
+
+
+def flows_by_name() -> dict[str, Any]:
+    from lakechime_dagster.resources.lakechime import declared_flows
+
+    return declared_flows()
+
+
+def test_explain_says_fire_with_its_events(lakechime: Cli) -> None:
+    events = change(lakechime, 1, 2)
+    answer = trigger(lakechime, "explain", flows.ORDERS)
+    assert answer.code == 0
+    assert set(answer.json) == {"trigger", "decision", "reasons", "events"}
+    assert (answer.json["trigger"], answer.json["decision"]) == (flows.ORDERS, "fire")
+    assert answer.json["events"] == events
+    assert "2 events wait (2 of bronze.orders)" in answer.json["reasons"][0]
+    assert lakechime.platform.ledger.flows() == []  # asking activates nothing
+
+
+def test_explain_says_not_yet_with_the_reason(lakechime: Cli) -> None:
+    lakechime("dce", "register", "--table", "bronze.orders", "--snapshot-id", "1")
+    answer = trigger(lakechime, "explain", flows.ORDERS).json
+    assert (answer["decision"], answer["events"]) == ("not_yet", [])
+    assert "complete=true" in " ".join(answer["reasons"])
+
+
+def test_explain_of_a_past_time_leaves_out_what_came_later(lakechime: Cli) -> None:
+    first, second = change(lakechime, 1)[0], change(lakechime, 2)[0]
+    before_all = trigger(lakechime, "explain", flows.ORDERS, "--at", str(first["event_ts"])).json
+    after_all = trigger(lakechime, "explain", flows.ORDERS, "--at", str(second["event_ts"] + 1)).json
+    settle(lakechime)
+    settled = trigger(lakechime, "explain", flows.ORDERS).json
+    past = trigger(lakechime, "explain", flows.ORDERS, "--at", str(second["event_ts"] + 1)).json
+    assert (before_all["decision"], before_all["events"]) == ("not_yet", [])
+    assert (after_all["decision"], after_all["events"]) == ("fire", [first, second])
+    assert settled["decision"] == "not_yet"
+    assert past["events"] == [first, second]
+
+
+def test_explain_of_a_partition_trigger_shows_the_events_of_the_oldest_missing_or_firing_key(lakechime: Cli) -> None:
+    missing = trigger(lakechime, "explain", flows.DAYS).json
+    assert (missing["decision"], missing["events"]) == ("not_yet", [])
+    assert "bronze.days" in missing["reasons"][0]
+    lakechime("dce", "complete", "bronze.days", "--partition", '["2013-01-01"]')
+    fires = trigger(lakechime, "explain", flows.DAYS).json
+    assert (fires["decision"], [event["partition"] for event in fires["events"]]) == ("fire", [["2013-01-01"]])
+
+
+def test_list_and_show_tell_declared_from_known(lakechime: Cli) -> None:
+    change(lakechime, 1)
+    claim(lakechime)
+    listed = {one["name"]: one for one in lakechime("trigger", "list", *MODULE, "--json").json["triggers"]}
+    assert (listed[flows.ORDERS]["state"], listed[flows.ORDERS]["open"], listed[flows.ORDERS]["waiting"]) == ("active", 1, 1)
+    assert listed[flows.DAYS]["state"] == "not active yet"
+    shown = trigger(lakechime, "show", flows.ORDERS).json
+    assert shown["trigger"]["tables"] == ["bronze.orders"]
+    assert [lane["state"] for lane in shown["lanes"]] == ["ACTIVE"]
+    undeclared = lakechime("trigger", "list", "--json").json["triggers"]
+    assert {one["name"]: one["state"] for one in undeclared}[flows.ORDERS] == "not declared here"
+
+
+def test_pause_stops_claims_and_resume_goes_on_with_all(lakechime: Cli) -> None:
+    change(lakechime, 1)
+    assert trigger(lakechime, "pause", flows.ORDERS, *WHY).json == {"trigger": flows.ORDERS, "paused": True, "dry_run": False}
+    assert trigger(lakechime, "explain", flows.ORDERS).json["reasons"][0] == "paused: the disk was full"
+    assert trigger(lakechime, "resume", flows.ORDERS, *WHY).code == 0
+    assert trigger(lakechime, "explain", flows.ORDERS).json["decision"] == "fire"
+    history = trigger(lakechime, "show", flows.ORDERS).json["interventions"]
+    assert [(one["action"], one["who"], one["reason"]) for one in history] == [
+        ("resume", "ops", "the disk was full"), ("pause", "ops", "the disk was full"),
+    ]  # fmt: skip
+
+
+def test_resume_from_latest_leaves_out_what_waited_also_before_the_first_claim(lakechime: Cli) -> None:
+    trigger(lakechime, "pause", flows.ORDERS, *WHY)
+    change(lakechime, 1)
+    assert trigger(lakechime, "resume", flows.ORDERS, "--from", "latest", *WHY).code == 0
+    assert trigger(lakechime, "explain", flows.ORDERS).json["decision"] == "not_yet"
+    (event,) = change(lakechime, 2)
+    assert trigger(lakechime, "explain", flows.ORDERS).json["events"] == [event]
+
+
+def test_resume_since_a_position_consumes_what_came_after_it(lakechime: Cli) -> None:
+    first, second = change(lakechime, 1)[0], change(lakechime, 2)[0]
+    trigger(lakechime, "resume", flows.ORDERS, "--from", f"since:{first['position']}", *WHY)
+    assert trigger(lakechime, "explain", flows.ORDERS).json["events"] == [second]
+
+
+def test_resume_since_a_time_consumes_what_came_at_it_or_later(lakechime: Cli) -> None:
+    events = change(lakechime, 1, 2)
+    for since, rest in ((events[1]["event_ts"] + 1, []), (events[0]["event_ts"], events)):
+        trigger(lakechime, "resume", flows.ORDERS, "--from", f"since:{since}", *WHY)
+        assert trigger(lakechime, "explain", flows.ORDERS).json["events"] == rest
+
+
+def test_seek_puts_the_lane_elsewhere_and_says_from_where(lakechime: Cli) -> None:
+    events = change(lakechime, 1, 2)
+    settle(lakechime)
+    answer = trigger(lakechime, "seek", flows.ORDERS, "--to", events[0]["position"], *WHY)
+    assert answer.code == 0
+    (moved,) = answer.json["lanes"]
+    assert (moved["before"]["position"], moved["after"]["position"]) == (events[1]["position"], events[0]["position"])
+    assert moved["after"]["sources"] == {"bronze.orders": [None, "1"]}
+    assert trigger(lakechime, "explain", flows.ORDERS).json["events"] == [events[1]]
+    trigger(lakechime, "seek", flows.ORDERS, "--to", "beginning", *WHY)
+    assert trigger(lakechime, "explain", flows.ORDERS).json["events"] == events
+    trigger(lakechime, "seek", flows.ORDERS, "--to", "now", *WHY)
+    assert position_of_lane(lakechime) == events[1]["position"]
+
+
+def test_a_dry_run_says_where_lanes_would_go_and_moves_none(lakechime: Cli) -> None:
+    change(lakechime, 1)
+    settle(lakechime)
+    before = position_of_lane(lakechime)
+    for verb, arguments in (("seek", ["--to", "beginning"]), ("resume", ["--from", "since:2013-01-01T00:00Z"])):
+        answer = trigger(lakechime, verb, flows.ORDERS, *arguments, *WHY, "--dry-run")
+        assert (answer.json["dry_run"], answer.json["lanes"][0]["after"]["position"]) == (True, "0-0")
+    trigger(lakechime, "pause", flows.ORDERS, *WHY, "--dry-run")
+    assert position_of_lane(lakechime) == before
+    row = lakechime.platform.ledger.flow(flows.ORDERS)
+    assert row is not None
+    assert (row.paused_ts, Interventions(lakechime.platform.ledger).history(row)) == (None, [])
+
+
+def test_seek_past_an_open_execution_is_refused(lakechime: Cli) -> None:
+    change(lakechime, 1)
+    claim(lakechime)
+    answer = trigger(lakechime, "seek", flows.ORDERS, "--to", "beginning", *WHY)
+    assert (answer.code, answer.json["error"]["type"]) == (1, "LaneConflictError")
+
+
+def test_a_reason_is_required_and_unknown_names_are_not_found(lakechime: Cli) -> None:
+    for verb, more in (("pause", []), ("resume", []), ("seek", ["--to", "now"])):
+        assert trigger(lakechime, verb, flows.ORDERS, *more).code == 2
+        assert trigger(lakechime, verb, "nobody", *more, *WHY).code == 3
+    assert trigger(lakechime, "explain", "nobody").json["error"]["type"] == "NotFoundError"
+    assert trigger(lakechime, "show", "nobody").code == 3
+
+
+def test_the_lakes_own_triggers_are_declared_without_a_module(lakechime: Cli) -> None:
+    names = [one["name"] for one in lakechime("trigger", "list", "--json").json["triggers"]]
+    assert names == ["gold.airline_scorecard", "gold.daily_delays", "gold.route_hour", "silver.flights"]
+
+
+def test_people_read_why_in_sentences(lakechime: Cli) -> None:
+    change(lakechime, 1)
+    lines = lakechime("trigger", "explain", flows.ORDERS, *MODULE).out.splitlines()
+    assert lines[0] == "cli.orders fires:"
+    assert lines[1] == "  - 1 event waits (1 of bronze.orders)"
+    assert flows.ORDERS in lakechime("trigger", "list", *MODULE).out
+    assert "bronze.orders" in lakechime("trigger", "show", flows.ORDERS, *MODULE).out
