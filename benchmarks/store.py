@@ -124,7 +124,7 @@ def psycopg_insert(url: str, table: str, seconds: float) -> int:
     names = sql.SQL(", ").join(map(sql.Identifier, COLUMNS))
     values = sql.SQL(", ").join(map(sql.Placeholder, COLUMNS))
     with psycopg.connect(url, autocommit=True, prepare_threshold=0) as connection:
-        statement = sql.SQL("INSERT INTO dce_event ({}) VALUES ({})").format(names, values).as_string(connection)
+        statement: Any = sql.SQL("INSERT INTO dce_event ({}) VALUES ({})").format(names, values).as_string(connection)
 
         def one() -> int:
             row = raw_row(table)
