@@ -55,7 +55,7 @@ def lakechime_sensor(
 
 
 def levels_of(trigger: PartitionTrigger) -> PartitionLevels:
-    """The levels by which a fire key names a Dagster partition: those that have a single value at a grid point, as their tables type them."""
+    """The levels by which a fire key names a Dagster partition: those of a single value at a grid point, typed as in their tables."""
     types = {name: kind for one in trigger.conditions for name, kind in zip(one.levels.names, one.levels.types, strict=True)}
     values = dict(trigger.key_at(trigger.every.first).values)
     return PartitionLevels.of(

@@ -1,0 +1,206 @@
+"""One tick of a flow: what it launches, settles, retries and says. Store, ledger and Delta tables are real, the runs are told."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.sensors.tick import UNBEGUN_MS, RunFact, RunState, run_tick
+from lakechime_dagster.settings import load_settings
+from lakechime_dagster.store.ledger import MAX_ATTEMPTS
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import CommitStamp, Execution, LaneState
+from tests.support.tables import rows, write
+from tests.support.world import World, a_flow
+
+TARGET = "silver.orders"
+
+
+@dataclass
+class ToldRuns:
+    """The runs of attempts, as a test tells them; by execution and attempt."""
+
+    facts: dict[tuple[str, int], RunFact] = field(default_factory=dict)
+    lost: list[tuple[str, str]] = field(default_factory=list)
+
+    def of_attempt(self, execution: Execution) -> RunFact | None:
+        return self.facts.get((execution.execution_id, execution.attempt))
+
+    def report_lost(self, run_id: str, reason: str) -> None:
+        self.lost.append((run_id, reason))
+
+    def tell(self, execution: Execution, state: RunState, run_id: str = "run-1", started_ts: int | None = None) -> None:
+        self.facts[execution.execution_id, execution.attempt] = RunFact(run_id, state, started_ts)
+
+
+@pytest.fixture
+def world(sqlite_engine: Engine) -> World:
+    return World(sqlite_engine)
+
+
+@pytest.fixture
+def platform(world: World, tmp_path: Path) -> Platform:
+    return Platform(load_settings(home=tmp_path), world.store, world.ledger, world.evaluator)
+
+
+@pytest.fixture
+def runs() -> ToldRuns:
+    return ToldRuns()
+
+
+def commit(platform: Platform, execution: Execution) -> None:
+    """What the run of an attempt commits to the target."""
+    stamp = CommitStamp(lane=execution.lane, step=execution.step, attempt=execution.attempt, end=execution.end)
+    location = platform.location(TARGET)
+    Path(location).mkdir(parents=True, exist_ok=True)
+    write(location, rows((None, None, 1, "a")), transaction=(stamp.txn_app_id, stamp.step), user_metadata=stamp.to_text())
+
+
+def one(executions: tuple[Execution, ...]) -> Execution:
+    (execution,) = executions
+    return execution
+
+
+def test_a_tick_claims_and_asks_for_a_run(world: World, platform: Platform, runs: ToldRuns) -> None:
+    world.change(version=0)
+    execution = one(run_tick(platform, a_flow(), runs).launches)
+    assert (execution.step, execution.attempt) == (1, 1)
+
+
+def test_a_tick_without_anything_new_says_so(platform: Platform, runs: ToldRuns) -> None:
+    found = run_tick(platform, a_flow(), runs)
+    assert found.launches == ()
+    assert found.sentences == ("nothing new in bronze.orders",)
+
+
+def test_a_run_request_that_was_lost_is_asked_for_again_with_the_same_key(world: World, platform: Platform, runs: ToldRuns) -> None:
+    world.change(version=0)
+    first = one(run_tick(platform, a_flow(), runs).launches)
+    again = one(run_tick(platform, a_flow(), runs).launches)
+    assert again.run_key == first.run_key
+
+
+def test_a_run_that_lives_is_left_alone(world: World, platform: Platform, runs: ToldRuns) -> None:
+    world.change(version=0)
+    execution = one(run_tick(platform, a_flow(), runs).launches)
+    runs.tell(execution, RunState.LIVE)
+    found = run_tick(platform, a_flow(), runs)
+    assert found.launches == ()
+    assert "step 1 is with a run that has not begun (attempt 1)" in found.sentences
+    world.ledger.begin(execution.execution_id, "run-1")
+    assert "step 1 is with run run-1 (attempt 1)" in run_tick(platform, a_flow(), runs).sentences
+
+
+def test_the_success_of_a_run_settles_a_flow_without_a_target(world: World, platform: Platform, runs: ToldRuns) -> None:
+    world.change(version=0)
+    execution = one(run_tick(platform, a_flow(), runs).launches)
+    runs.tell(execution, RunState.SUCCEEDED)
+    assert "step 1 of silver is settled by the success of run run-1" in run_tick(platform, a_flow(), runs).sentences
+    assert world.ledger.open_executions(world.evaluator.activate(a_flow())) == []
+
+
+def test_a_success_without_a_commit_is_no_success_where_a_target_decides(world: World, platform: Platform, runs: ToldRuns) -> None:
+    flow = a_flow(target=TARGET)
+    world.change(version=0)
+    execution = one(run_tick(platform, flow, runs).launches)
+    runs.tell(execution, RunState.SUCCEEDED)
+    assert "step 1 of silver is tried again as attempt 2: run run-1 succeeded without a commit" in run_tick(platform, flow, runs).sentences
+
+
+def test_a_run_that_died_after_its_commit_is_settled_by_it_and_its_event_is_there_first(
+    world: World, platform: Platform, runs: ToldRuns
+) -> None:
+    flow = a_flow(target=TARGET)
+    world.change(version=0)
+    execution = one(run_tick(platform, flow, runs).launches)
+    commit(platform, world.ledger.begin(execution.execution_id, "run-1"))
+    runs.tell(execution, RunState.FAILED)
+    found = run_tick(platform, flow, runs)
+    assert (found.launches, found.sentences[0]) == ((), "step 1 of silver is settled by its commit")
+    downstream = a_flow("gold", TARGET)
+    assert one(run_tick(platform, downstream, runs).launches).ranges()[TARGET].end == "0"
+
+
+def test_a_failed_run_is_tried_again_after_a_pause_and_may_read_further(world: World, platform: Platform, runs: ToldRuns) -> None:
+    world.change(version=0)
+    execution = one(run_tick(platform, a_flow(), runs).launches)
+    runs.tell(execution, RunState.FAILED)
+    world.change(version=1)
+    found = run_tick(platform, a_flow(), runs)
+    assert (found.launches, found.sentences[0]) == ((), "step 1 of silver is tried again as attempt 2: run run-1 failed")
+    (waiting,) = world.ledger.open_executions(world.evaluator.activate(a_flow()))
+    assert waiting.ranges()["bronze.orders"].end == "1"
+    assert "step 1 of silver is tried again in" in run_tick(platform, a_flow(), runs).sentences[0]
+
+
+def test_a_run_whose_lease_is_over_is_reported_lost_and_superseded(world: World, platform: Platform, runs: ToldRuns) -> None:
+    world.change(version=0)
+    execution = one(run_tick(platform, a_flow(), runs).launches)
+    world.ledger.begin(execution.execution_id, "run-1")
+    runs.tell(execution, RunState.LIVE)
+    world.end_leases()
+    run_tick(platform, a_flow(), runs)
+    assert runs.lost == [("run-1", "LakeChime: run run-1 gave no sign of life for a minute; attempt 1 is called lost")]
+    assert world.ledger.open_executions(world.evaluator.activate(a_flow()))[0].attempt == 2
+
+
+def test_a_run_that_started_but_never_began_is_not_waited_for_for_ever(world: World, platform: Platform, runs: ToldRuns) -> None:
+    world.change(version=0)
+    execution = one(run_tick(platform, a_flow(), runs).launches)
+    now = world.store.now()
+    runs.tell(execution, RunState.LIVE, started_ts=now)
+    run_tick(platform, a_flow(), runs)
+    assert runs.lost == []
+    runs.tell(execution, RunState.LIVE, started_ts=now - UNBEGUN_MS - 1)
+    run_tick(platform, a_flow(), runs)
+    assert [run for run, _ in runs.lost] == ["run-1"]
+
+
+def test_a_run_of_another_instance_is_told_by_its_lease_alone(world: World, platform: Platform, runs: ToldRuns) -> None:
+    world.change(version=0)
+    execution = one(run_tick(platform, a_flow(), runs).launches)
+    world.ledger.begin(execution.execution_id, "elsewhere")
+    assert run_tick(platform, a_flow(), runs).launches == ()
+    world.end_leases()
+    run_tick(platform, a_flow(), runs)
+    assert [run for run, _ in runs.lost] == ["elsewhere"]
+
+
+def test_a_lane_that_is_held_says_why_in_every_tick(world: World, platform: Platform, runs: ToldRuns) -> None:
+    world.change(version=0)
+    execution: Execution | None = one(run_tick(platform, a_flow(), runs).launches)
+    for _ in range(MAX_ATTEMPTS - 1):
+        assert execution is not None
+        execution = world.ledger.lose(execution, "disk full", immediately=True)
+    assert execution is not None
+    runs.tell(execution, RunState.FAILED)
+    assert "HELD after attempt 5: run run-1 failed" in run_tick(platform, a_flow(), runs).sentences[0]
+    later = run_tick(platform, a_flow(), runs)
+    assert later.launches == ()
+    assert any("silver is HELD" in sentence for sentence in later.sentences)
+    assert world.ledger.lanes(world.evaluator.activate(a_flow()))[""].state is LaneState.HELD
+
+
+def test_a_partition_that_dagster_does_not_know_is_refused_before_the_claim(world: World, platform: Platform, runs: ToldRuns) -> None:
+    levels = PartitionLevels.of({"day": "date"})
+    condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, levels)
+    trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"))
+    flow = Flow(name="daily", trigger=trigger, target_levels=levels)
+    for version, day in enumerate(("2013-01-01", "2013-01-02")):
+        world.change(version=version, partition=[day])
+    found = run_tick(platform, flow, runs, accepts=lambda key: key != "2013-01-01")
+    assert [execution.partition_key for execution in found.launches] == ["2013-01-02"]
+    assert found.sentences[0] == "1 keys are no partitions of the asset in Dagster, such as 2013-01-01; widen its partitions"
+    assert set(world.ledger.lanes(world.evaluator.activate(flow))) == {"day=2013-01-02"}
+
+
+def test_an_event_that_came_while_a_tick_found_nothing_is_not_forgotten(world: World, platform: Platform, runs: ToldRuns) -> None:
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags={"complete": "true"}))
+    world.change(version=0)
+    assert run_tick(platform, flow, runs).launches == ()
+    world.change(version=0, tags={"complete": "true"})
+    assert one(run_tick(platform, flow, runs).launches).ranges()["bronze.orders"].end == "0"
