@@ -104,7 +104,8 @@ def world(engine: Engine) -> World:
 
 def a_flow(name: str = "silver", *tables: str, **fields: Any) -> Flow:
     """A flow that any change of its tables fires."""
-    return Flow(name=name, **({"trigger": SnapshotTrigger(tables or ("bronze.orders",))} | fields))
+    values: dict[str, Any] = {"trigger": SnapshotTrigger(tables or ("bronze.orders",)), **fields}
+    return Flow(name=name, **values)
 
 
 def place(position: int, **snapshots: str | int) -> Place:

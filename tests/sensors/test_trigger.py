@@ -1,0 +1,378 @@
+"""A trigger on a stock asset and on a stock job, through Dagster's own instance, sensors and runs."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+
+from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.resources.lakechime import LakeChimeResource
+from lakechime_dagster.resources.names import ATTEMPT_TAG, CAUSE_TAG, EXECUTION_TAG, LANE_TAG
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.sensors.runs import DagsterRuns, end_dead_run
+from lakechime_dagster.sensors.tick import RunState
+from lakechime_dagster.sensors.trigger import lakechime_sensor
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.ledger import MAX_ATTEMPTS
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
+from tests.support.tables import rows, write
+
+SOURCE, TARGET = "bronze.orders", "silver.orders"
+
+
+@dataclass
+class Location:
+    """A code location with one sensor, and an instance to run it in."""
+
+    instance: dg.DagsterInstance
+    definitions: dg.Definitions
+    sensor: str
+    job: str
+    platform: Platform
+    handed: list[list[str | None]] = field(default_factory=list)
+
+    def tick(self) -> dg.SensorResult | Any:
+        with dg.build_sensor_context(instance=self.instance, definitions=self.definitions) as context:
+            return self.definitions.resolve_sensor_def(self.sensor).evaluate_tick(context)
+
+    def launch(self, request: Any) -> dg.ExecuteInProcessResult:
+        """Run a request as the daemon would."""
+        return self.run(tags=dict(request.tags), partition_key=request.partition_key)
+
+    def run(self, **options: Any) -> dg.ExecuteInProcessResult:
+        job = self.definitions.resolve_job_def(self.job)
+        return job.execute_in_process(instance=self.instance, raise_on_error=False, **options)
+
+    def change(self, *versions: int, **fields: Any) -> None:
+        events = [DataChangeEvent(table=SOURCE, snapshot_id=str(version), **fields) for version in versions]
+        self.platform.store.register(events)
+
+    def hurry(self) -> None:
+        """Let every pause before the next attempt be over."""
+        with writing(self.platform.ledger.engine) as connection:
+            connection.execute(sa.update(schema.attempt).values(due_ts=0))
+
+
+@dataclass
+class Body:
+    """What the asset or op does; tests change it."""
+
+    fails: bool = False
+    commits: bool = False
+    handed: list[list[str | None]] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    file: str | None = None
+
+    def __call__(self, running: Any) -> None:
+        self.handed.append([event.event.snapshot_id for event in running.events])
+        self.env = running.env()
+        self.file = Path(self.env["LAKECHIME_DCES_FILE"]).read_text() if "LAKECHIME_DCES_FILE" in self.env else None
+        if self.commits:
+            options = running.write_options(TARGET)
+            location = running.platform.location(TARGET)
+            Path(location).mkdir(parents=True, exist_ok=True)
+            transaction = (options["txnAppId"], int(options["txnVersion"]))
+            write(location, rows((None, None, 1, "a")), transaction=transaction, user_metadata=options["userMetadata"])
+        if self.fails:
+            raise RuntimeError("boom")
+
+
+@pytest.fixture
+def body() -> Body:
+    return Body()
+
+
+@contextmanager
+def opened(tmp_path: Path, sensor: dg.SensorDefinition, job: str, **definitions: Any) -> Iterator[Location]:
+    defs = dg.Definitions(sensors=[sensor], resources={"lakechime": LakeChimeResource()}, **definitions)
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        yield Location(instance, defs, sensor.name, job, open_platform())
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("LAKECHIME_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+
+
+@pytest.fixture
+def asset(tmp_path: Path, body: Body) -> Iterator[Location]:
+    """A stock asset behind a sensor."""
+
+    @dg.asset
+    def features(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> None:
+        with lakechime.execution(context) as running:
+            body(running)
+
+    sensor = lakechime_sensor("features", SnapshotTrigger([SOURCE]), target=features)
+    job = dg.define_asset_job("features_job", [features])
+    with opened(tmp_path, sensor, "features_job", assets=[features], jobs=[job]) as location:
+        yield location
+
+
+@pytest.fixture
+def writer(tmp_path: Path, body: Body) -> Iterator[Location]:
+    """A stock job behind a sensor, that writes a Delta table."""
+
+    @dg.op
+    def load(context: dg.OpExecutionContext, lakechime: LakeChimeResource) -> None:
+        with lakechime.execution(context) as running:
+            body(running)
+
+    @dg.job
+    def nightly() -> None:
+        load()
+
+    body.commits = True
+    sensor = lakechime_sensor("nightly", SnapshotTrigger([SOURCE]), job=nightly, writes=TARGET)
+    with opened(tmp_path, sensor, "nightly", jobs=[nightly]) as location:
+        yield location
+
+
+def only(requests: Any) -> Any:
+    (request,) = requests
+    return request
+
+
+def message(result: dg.ExecuteInProcessResult) -> str:
+    """Why a run failed, with all causes."""
+    (failure,) = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+    return str(failure.event_specific_data.error)  # type: ignore[union-attr]
+
+
+def test_an_asset_is_launched_with_exactly_the_events_of_its_execution(asset: Location, body: Body) -> None:
+    assert asset.tick().skip_message == "nothing new in bronze.orders"
+    asset.change(1, 2)
+    assert asset.launch(only(asset.tick().run_requests)).success
+    asset.change(3)
+    asset.tick()
+    assert asset.launch(only(asset.tick().run_requests)).success
+    assert body.handed == [["1", "2"], ["3"]]
+
+
+def test_a_run_carries_references_in_tags(asset: Location) -> None:
+    asset.change(1)
+    request = only(asset.tick().run_requests)
+    tags = request.tags
+    assert (tags[LANE_TAG], tags[CAUSE_TAG], tags[ATTEMPT_TAG]) == ("features", "trigger", "1")
+    assert asset.platform.ledger.execution(tags[EXECUTION_TAG]) is not None
+    assert request.run_key == f"{tags[EXECUTION_TAG]}:1"
+
+
+def test_a_run_request_that_was_lost_is_asked_for_again(asset: Location, body: Body) -> None:
+    asset.change(1)
+    lost = only(asset.tick().run_requests)
+    again = only(asset.tick().run_requests)
+    assert again.run_key == lost.run_key
+    assert asset.launch(again).success
+    assert asset.tick().run_requests == []
+    assert body.handed == [["1"]]
+
+
+def test_a_failing_run_is_healed_by_the_next_attempt(asset: Location, body: Body) -> None:
+    body.fails = True
+    asset.change(1)
+    assert not asset.launch(only(asset.tick().run_requests)).success
+    assert "step 1 of features is tried again as attempt 2" in asset.tick().skip_message
+    body.fails = False
+    asset.hurry()
+    request = only(asset.tick().run_requests)
+    assert request.tags[ATTEMPT_TAG] == "2"
+    assert asset.launch(request).success
+    assert "step 1 of features is settled by the success of run" in asset.tick().skip_message
+    assert asset.tick().skip_message == "nothing new in bronze.orders"
+
+
+def test_a_lane_that_is_held_is_shown_in_the_skip_reason_with_the_error_and_the_remedy(asset: Location, body: Body) -> None:
+    body.fails = True
+    asset.change(1)
+    for _ in range(MAX_ATTEMPTS):
+        assert not asset.launch(only(asset.tick().run_requests)).success
+        asset.tick()
+        asset.hurry()
+    shown = asset.tick().skip_message
+    assert "features is HELD: attempt 5 of step 1 failed: RuntimeError: boom; `lakechime execution retry` or `skip` goes on" in shown
+
+
+def test_a_reexecution_of_a_settled_step_ends_with_the_command_that_replays(asset: Location, body: Body) -> None:
+    asset.change(1)
+    request = only(asset.tick().run_requests)
+    assert asset.launch(request).success
+    asset.tick()
+    again = asset.launch(request)
+    assert not again.success
+    assert "step 1 of features is settled; `lakechime trigger seek features` replays" in message(again)
+    assert body.handed == [["1"]]
+
+
+def test_a_manual_run_claims_what_waits(asset: Location, body: Body) -> None:
+    asset.change(1)
+    assert asset.run().success
+    assert body.handed == [["1"]]
+    assert asset.platform.ledger.executions(flow="features")[0].cause == "manual"
+    asset.tick()
+    assert asset.tick().run_requests == []
+
+
+def test_a_manual_run_adopts_the_execution_whose_run_was_not_launched_yet(asset: Location, body: Body) -> None:
+    asset.change(1)
+    waiting = only(asset.tick().run_requests)
+    assert asset.run().success
+    assert not asset.launch(waiting).success
+    assert body.handed == [["1"]]
+
+
+def test_a_manual_run_beside_a_live_one_ends_and_names_it(asset: Location, body: Body) -> None:
+    asset.change(1)
+    execution_id = only(asset.tick().run_requests).tags[EXECUTION_TAG]
+    asset.platform.ledger.begin(execution_id, "the-other-run")
+    manual = asset.run()
+    assert not manual.success
+    assert "run the-other-run is at execution" in message(manual)
+
+
+def test_a_manual_run_with_nothing_new_says_so(asset: Location, body: Body) -> None:
+    asset.change(1)
+    assert asset.run().success
+    asset.tick()
+    manual = asset.run()
+    assert not manual.success
+    assert "nothing came for features since step 1" in message(manual)
+    assert body.handed == [["1"]]
+
+
+def test_the_commit_settles_a_job_that_writes_a_table_and_its_event_is_registered(writer: Location, body: Body) -> None:
+    writer.change(1)
+    assert writer.launch(only(writer.tick().run_requests)).success
+    (execution,) = writer.platform.ledger.executions(flow="nightly")
+    assert (execution.state, execution.version) == ("SETTLED", "0")
+    record = writer.platform.store.table(TARGET)
+    assert record is not None
+    assert record.events == 1
+
+
+def test_a_run_that_failed_after_its_commit_is_not_repeated(writer: Location, body: Body) -> None:
+    body.fails = True
+    writer.change(1)
+    assert not writer.launch(only(writer.tick().run_requests)).success
+    assert "step 1 of nightly is settled by its commit" in writer.tick().skip_message
+    assert body.handed == [["1"]]
+
+
+def test_a_reexecution_after_a_commit_that_nobody_settled_settles_and_ends(writer: Location, body: Body) -> None:
+    body.fails = True
+    writer.change(1)
+    request = only(writer.tick().run_requests)
+    assert not writer.launch(request).success
+    again = writer.launch(request)
+    assert "step 1 of nightly was committed by an earlier attempt; it is settled now" in message(again)
+    assert body.handed == [["1"]]
+
+
+def test_only_the_declared_table_may_be_written_in_an_execution(asset: Location, body: Body) -> None:
+    body.commits = True
+    asset.change(1)
+    assert "flow features writes no table, not silver.orders" in message(asset.launch(only(asset.tick().run_requests)))
+
+
+def test_a_few_events_are_handed_to_child_processes_in_the_environment(asset: Location, body: Body) -> None:
+    asset.change(1)
+    request = only(asset.tick().run_requests)
+    asset.launch(request)
+    assert body.env["LAKECHIME_EXECUTION"] == request.tags[EXECUTION_TAG]
+    assert [event["snapshot_id"] for event in json.loads(body.env["LAKECHIME_DCES"])] == ["1"]
+
+
+def test_many_events_are_handed_to_child_processes_in_a_file_that_goes_with_the_execution(asset: Location, body: Body) -> None:
+    asset.change(*range(400))
+    asset.launch(only(asset.tick().run_requests))
+    assert "LAKECHIME_DCES" not in body.env
+    assert body.file is not None
+    assert len(json.loads(body.file)) == 400
+    assert not Path(body.env["LAKECHIME_DCES_FILE"]).exists()
+
+
+def test_a_partitioned_asset_runs_the_partition_of_its_key(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    @dg.asset(partitions_def=dg.DailyPartitionsDefinition("2013-01-02", end_date="2013-01-05"))
+    def daily(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> None:
+        with lakechime.execution(context):
+            seen.append(context.partition_key)
+
+    condition = PartitionCondition.of(SOURCE, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
+    trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-04"))
+    sensor = lakechime_sensor("daily", trigger, target=daily)
+    job = dg.define_asset_job("daily_job", [daily])
+    with opened(tmp_path, sensor, "daily_job", assets=[daily], jobs=[job]) as location:
+        location.change(1, partition=["2013-01-01"])
+        assert "1 keys are no partitions of the asset in Dagster, such as 2013-01-01" in location.tick().skip_message
+        location.change(2, partition=["2013-01-02"])
+        request = only(location.tick().run_requests)
+        assert request.partition_key == "2013-01-02"
+        assert location.launch(request).success
+    assert seen == ["2013-01-02"]
+
+
+def test_a_store_that_is_away_is_a_skip_reason(asset: Location, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LAKECHIME_STORE_URL", "postgresql://ada:secret@127.0.0.1:1/dce")
+    shown = asset.tick().skip_message
+    assert "cannot be reached" in shown
+    assert "secret" not in shown
+
+
+def test_a_sensor_says_its_condition_in_words(asset: Location) -> None:
+    sensor = asset.definitions.resolve_sensor_def("features")
+    assert sensor.description == (
+        "Launches after a change of bronze.orders, as events arrive. At least once: a run that dies after its effect is repeated."
+    )
+
+
+def test_a_sensor_needs_a_table_and_exactly_one_thing_to_launch() -> None:
+    with pytest.raises(DeclarationError, match="exactly one"):
+        lakechime_sensor("nothing", SnapshotTrigger([SOURCE]))
+
+    @dg.asset
+    def some() -> None: ...
+
+    with pytest.raises(DeclarationError, match="names no table"):
+        lakechime_sensor("nothing", SnapshotTrigger(), target=some)
+
+
+def test_a_dead_run_is_ended_in_dagster(asset: Location) -> None:
+    job = asset.definitions.resolve_job_def("features_job")
+    run = asset.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    end_dead_run(asset.instance, run.run_id, "gave no sign of life")
+    ended = asset.instance.get_run_by_id(run.run_id)
+    assert ended is not None
+    assert ended.status is dg.DagsterRunStatus.FAILURE
+    end_dead_run(asset.instance, run.run_id, "again")
+
+
+def test_the_run_of_an_attempt_is_found_by_its_tags_until_it_begins(asset: Location) -> None:
+    asset.change(1)
+    request = only(asset.tick().run_requests)
+    execution = asset.platform.ledger.execution(request.tags[EXECUTION_TAG])
+    assert execution is not None
+    assert DagsterRuns(asset.instance).of_attempt(execution) is None
+    job = asset.definitions.resolve_job_def("features_job")
+    run = asset.instance.create_run_for_job(job, tags=dict(request.tags), status=dg.DagsterRunStatus.STARTED)
+    found = DagsterRuns(asset.instance).of_attempt(execution)
+    assert found is not None
+    assert (found.run_id, found.state) == (run.run_id, RunState.LIVE)
+    asset.platform.ledger.begin(execution.execution_id, "elsewhere")
+    begun = asset.platform.ledger.execution(execution.execution_id)
+    assert begun is not None
+    assert DagsterRuns(asset.instance).of_attempt(begun) == found
