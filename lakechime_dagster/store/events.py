@@ -60,10 +60,6 @@ class SqlDCEStore:
 
     def register_within(self, connection: Connection, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()) -> Registration:
         """Register in a transaction of `writing` that does more: all of it is committed, or nothing."""
-        if len(events) == 1 and not seen and (table := self._tables.get((events[0].cluster, events[0].table))):
-            stored = register_single(connection, events[0], table)
-            if stored is not None:
-                return Registration(registered=(stored,))
         return register_batch(connection, events, seen)[0] if events or seen else Registration()
 
     def fetch(self, query: EventQuery) -> list[RegisteredEvent]:
