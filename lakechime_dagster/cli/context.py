@@ -38,7 +38,7 @@ def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[s
         LakeChimeError: the module cannot be imported; its own message is in it.
     """
     if module is not None:
-        _import(module, "the triggers")
+        _import(module, f"the triggers of {module}")
         from lakechime_dagster.resources.lakechime import declared_flows as declared
 
         return declared()
@@ -89,4 +89,4 @@ def _import(module: str, what: str) -> object:
     except LakeChimeError:
         raise
     except Exception as error:
-        raise LakeChimeError(f"{what} cannot be loaded from {module}: {type(error).__name__}: {error}") from error
+        raise LakeChimeError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from error

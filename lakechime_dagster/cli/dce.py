@@ -53,9 +53,9 @@ def register(
     }  # fmt: skip
     wire = {name: value for name, value in given.items() if value is not None}
     if file is not None and set(wire) - {"cluster"}:
-        raise typer.BadParameter("takes no event options but --cluster: the file describes the events", param_hint="--file")
+        raise parse.wrong("--file", "takes no event options but --cluster: the file describes the events")
     if file is None and table is None:
-        raise typer.BadParameter("name the table that changed, or a --file of events", param_hint="--table")
+        raise parse.wrong("--table", "name the table that changed, or a --file of events")
     default = {"cluster": load_settings().cluster if cluster is None else cluster}
     events = [from_json(default | wire)] if file is None else list(_from_lines(_lines(file), default))
     _register(events, dry_run=dry_run, as_json=as_json)
@@ -76,7 +76,7 @@ def list_(
 ) -> None:
     """List events in commit order, oldest first; every given condition must hold, all tags on one event."""
     if partition is not None and table is None:
-        raise typer.BadParameter("needs --table: partitions are compared by the levels of their table", param_hint="--partition")
+        raise parse.wrong("--partition", "needs --table: partitions are compared by the levels of their table")
     query = EventQuery(
         table=table, cluster=cluster, partition=parse.partition("--partition", partition), tags=parse.tags("--tag", tag or []),
         since=parse.optional_milliseconds("--since", since), until=parse.optional_milliseconds("--until", until),
@@ -104,7 +104,7 @@ def tail(
 ) -> None:
     """Follow events as they are registered, until Ctrl-C, --limit or --for; --json prints its document at the end."""
     if lines and as_json:
-        raise typer.BadParameter("prints many documents, --json one; give either", param_hint="--lines")
+        raise parse.wrong("--lines", "prints many documents, --json one; give either")
     wanted = Tags(parse.tags("--tag", tag or []))
     store = open_platform().store
     start = parse.position("--after", after) or store.head()
@@ -140,7 +140,7 @@ def complete(
     """State that partitions of a table are complete: a mark with complete=true, all in one transaction."""
     partitions = [parse.partition("--partition", text) for text in partition or []] or [None]
     if event_key is not None and len(partitions) > 1:
-        raise typer.BadParameter("identifies one event; give one --partition with it", param_hint="--event-key")
+        raise parse.wrong("--event-key", "identifies one event; give one --partition with it")
     tags = Tags(parse.tags("--tag", tag or [])).merged({"complete": "true"})
     platform = load_settings().cluster if cluster is None else cluster
     marks = [DataChangeEvent(table=table, partition=value, tags=tags, cluster=platform, event_key=event_key) for value in partitions]
@@ -177,6 +177,7 @@ def _register(events: Sequence[DataChangeEvent], *, dry_run: bool, as_json: bool
 
 def _lines(file: str) -> Iterator[str]:
     """The lines of a file, or of standard input for `-`."""
+    name = "standard input" if file == "-" else shown(file)
     try:
         if file == "-":
             yield from sys.stdin
@@ -184,9 +185,9 @@ def _lines(file: str) -> Iterator[str]:
             with Path(file).open(encoding="utf-8") as stream:
                 yield from stream
     except OSError as error:
-        raise LakeChimeError(f"{shown(file)} cannot be read: {error.strerror}") from None
+        raise LakeChimeError(f"{name} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise LakeChimeError(f"{shown(file)} is not UTF-8 text; give JSON lines") from None
+        raise LakeChimeError(f"{name} is not UTF-8 text; give JSON lines") from None
 
 
 def _from_lines(lines: Iterator[str], default: dict[str, Any]) -> Iterator[DataChangeEvent]:

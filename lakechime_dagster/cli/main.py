@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -47,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     as_json = "--json" in arguments
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to fail
     try:
         return app(arguments, prog_name="lakechime", standalone_mode=False) or 0
     except (KeyboardInterrupt, typer.Abort):
@@ -71,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _usage(error: typer.TyperException, as_json: bool) -> int:
     """A wrong usage, by the words of the parser, with the command whose help tells more."""
-    message = one_line(getattr(error, "format_message", error.__str__)())
+    message = one_line(getattr(error, "format_message", error.__str__)()).rstrip(".")
     context = getattr(error, "ctx", None)
     if as_json:
         print_json({"error": {"type": "UsageError", "message": message}})

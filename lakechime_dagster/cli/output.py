@@ -14,8 +14,13 @@ from lakechime_dagster.errors import LakeChimeError, shown
 
 def print_json(document: Mapping[str, Any]) -> None:
     """The one document of a command, on standard output."""
-    is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(json.dumps(document, ensure_ascii=not is_utf8, indent=2 if sys.stdout.isatty() else None))
+    indent = 2 if sys.stdout.isatty() else None
+    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        text = json.dumps(document, indent=indent)
+    print(text)
 
 
 def say(text: str) -> None:

@@ -19,13 +19,18 @@ _AGE = re.compile(r"(\d{1,6})(m|h|d)", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
+def wrong(option: str, problem: str) -> typer.BadParameter:
+    """A wrong usage that names its option."""
+    return typer.BadParameter(problem, param_hint=f"'{option}'")
+
+
 @contextmanager
 def reading(option: str) -> Iterator[None]:
     """A value that a rule refuses is a wrong usage of this option."""
     try:
         yield
     except InvalidValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
+        raise wrong(option, str(error)) from None
 
 
 def milliseconds(option: str, text: str) -> int:
@@ -62,9 +67,9 @@ def partition(option: str, text: str | None) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise typer.BadParameter(f"""{shown(text)} is not JSON; write such as '["2013-01-01", 5]'""", param_hint=option) from None
+        raise wrong(option, f"""{shown(text)} is not JSON; write such as '["2013-01-01", 5]'""") from None
     if value is not None and not isinstance(value, list):
-        raise typer.BadParameter(f"""{shown(text)} is not a JSON array; write such as '["2013-01-01", 5]'""", param_hint=option)
+        raise wrong(option, f"""{shown(text)} is not a JSON array; write such as '["2013-01-01", 5]'""")
     return value
 
 
@@ -74,9 +79,9 @@ def tags(option: str, pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise typer.BadParameter(f"{shown(pair)} is not key=value", param_hint=option)
+            raise wrong(option, f"{shown(pair)} is not key=value")
         if found.setdefault(key, value) != value:
-            raise typer.BadParameter(f"{shown(key)} is given twice with different values", param_hint=option)
+            raise wrong(option, f"{shown(key)} is given twice with different values")
     return found
 
 
@@ -87,7 +92,7 @@ def who(given: str | None) -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        raise typer.BadParameter("this user has no name; say who you are", param_hint="--who") from None
+        raise wrong("--who", "this user has no name; say who you are") from None
 
 
 def _iso_time(text: str) -> dt.datetime:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.options import Cluster, DryRun, Json
 from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, when
@@ -66,7 +67,7 @@ def reconcile(
 ) -> None:
     """Register the commits of Delta tables that nobody has registered yet, by their own logs."""
     if location is not None and len(names or []) != 1:
-        raise typer.BadParameter("needs exactly one table", param_hint="--location")
+        raise parse.wrong("--location", "needs exactly one table")
     platform = open_platform()
     logs = _logs(platform, names or [], location)
     results = [_reconciled(platform, log, dry_run) for log in logs]

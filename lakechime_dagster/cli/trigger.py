@@ -238,7 +238,7 @@ def _resume_from(text: str) -> "StartFrom | None":
         return _start_from("--from", "now")
     kind, colon, where = text.partition(":")
     if kind != "since" or not colon:
-        raise typer.BadParameter(f"{text!r} is none of all, latest, since:TIME, since:POSITION", param_hint="--from")
+        raise parse.wrong("--from", f"{text!r} is none of all, latest, since:TIME, since:POSITION")
     return _start_from("--from", where)
 
 

@@ -80,8 +80,9 @@ def at_once(engine: Engine) -> Iterator[Connection]:
 
 
 def shown_url(url: URL) -> str:
-    """The URL as messages may show it: no password, wherever it stands."""
-    return url.difference_update_query([name for name in url.query if "pass" in name]).render_as_string(hide_password=True)
+    """The URL as messages may show it: no password, wherever it stands, and no driver."""
+    plain = url.set(drivername=url.get_backend_name())
+    return plain.difference_update_query([name for name in url.query if "pass" in name]).render_as_string(hide_password=True)
 
 
 def _address(url: str) -> URL:

@@ -172,9 +172,8 @@ def test_people_get_a_table(lakechime: Cli) -> None:
     "name", ["'; DROP TABLE dce_event; --", 'a"b', "../../etc/passwd", "größe.naïve.表", "%s{}$(x)`y`", "[red]x[/red]", "a\\b"]
 )
 def test_a_hostile_name_is_only_a_name(lakechime: Cli, name: str) -> None:
-    (event,) = register(lakechime, "--table", name, "--partition", json.dumps([name]), "--tag", f"{name.replace('=', '')}={name}")[
-        "registered"
-    ]
+    tag = f"{name.replace('=', '')}={name}"
+    (event,) = register(lakechime, "--table", name, "--partition", json.dumps([name]), "--tag", tag)["registered"]
     assert event["table"] == name
     found = lakechime("dce", "list", "--table", name, "--partition", json.dumps([name]), "--tag", tag, "--json")
     assert found.json["events"] == [event]

@@ -1,0 +1,143 @@
+"""The command as a process: version, cheap start, exit codes, what is printed where."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from lakechime_dagster.cli.main import app, main
+from tests.support.cli import Cli
+
+COMMANDS = {
+    "dev": (), "status": (),
+    "demo": ("replay", "verify"),
+    "dce": ("register", "list", "tail", "complete"),
+    "trigger": ("list", "show", "explain", "pause", "resume", "seek"),
+    "execution": ("list", "show", "retry", "skip"),
+    "table": ("list", "show", "reconcile"),
+    "store": ("upgrade", "check", "expire"),
+}  # fmt: skip
+MOVES = [
+    "dce register", "dce complete", "trigger pause", "trigger resume", "trigger seek", "execution retry", "execution skip",
+    "table reconcile", "store upgrade", "store expire", "demo replay",
+]  # fmt: skip
+EVERY = [f"{noun} {verb}".strip() for noun, verbs in COMMANDS.items() for verb in verbs or ("",)]
+
+
+def process(*arguments: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command as a user starts it."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("LAKECHIME_")}
+    return subprocess.run(
+        [sys.executable, "-m", "lakechime_dagster.cli.main", *arguments], capture_output=True, text=True, check=False,
+        env=clean | {"LAKECHIME_HOME": str(home)} | environment, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", EVERY)
+def test_every_command_has_help(lakechime: Cli, command: str) -> None:
+    answer = lakechime(*command.split(), "--help")
+    assert answer.code == 0
+    assert f"Usage: lakechime {command}" in answer.out
+    assert ("--json" in answer.out) == (command != "dev")
+    assert ("--dry-run" in answer.out) == (command in MOVES)
+
+
+def test_there_are_no_other_commands() -> None:
+    nouns = {str(group.typer_instance.info.name): group.typer_instance for group in app.registered_groups if group.typer_instance}
+    verbs = {name: {str(command.name or command.callback.__name__) for command in noun.registered_commands if command.callback}
+             for name, noun in nouns.items()}  # fmt: skip
+    assert {name: set(of) for name, of in COMMANDS.items() if of} == verbs
+    assert {command.name for command in app.registered_commands} == {"dev", "status"}
+
+
+def test_the_version_is_the_packages(lakechime: Cli) -> None:
+    assert lakechime("--version").out == version("lakechime-dagster") + "\n"
+
+
+def test_help_and_listing_events_import_neither_dagster_nor_spark(tmp_path: Path) -> None:
+    code = """
+import sys
+from lakechime_dagster.cli.main import main
+main(["--help"]); heavy = {"dagster", "pyspark", "sqlalchemy", "pyarrow"} & set(sys.modules)
+main(["dce", "list"]); heavy |= {"dagster", "pyspark"} & set(sys.modules)
+print(sorted(heavy), file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ | {"LAKECHIME_HOME": str(tmp_path)}
+    )
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+def test_a_process_prints_one_document_and_exits_with_its_code(tmp_path: Path) -> None:
+    done = process("dce", "register", "--table", "größe.naïve", "--json", home=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["registered"][0]["table"] == "größe.naïve"
+    assert process("dce", "list", "--table", "nope", "--exit-code", home=tmp_path).returncode == 3
+    assert process("dce", "list", "--nope", home=tmp_path).returncode == 2
+
+
+def test_output_in_a_narrow_encoding_is_still_json(tmp_path: Path) -> None:
+    done = process("dce", "register", "--table", "表", "--json", home=tmp_path, PYTHONIOENCODING="latin-1")
+    assert json.loads(done.stdout)["registered"][0]["table"] == "表"
+    assert process("dce", "list", home=tmp_path, PYTHONIOENCODING="latin-1").returncode == 0
+
+
+def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"table": "a.b", "snapshot_id": str(n)}) + "\n" for n in range(2_000))
+    events = tmp_path / "events.jsonl"
+    events.write_text(lines)
+    process("dce", "register", "--file", str(events), home=tmp_path)
+    listing = subprocess.Popen(
+        [sys.executable, "-m", "lakechime_dagster.cli.main", "dce", "list", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=os.environ | {"LAKECHIME_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert listing.stdout is not None
+    assert listing.stderr is not None
+    listing.stdout.close()
+    assert listing.stderr.read() == b""
+    assert listing.wait(60) == 1
+
+
+def test_ctrl_c_is_clean(tmp_path: Path) -> None:
+    following = subprocess.Popen(
+        [sys.executable, "-m", "lakechime_dagster.cli.main", "dce", "tail", "--after", "0-0", "--lines"], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env=os.environ | {"LAKECHIME_HOME": str(tmp_path)},
+    )  # fmt: skip
+    process("dce", "register", "--table", "a.b", home=tmp_path)
+    assert following.stdout is not None
+    assert json.loads(following.stdout.readline())["table"] == "a.b"
+    following.send_signal(signal.SIGINT)
+    _, err = following.communicate(timeout=60)
+    assert (following.returncode, err) == (0, "")
+
+
+def test_completion_offers_the_commands(tmp_path: Path) -> None:
+    done = process(home=tmp_path, _LAKECHIME_COMPLETE="complete_bash", COMP_WORDS="lakechime trigger ", COMP_CWORD="2")
+    assert set(COMMANDS["trigger"]) <= set(done.stdout.split())
+
+
+def test_a_wrong_usage_is_json_where_json_was_asked_for(lakechime: Cli) -> None:
+    answer = lakechime("dce", "list", "--limit", "0", "--json")
+    assert (answer.code, answer.json["error"]["type"], answer.err) == (2, "UsageError", "")
+
+
+def test_a_usage_error_with_bytes_that_are_no_text_is_still_json(lakechime: Cli) -> None:
+    assert "explode" in lakechime("explode\udcff", "--json").json["error"]["message"]
+
+
+def test_what_should_not_happen_is_one_line_unless_asked_for_more(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("lakechime_dagster.store.events.SqlDCEStore.fetch", broken)
+    answer = lakechime("dce", "list")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err == "error: this should not have happened (ZeroDivisionError); LAKECHIME_LOG_LEVEL=DEBUG shows where\n"
+    monkeypatch.setenv("LAKECHIME_LOG_LEVEL", "DEBUG")
+    with pytest.raises(ZeroDivisionError):
+        main(["dce", "list"])
