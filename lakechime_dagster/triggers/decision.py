@@ -138,12 +138,16 @@ def decide_partition(
     firings: list[Firing] = []
     waiting: list[str] = []
     expired = done = busy = 0
+    kept = False  # late events that a blocked lane must not forget
     for evidence in keys:
         if evidence.lane.open:
             busy += 1
         elif evidence.fired:
             done += 1
-            if trigger.late is Late.REFIRE and evidence.late_events and not evidence.lane.blocked:
+            if trigger.late is Late.REFIRE and evidence.late_events and evidence.lane.blocked:
+                waiting.append(f"{evidence.key.text}: {evidence.lane.blocked}")
+                kept = True
+            elif trigger.late is Late.REFIRE and evidence.late_events:
                 reason = f"{_events(evidence.late_events)} came late for {evidence.key.text}"
                 firings.append(_firing(evidence, reason))
         elif all(evidence.atoms.get(atom, AtomState(available=False)).available for atom in evidence.key.atoms):
@@ -163,12 +167,13 @@ def decide_partition(
     chosen = tuple(firings[:room])
     reasons = [firing.reason for firing in chosen]
     if len(firings) > room:
-        reasons.append(f"{len(firings) - room} more keys are ready; {trigger.max_in_flight} may run at once")
+        left = len(firings) - room
+        reasons.append(f"{_keys(left)} more {'is' if left == 1 else 'are'} ready; {trigger.max_in_flight} may run at once")
     reasons += waiting[:3]
     if len(waiting) > 3:
-        reasons.append(f"{len(waiting) - 3} more keys wait")
+        reasons.append(f"{_keys(len(waiting) - 3)} more {'waits' if len(waiting) == 4 else 'wait'}")
     return Decision(
-        trigger=name, fires=bool(chosen), reasons=(*reasons, counts), firings=chosen, through=through, waits=bool(busy or firings)
+        trigger=name, fires=bool(chosen), reasons=(*reasons, counts), firings=chosen, through=through, waits=bool(busy or firings or kept)
     )
 
 
@@ -213,6 +218,10 @@ def _counted(total: int, matching: Sequence[Waiting]) -> str:
 
 def _events(count: int) -> str:
     return f"{count} event{'' if count == 1 else 's'}"
+
+
+def _keys(count: int) -> str:
+    return f"{count} key{'' if count == 1 else 's'}"
 
 
 def _stamp(moment: dt.datetime) -> str:

@@ -323,7 +323,7 @@ def test_keys_fire_oldest_first_and_no_more_than_may_run_at_once(world: World) -
         arrive(world, day, version)
     decision = world.decide(flow)
     assert fired(decision) == ["day=2013-01-01", "day=2013-01-02"]
-    assert "1 more keys are ready; 2 may run at once" in decision.reasons
+    assert "1 key more is ready; 2 may run at once" in decision.reasons
     first, _ = world.fire(flow)
     assert world.fire(flow) == []
     world.ledger.settle(first, None)

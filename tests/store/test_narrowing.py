@@ -84,10 +84,10 @@ def test_the_evaluation_fires_what_the_whole_history_fires_on_postgresql(
 
 
 def test_an_evaluation_that_moves_on_too_early_is_caught(sqlite_engine: Engine) -> None:
-    change = {"table": "a", "partition": ["2013-01-01"]}
+    first, late = ({"table": "a", "partition": ["2013-01-01"], "version": version} for version in (0, 1))
     trigger = PartitionTrigger(PartitionCondition.of("a", {"day": tick("-1d")}, LEVELS), GRID, late="refire")
     flow = Flow(name="flow", trigger=trigger)
-    history = [("register", change), ("tick", {}), ("register", change), ("tick", {}), ("settle", {})]
+    history = [("register", first), ("tick", {}), ("register", late), ("tick", {}), ("settle", {})]
     check(World(sqlite_engine), flow, history)
     with pytest.raises(AssertionError):
         check(World(sqlite_engine), flow, history, is_hasty=True)

@@ -1,0 +1,158 @@
+"""What people do to flows and lanes: each with a reason, kept as who, when, before and after."""
+
+import pytest
+
+from lakechime_dagster.errors import InvalidValueError, LaneConflictError, NotFoundError
+from lakechime_dagster.store.interventions import Action, By, PlaceAt
+from lakechime_dagster.store.ledger import MAX_ATTEMPTS
+from lakechime_dagster.store.ledger_rows import FlowRow
+from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState
+from lakechime_dagster.triggers.model import StartFrom
+from tests.support.world import World, a_flow, place
+
+ADA = By(who="ada", reason="month end")
+
+
+def at(world: World, where: str) -> PlaceAt:
+    return world.evaluator.place_at(a_flow(), StartFrom(where))
+
+
+def consumed(world: World, *versions: int) -> FlowRow:
+    """A flow that has consumed these versions."""
+    for version in versions:
+        world.change(version=version)
+        (execution,) = world.fire(a_flow())
+        world.ledger.settle(execution, None)
+    return world.evaluator.activate(a_flow())
+
+
+def held(world: World) -> tuple[FlowRow, Execution]:
+    world.change(version=0)
+    (execution,) = world.fire(a_flow())
+    newest: Execution | None = execution
+    while newest is not None:
+        execution, newest = newest, world.ledger.lose(newest, "disk full", immediately=True)
+    assert execution.attempt == MAX_ATTEMPTS
+    return world.evaluator.activate(a_flow()), execution
+
+
+def snapshot_of(world: World, row: FlowRow) -> str | None:
+    source = world.ledger.lanes(row)[""].place.sources.get("bronze.orders")
+    return source.snapshot_id if source else None
+
+
+@pytest.mark.parametrize(("who", "reason"), [("", "why"), ("ada", ""), ("ada", "a\x00b"), ("x" * 200, "why")])
+def test_who_and_why_are_required(who: str, reason: str) -> None:
+    with pytest.raises(InvalidValueError):
+        By(who=who, reason=reason)
+
+
+def test_a_pause_holds_claims_back_and_resuming_consumes_all_that_waited(world: World) -> None:
+    row = consumed(world, 0)
+    world.people.pause(row, ADA)
+    world.change(version=1)
+    world.change(version=2)
+    assert world.fire(a_flow()) == []
+    world.people.resume(world.evaluator.activate(a_flow()), By(who="bob", reason="closed"))
+    assert world.fire(a_flow())[0].ranges()["bronze.orders"].end == "2"
+    assert [(one.action, one.who, one.reason) for one in world.people.history(row)] == [
+        (Action.RESUME, "bob", "closed"),
+        (Action.PAUSE, "ada", "month end"),
+    ]
+
+
+def test_resuming_at_the_latest_passes_over_what_waited(world: World) -> None:
+    row = consumed(world, 0)
+    world.people.pause(row, ADA)
+    world.change(version=1)
+    world.people.resume(world.evaluator.activate(a_flow()), ADA, at(world, "now"))
+    assert world.fire(a_flow()) == []
+    world.change(version=2)
+    (execution,) = world.fire(a_flow())
+    assert (execution.ranges()["bronze.orders"].start, execution.ranges()["bronze.orders"].end) == ("1", "2")
+
+
+def test_resuming_since_a_position_passes_over_what_came_before(world: World) -> None:
+    row = consumed(world, 0)
+    world.people.pause(row, ADA)
+    middle = world.change(version=1).position
+    world.change(version=2)
+    world.people.resume(world.evaluator.activate(a_flow()), ADA, at(world, str(middle)))
+    (execution,) = world.fire(a_flow())
+    assert (execution.ranges()["bronze.orders"].start, execution.ranges()["bronze.orders"].end) == ("1", "2")
+    kept = world.people.history(row, limit=1)[0]
+    assert kept.before["places"][0][1]["sources"]["bronze.orders"][1] == "0"
+    assert kept.after["places"][0][1]["sources"]["bronze.orders"][1] == "1"
+
+
+def test_a_seek_puts_a_lane_back_and_its_range_is_read_again(world: World) -> None:
+    row = consumed(world, 0, 1)
+    assert not world.tick_of_the_sensor(a_flow()).fires
+    ((before, after),) = world.people.seek(row, "", ADA, at(world, "beginning"))
+    assert (before.place.sources["bronze.orders"].snapshot_id, after) == ("1", place(0))
+    (execution,) = world.fire(a_flow())
+    assert (execution.step, execution.ranges()["bronze.orders"].start) == (3, None)
+    assert world.people.history(row)[0].action is Action.SEEK
+
+
+def test_a_dry_seek_moves_and_keeps_nothing(world: World) -> None:
+    row = consumed(world, 0)
+    world.people.seek(row, "", ADA, at(world, "beginning"), dry_run=True)
+    assert snapshot_of(world, row) == "0"
+    assert world.people.history(row) == []
+
+
+def test_a_seek_of_a_lane_that_is_open_is_refused_and_changes_nothing(world: World) -> None:
+    row = consumed(world, 0)
+    world.change(version=1)
+    world.fire(a_flow())
+    with pytest.raises(LaneConflictError, match="has an open execution; wait for it, or skip it first"):
+        world.people.seek(row, "", ADA, at(world, "beginning"))
+    assert snapshot_of(world, row) == "0"
+    assert world.people.history(row) == []
+
+
+def test_a_seek_of_a_lane_that_is_not_there_says_where_to_look(world: World) -> None:
+    with pytest.raises(NotFoundError, match="lakechime trigger show silver"):
+        world.people.seek(consumed(world, 0), "day=2013-01-01", ADA, at(world, "beginning"))
+
+
+def test_a_held_execution_that_is_skipped_lets_the_lane_go_on_after_its_range(world: World) -> None:
+    row, execution = held(world)
+    world.people.skip(execution, ADA)
+    lane = world.ledger.lanes(row)[""]
+    assert (lane.state, lane.settled, snapshot_of(world, row)) == (LaneState.ACTIVE, 1, "0")
+    skipped = world.ledger.execution(execution.execution_id)
+    assert skipped is not None
+    assert (skipped.state, skipped.reason) == (ExecutionState.SKIPPED, "skipped by ada: month end")
+    kept = world.people.history(row)[0]
+    assert (kept.action, kept.execution_id) == (Action.SKIP, execution.execution_id)
+    assert (kept.before["place"]["sources"], kept.after["place"]["sources"]["bronze.orders"][1]) == ({}, "0")
+
+
+def test_a_held_execution_that_is_retried_gets_another_attempt_at_once(world: World) -> None:
+    row, execution = held(world)
+    following = world.people.retry(execution, ADA)
+    assert following.attempt == execution.attempt + 1
+    assert (following.next_attempt_ts or 0) <= world.store.now()
+    assert world.ledger.lanes(row)[""].state is LaneState.ACTIVE
+    assert world.ledger.begin(following.execution_id, "run-9").run_id == "run-9"
+    kept = world.people.history(row)[0]
+    assert (kept.before, kept.after) == ({"attempt": 5}, {"attempt": 6})
+
+
+def test_what_a_live_run_is_at_is_not_retried(world: World) -> None:
+    world.change(version=0)
+    (execution,) = world.fire(a_flow())
+    world.ledger.begin(execution.execution_id, "run-1")
+    with pytest.raises(LaneConflictError, match="run run-1 is at execution"):
+        world.people.retry(execution, ADA)
+
+
+def test_what_is_settled_is_neither_skipped_nor_retried(world: World) -> None:
+    world.change(version=0)
+    (execution,) = world.fire(a_flow())
+    world.ledger.settle(execution, None)
+    for act in (world.people.skip, world.people.retry):
+        with pytest.raises(LaneConflictError, match="is settled already; nothing was changed"):
+            act(execution, ADA)

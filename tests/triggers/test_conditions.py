@@ -1,0 +1,71 @@
+"""Partition conditions: which partitions they ask for, and what a wrong one is told."""
+
+import datetime as dt
+
+import pytest
+
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.errors import DeclarationError, InvalidValueError
+from lakechime_dagster.triggers import PartitionCondition, hours_of, tick
+
+LEVELS = PartitionLevels.of({"day": "date", "hour": "int"})
+POINT = dt.datetime(2013, 1, 2, tzinfo=dt.UTC)
+
+
+def asked(specs: dict, levels: PartitionLevels | None = LEVELS, point: dt.datetime = POINT, zone: str = "UTC") -> list[str]:
+    return [atom.canonical for atom in PartitionCondition.of("bronze.weather", specs, levels).atoms(point, zone)]
+
+
+def test_levels_are_typed_as_the_table_declares_them_and_stand_in_its_order() -> None:
+    assert asked({"hour": "05", "day": tick("-1d")}) == ['["2013-01-01",5]']
+
+
+def test_several_values_ask_for_every_combination() -> None:
+    found = asked({"day": [tick("-1d"), tick()], "hour": range(3)})
+    assert len(found) == 6
+    assert found[0] == '["2013-01-01",0]'
+    assert found[-1] == '["2013-01-02",2]'
+
+
+def test_a_value_that_is_named_twice_is_asked_for_once() -> None:
+    assert asked({"day": "2013-01-01", "hour": [5, "5", "05"]}) == ['["2013-01-01",5]']
+
+
+def test_the_hours_of_a_day_are_those_that_it_has() -> None:
+    specs = {"day": tick("-1d"), "hour": hours_of(tick("-1d"), "America/New_York")}
+    midnight = dt.datetime(2013, 3, 11, 4, tzinfo=dt.UTC)
+    assert len(asked(specs, point=midnight, zone="America/New_York")) == 23
+
+
+def test_without_declared_levels_values_are_compared_as_they_are_written() -> None:
+    assert asked({"day": tick("-1d", "%Y%m%d"), "hour": "05"}, None) == ['["20130101","05"]']
+    assert asked({"day": tick("-1d")}, None) == ['["2013-01-01"]']
+
+
+@pytest.mark.parametrize(
+    ("specs", "told"),
+    [
+        ({"day": "2013-01-01"}, "bronze.weather, partitions: needs a value for level 'hour'; its levels are day, hour"),
+        ({"day": 1, "hour": 1, "minute": 1}, "bronze.weather, partitions: has no level 'minute'; its levels are day, hour"),
+        ({"day": "2013-01-01", "hour": []}, "is an empty list, which nothing can meet"),
+    ],
+)
+def test_a_wrong_condition_names_table_and_level(specs: dict, told: str) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        PartitionCondition.of("bronze.weather", specs, LEVELS)
+    assert told in str(refused.value)
+
+
+def test_a_value_of_the_wrong_type_names_table_and_level() -> None:
+    with pytest.raises(InvalidValueError, match=r"bronze\.weather\.hour 'noon': is not a int"):
+        asked({"day": "2013-01-01", "hour": "noon"})
+
+
+def test_too_many_partitions_at_once_are_refused() -> None:
+    with pytest.raises(DeclarationError, match="asks for 20000 partitions at once"):
+        asked({"a": range(100), "b": range(200)}, None)
+
+
+def test_a_condition_reads_as_it_was_written() -> None:
+    condition = PartitionCondition.of("bronze.weather", {"day": tick("-1d"), "hour": range(24)}, LEVELS)
+    assert str(condition) == "bronze.weather(day=tick -1d, hour=0…23)"

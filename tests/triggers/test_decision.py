@@ -1,0 +1,113 @@
+"""The decisions as tables: evidence in, sentence out; the sentences stand in golden/decisions.txt."""
+
+import datetime as dt
+import os
+from pathlib import Path
+
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster.triggers.decision import AtomState, Decision, KeyEvidence, LaneView, Waiting, decide_partition, decide_snapshot
+from lakechime_dagster.triggers.grid import to_milliseconds
+
+GOLDEN = Path(__file__).parent / "golden" / "decisions.txt"
+NOON = to_milliseconds(dt.datetime(2013, 1, 3, 12, tzinfo=dt.UTC))
+MINUTE = 60_000
+TAGS = {"complete": "true"}
+HOUR = PartitionLevels.of({"day": "date", "hour": "int"})
+THERE, SEEN = AtomState(available=True, seen=True), AtomState(available=False, seen=True)
+DROPPED = AtomState(available=False, seen=True, dropped=True)
+
+
+def snapshot(trigger: SnapshotTrigger, *waiting: Waiting, opened: str = "", blocked: str = "") -> Decision:
+    return decide_snapshot("silver", trigger, LaneView(open=opened, blocked=blocked), waiting, now_ms=NOON, through=Position(0, 9))
+
+
+def came(count: int, table: str = "a", *, minutes_ago: float = 1, last: float | None = None, unmatched: int = 0) -> Waiting:
+    last = minutes_ago if last is None else last
+    times = {"first_ts": int(NOON - minutes_ago * MINUTE), "last_ts": int(NOON - last * MINUTE)} if count else {}
+    return Waiting(table=table, count=count, unmatched=unmatched, **times)
+
+
+def trigger_of(*tables: str, **fields: object) -> PartitionTrigger:
+    grid = every(days=1, start="2013-01-02", until="2013-01-03")
+    conditions = [PartitionCondition.of(table, {"day": tick("-1d"), "hour": range(2)}, HOUR) for table in tables]
+    return PartitionTrigger(conditions, grid, **fields)  # type: ignore[arg-type]
+
+
+def partition(
+    trigger: PartitionTrigger, *states: AtomState | None, first: dict | None = None, in_flight: int = 0, blocked: str = "",
+    activated_ms: int = NOON,
+) -> Decision:  # fmt: skip
+    """The decision when the partitions of every key are in these states; `first` tells what is special of the first key."""
+    keys = []
+    for number, key in enumerate(trigger.keys(dt.datetime.fromtimestamp(NOON / 1000, dt.UTC))):
+        atoms = {atom: state for atom, state in zip(key.atoms, states, strict=True) if state is not None}
+        keys.append(KeyEvidence(key=key, atoms=atoms, **(first or {} if number == 0 else {})))
+    return decide_partition(
+        "daily", trigger, keys, in_flight=in_flight, activated_ms=activated_ms, now_ms=NOON, through=Position(0, 9), blocked=blocked
+    )
+
+
+def table_of_decisions() -> dict[str, Decision]:
+    """Every way a decision can go, by what was there."""
+    plain, tagged = SnapshotTrigger("a"), SnapshotTrigger(["a", "b"], tags=TAGS)
+    hourly = SnapshotTrigger("a", every(hours=1))
+    patient = SnapshotTrigger("a", wait_after_last=dt.timedelta(minutes=5), max_wait=dt.timedelta(hours=1))
+    two, refire = trigger_of("a"), trigger_of("a", late="refire")
+    fired = {"fired": True}
+    return {
+        "nothing came": snapshot(plain, came(0)),
+        "one event": snapshot(plain, came(1)),
+        "events of two tables": snapshot(tagged, came(2), came(3, "b")),
+        "events without the tags": snapshot(tagged, came(0, unmatched=2), came(0, "b", unmatched=1)),
+        "an event before its grid point": snapshot(hourly, came(1, minutes_ago=-1)),
+        "an event after its grid point": snapshot(hourly, came(1, minutes_ago=30)),
+        "events that still come": snapshot(patient, came(4, minutes_ago=20, last=2)),
+        "events that stopped coming": snapshot(patient, came(4, minutes_ago=20, last=6)),
+        "events that never stop": snapshot(patient, came(90, minutes_ago=61, last=0)),
+        "a lane that is open": snapshot(plain, came(1), opened="step 3 is with run 12ab (attempt 1)"),
+        "a lane that is held": snapshot(plain, came(14), blocked="silver is HELD: disk full; `lakechime execution retry` goes on"),
+        "a flow that is paused": snapshot(plain, came(0), blocked="paused: month end"),
+        "all partitions there": partition(two, THERE, THERE),
+        "one partition missing": partition(two, THERE, None),
+        "a partition without the tag": partition(trigger_of("a", tags=TAGS), THERE, SEEN),
+        "a partition that was dropped": partition(two, DROPPED, THERE),
+        "a partition of another type": partition(two, THERE, AtomState(available=False, near_miss='["2013-01-01","1"]')),
+        "two tables, one missing": partition(trigger_of("a", "b"), THERE, THERE, THERE, None),
+        "a key that fired": partition(two, THERE, THERE, first=fired),
+        "a key that is open": partition(two, THERE, THERE, first=fired | {"lane": LaneView(open="open")}),
+        "late events, ignored": partition(two, THERE, None, first=fired | {"late_events": 2}),
+        "late events, fired again": partition(refire, THERE, None, first=fired | {"late_events": 2}),
+        "late events of a lane that is stale": partition(
+            refire, THERE, None, first=fired | {"late_events": 2, "lane": LaneView(blocked="daily is STALE: events were purged")}
+        ),
+        "more keys than may run": partition(trigger_of("a", max_in_flight=1), THERE, THERE),
+        "no room at all": partition(two, THERE, THERE, in_flight=4),
+        "keys that expired": partition(trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, None, activated_ms=0),
+        "a deadline that counts from the activation": partition(trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, None),
+        "a complete key past its deadline": partition(trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, THERE, activated_ms=0),
+        "complete keys of a paused flow": partition(two, THERE, THERE, blocked="paused: month end"),
+    }  # fmt: skip
+
+
+def test_every_decision_is_what_the_table_says() -> None:
+    lines = [
+        f"{case}\n  {'fires' if decision.fires else 'waits' if decision.waits else 'rests'}: {decision.sentence}\n"
+        for case, decision in table_of_decisions().items()
+    ]
+    text = "\n".join(lines)
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text(), "look at the difference; UPDATE_GOLDEN=1 takes it over"
+
+
+def test_what_fires_names_the_lanes_that_the_decision_saw() -> None:
+    decision = partition(trigger_of("a"), THERE, THERE, first={"lane": LaneView(settled=3)})
+    assert [(firing.key, firing.settled) for firing in decision.firings] == [("day=2013-01-01", 3), ("day=2013-01-02", 0)]
+
+
+def test_a_decision_that_found_nothing_may_be_moved_on_from_and_one_that_waits_may_not() -> None:
+    assert not snapshot(SnapshotTrigger("a", tags=TAGS), came(0, unmatched=2)).waits
+    assert snapshot(SnapshotTrigger("a", every(hours=1)), came(1, minutes_ago=-1)).waits
+    assert snapshot(SnapshotTrigger("a"), came(0), opened="step 1 is with run x").waits

@@ -1,0 +1,88 @@
+"""The two triggers: their keys, their start, and what is no trigger."""
+
+import datetime as dt
+
+import pytest
+
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.errors import DeclarationError, InvalidValueError
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, TableName, every, hours_of, tick
+
+DAY = PartitionLevels.of({"day": "date"})
+GRID = every(days=1, start="2013-01-02", until="2013-01-04")
+LATER = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+
+
+def keys(*conditions: PartitionCondition) -> list[str]:
+    return [key.text for key in PartitionTrigger(conditions, GRID).keys(LATER)]
+
+
+def on(table: str, **specs: object) -> PartitionCondition:
+    return PartitionCondition.of(table, specs)
+
+
+def test_a_key_is_the_values_of_the_levels_that_have_one() -> None:
+    assert keys(on("a", day=tick("-1d"), hour=range(24))) == ["day=2013-01-01", "day=2013-01-02", "day=2013-01-03"]
+
+
+def test_keys_are_known_up_to_now_only() -> None:
+    trigger = PartitionTrigger(on("a", day=tick("-1d")), GRID)
+    assert [key.text for key in trigger.keys(dt.datetime(2013, 1, 3, 12, tzinfo=dt.UTC))] == ["day=2013-01-01", "day=2013-01-02"]
+
+
+def test_a_condition_of_literals_fires_once_whatever_the_grid() -> None:
+    assert keys(on("a", day="2013-01-01")) == ["day=2013-01-01"]
+
+
+def test_levels_of_one_name_that_differ_between_tables_are_told_apart_by_a_digest() -> None:
+    first, second, third = keys(on("a", day=tick("-1d")), on("b", day=tick()))
+    assert first.startswith("day=2013-01-01#")
+    assert len({first, second, third}) == 3
+
+
+def test_sets_that_change_with_the_tick_are_told_apart_by_a_digest() -> None:
+    found = keys(on("a", hour=hours_of(tick("-1d"), "UTC"), day=[tick("-1d"), tick()]))
+    assert len(set(found)) == 3
+    assert all(key.startswith("#") for key in found)
+
+
+def test_the_same_partitions_give_the_same_key_whoever_computes_it() -> None:
+    assert keys(on("a", day=[tick("-1d"), tick()])) == keys(on("a", day=[tick("-1d"), tick()]))
+
+
+@pytest.mark.parametrize("where", ["beginning", "now", "2013-01-02", "2013-01-02T05:00+02:00", "0-42", "731-9"])
+def test_a_flow_may_start_at(where: str) -> None:
+    assert SnapshotTrigger("a", start_from=where).start_from.where == where
+
+
+@pytest.mark.parametrize("where", ["yesterday", "", "42", "0-", "latest"])
+def test_a_start_that_is_none_is_refused(where: str) -> None:
+    with pytest.raises(InvalidValueError, match="start_from"):
+        SnapshotTrigger("a", start_from=where)
+
+
+def test_tables_may_be_names_or_declared_tables_and_default_to_the_inputs() -> None:
+    assert SnapshotTrigger(TableName("a")).tables == ("a",)
+    assert SnapshotTrigger(["a", TableName("b")]).tables == ("a", "b")
+    assert SnapshotTrigger(tags={"k": "v"}).on(["x"]) == SnapshotTrigger("x", tags={"k": "v"})
+    assert SnapshotTrigger("a").on(["x"]).tables == ("a",)
+
+
+def test_what_is_no_trigger_is_refused_naming_the_field() -> None:
+    with pytest.raises(DeclarationError, match="conditions: needs at least one"):
+        PartitionTrigger([], GRID)
+    with pytest.raises(DeclarationError, match="every: needs a start"):
+        PartitionTrigger(on("a", day=tick()), every(days=1))
+    with pytest.raises(DeclarationError, match="late: 'maybe' is none of ignore, refire"):
+        PartitionTrigger(on("a", day=tick()), GRID, late="maybe")
+    with pytest.raises(DeclarationError, match="max_in_flight: must be at least 1"):
+        PartitionTrigger(on("a", day=tick()), GRID, max_in_flight=0)
+    with pytest.raises(DeclarationError, match="max_wait: bounds wait_after_last"):
+        SnapshotTrigger("a", max_wait=dt.timedelta(hours=1))
+
+
+def test_triggers_read_as_sentences() -> None:
+    assert str(SnapshotTrigger(["a", "b"], every(minutes=5), tags={"k": "v"})) == "a change of a or b with k=v, every 5 minutes"
+    assert str(PartitionTrigger([on("a", day=tick("-1d"))], every(days=1, start="2013-01-02"))) == (
+        "a(day=tick -1d), every day from 2013-01-02 00:00"
+    )

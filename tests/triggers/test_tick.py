@@ -1,0 +1,66 @@
+"""Values of the tick: calendar offsets, and the hours that a day really has."""
+
+import datetime as dt
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.triggers import hours_of, tick
+from lakechime_dagster.triggers.tick import HoursOf
+
+ZONE = "America/New_York"
+
+
+def at(text: str, zone: str = ZONE) -> dt.datetime:
+    return dt.datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).astimezone(dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("offset", "point", "expected"),
+    [
+        ("", "2013-05-05T06:00", "2013-05-05 06:00"),
+        ("-1d", "2013-03-11T06:00", "2013-03-10 06:00"),  # the day between has 23 hours
+        ("-1d", "2013-11-04T06:00", "2013-11-03 06:00"),  # 25 hours
+        ("-24h", "2013-03-11T00:00", "2013-03-09 23:00"),  # elapsed time
+        ("+2h", "2013-03-10T01:00", "2013-03-10 04:00"),
+        ("-1h", "2013-11-03T00:00", "2013-11-02 23:00"),
+        ("-1mo", "2013-03-31T00:00", "2013-02-28 00:00"),
+        ("+1y", "2012-02-29T00:00", "2013-02-28 00:00"),
+        ("-1w -1h", "2013-01-08T00:00", "2012-12-31 23:00"),
+        ("-90m", "2013-01-01T01:00", "2012-12-31 23:30"),
+    ],
+)
+def test_offsets_are_of_the_calendar_of_the_zone(offset: str, point: str, expected: str) -> None:
+    assert f"{tick(offset).local(at(point), ZONE):%Y-%m-%d %H:%M}" == expected
+
+
+def test_a_format_gives_text() -> None:
+    assert tick("-1d", "%Y-%m-%d").resolve(at("2013-01-01T00:00"), ZONE) == "2012-12-31"
+    assert tick("-1h", "%H").resolve(at("2013-01-01T06:00"), ZONE) == "05"
+
+
+@pytest.mark.parametrize("wrong", ["yesterday", "1", "-1 day", "1d2", "-1x"])
+def test_what_is_no_offset_is_refused_with_examples(wrong: str) -> None:
+    with pytest.raises(InvalidValueError, match="is not an offset; write such as -1d"):
+        tick(wrong)
+
+
+@pytest.mark.parametrize(("day", "hours"), [("2013-03-10", 23), ("2013-06-01", 24), ("2013-11-03", 25)])
+def test_a_day_has_its_real_hours(day: str, hours: int) -> None:
+    found = hours_of(day, ZONE)
+    assert isinstance(found, tuple)
+    assert len(found) == hours
+    assert (2 in found, found.count(1)) == (hours != 23, 2 if hours == 25 else 1)
+
+
+def test_the_hours_of_a_day_that_depends_on_the_tick_are_found_at_the_tick() -> None:
+    found = hours_of(tick("-1d"), ZONE)
+    assert isinstance(found, HoursOf)
+    assert len(found.resolve(at("2013-03-11T00:00"), ZONE)) == 23
+    assert len(found.resolve(at("2013-03-12T00:00"), ZONE)) == 24
+
+
+def test_hours_of_an_unknown_zone_are_refused() -> None:
+    with pytest.raises(InvalidValueError, match="is not a time zone"):
+        hours_of("2013-01-01", "Mars/Olympus")
