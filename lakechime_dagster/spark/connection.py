@@ -23,8 +23,8 @@ from lakechime_dagster.spark.jvm import Gateway, is_alive
 from lakechime_dagster.spark.lock import locked
 from lakechime_dagster.spark.session import Connection, connect
 
-ANSWER_SECONDS = 5
-START_SECONDS = 60
+ANSWER_SECONDS = 20  # long, for a busy machine; a dead driver refuses at once
+START_SECONDS = 120
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from lakechime_dagster.spark.confs import build_confs
 from lakechime_dagster.spark.jars import ensure_jars, pyspark_home
 from lakechime_dagster.spark.java import Java
 
-START_SECONDS = 120
+START_SECONDS = 180
 LOGS_KEPT = 20
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -77,12 +77,13 @@ def start_jvm(settings: SparkSettings, java: Java, *, home: Path, jars: Path) ->
     spark_home = home / "spark"
     try:
         work, log_file = _prepare_folders(spark_home)
-        properties = _write_properties(work, build_confs(settings, work=work, warehouse=spark_home / "warehouse", jars=files))
+        confs = build_confs(settings, work=work, warehouse=spark_home / "warehouse", jars=files)
+        properties = _write_properties(work, confs)
         connection = work / "connection"
         with log_file.open("wb") as log:
             process = subprocess.Popen(
                 _command(java, settings, files, properties, work),
-                stdin=subprocess.PIPE, stdout=log, stderr=log, env=_environment(connection),
+                stdin=subprocess.PIPE, stdout=log, stderr=log, env=_environment(connection, confs),
                 process_group=0,  # Ctrl-C in a terminal reaches whole process groups; the driver is ended by its owner instead
             )  # fmt: skip
     except OSError as error:
@@ -110,8 +111,9 @@ def _command(java: Java, settings: SparkSettings, jars: list[Path], properties: 
     ]  # fmt: skip
 
 
-def _environment(connection: Path) -> dict[str, str]:
+def _environment(connection: Path, confs: dict[str, str]) -> dict[str, str]:
     """This process's environment without what would bring other confs or another connection in."""
+    local = {"SPARK_LOCAL_IP": address} if (address := confs.get("spark.driver.bindAddress")) else {}
     foreign = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
     return {name: value for name, value in os.environ.items() if name not in foreign} | {
         "SPARK_HOME": str(pyspark_home()),
@@ -119,6 +121,7 @@ def _environment(connection: Path) -> dict[str, str]:
         "SPARK_CONNECT_MODE": "0",
         "PYSPARK_PYTHON": sys.executable,
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+        **local,
     }
 
 

@@ -176,7 +176,7 @@ def test_a_jvm_is_replaced_after_its_clients_and_serves_the_attached_to_their_en
 
 
 def test_without_clients_the_jvm_sleeps_until_the_next_one_comes(tmp_path: Path, spark_jars: Path, started: list[WarmHost]) -> None:
-    host = start_warm_driver(SETTINGS, tmp_path, spark_jars, idle_seconds=1, is_exercised=False)
+    host = start_warm_driver(SETTINGS, tmp_path, spark_jars, idle_seconds=5, is_exercised=False)
     started.append(host)
     first = await_up(host, generation=1).jvm_pid
     await_true(lambda: not is_alive(first), "the JVM without clients ends")

@@ -73,7 +73,7 @@ def start_client(code: str, home: Path, jars: Path, settings: SparkSettings) -> 
 def run_client(code: str, home: Path, jars: Path, settings: SparkSettings) -> list[str]:
     """What such a process says until it ends, which must be well."""
     with start_client(code, home, jars, settings) as process:
-        said, complaints = process.communicate(timeout=240)
+        said, complaints = process.communicate(timeout=480)
     assert process.returncode == 0, complaints
     return said.splitlines()
 
