@@ -67,8 +67,10 @@ def raw_row(table: str) -> dict[str, Any]:
     return {name: row[name] for name in COLUMNS}
 
 
-def until(deadline: float, work: Callable[[], int]) -> int:
-    rows = 0
+def timed(seconds: float, work: Callable[[], int]) -> int:
+    """Rows written in so many seconds, after one call that opens the connection and compiles what is to be compiled."""
+    work()
+    deadline, rows = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:
         rows += work()
     return rows
@@ -77,12 +79,12 @@ def until(deadline: float, work: Callable[[], int]) -> int:
 def registering(url: str, table: str, seconds: float) -> int:
     store = SqlDCEStore(open_engine(url))
     store.register([fresh_event(table)])
-    return until(time.monotonic() + seconds, lambda: len(store.register([fresh_event(table)]).registered))
+    return timed(seconds, lambda: len(store.register([fresh_event(table)]).registered))
 
 
 def registering_bulk(url: str, table: str, seconds: float) -> int:
     store = SqlDCEStore(open_engine(url))
-    return until(time.monotonic() + seconds, lambda: len(store.register([fresh_event(table) for _ in range(BATCH)]).registered))
+    return timed(seconds, lambda: len(store.register([fresh_event(table) for _ in range(BATCH)]).registered))
 
 
 def sqlalchemy_insert(url: str, table: str, seconds: float) -> int:
@@ -94,7 +96,7 @@ def sqlalchemy_insert(url: str, table: str, seconds: float) -> int:
             connection.execute(statement, raw_row(table))
         return 1
 
-    return until(time.monotonic() + seconds, one)
+    return timed(seconds, one)
 
 
 def sqlalchemy_autocommit(url: str, table: str, seconds: float) -> int:
@@ -106,7 +108,7 @@ def sqlalchemy_autocommit(url: str, table: str, seconds: float) -> int:
             connection.execute(statement, raw_row(table))
         return 1
 
-    return until(time.monotonic() + seconds, one)
+    return timed(seconds, one)
 
 
 def sqlalchemy_bulk(url: str, table: str, seconds: float) -> int:
@@ -117,7 +119,7 @@ def sqlalchemy_bulk(url: str, table: str, seconds: float) -> int:
             connection.execute(insert(dce_event), [raw_row(table) for _ in range(BATCH)])
         return BATCH
 
-    return until(time.monotonic() + seconds, batch)
+    return timed(seconds, batch)
 
 
 def psycopg_insert(url: str, table: str, seconds: float) -> int:
@@ -131,7 +133,7 @@ def psycopg_insert(url: str, table: str, seconds: float) -> int:
             connection.execute(statement, {**row, "tags": json.dumps(row["tags"])})
             return 1
 
-        return until(time.monotonic() + seconds, one)
+        return timed(seconds, one)
 
 
 def psycopg_copy(url: str, table: str, seconds: float) -> int:
@@ -146,7 +148,7 @@ def psycopg_copy(url: str, table: str, seconds: float) -> int:
                     copy.write_row([json.dumps(row["tags"]) if name == "tags" else row[name] for name in COLUMNS])
             return BATCH
 
-        return until(time.monotonic() + seconds, batch)
+        return timed(seconds, batch)
 
 
 def _work_in_process(work: Work, url: str, table: str, seconds: float, barrier: Any, results: Any) -> None:
