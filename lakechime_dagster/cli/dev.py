@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lakechime_dagster.spark.warm import WarmHost
 
 DEFINITIONS = "lakechime_dagster.definitions"
-UI_IS_UP = "Serving dagster-webserver"
 HOST = "127.0.0.1"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LOOK_SECONDS = 0.2
@@ -75,8 +74,8 @@ class Deployment:
         host = _start_warm(self.settings)
         children: list[Child] = []
         try:
-            dagster = self._child("dagster", [*_python("dagster"), "dev", "-w", str(self._workspace()), "--host", HOST,
-                                              "--port", str(self.port)], UI_IS_UP)  # fmt: skip
+            where = ["-w", str(self._workspace()), "--host", HOST, "--port", str(self.port)]
+            dagster = self._child("dagster", [*_python("dagster"), "dev", *where])
             children.append(dagster)
             return self._watch(dagster, children, host, stop)
         finally:
@@ -93,7 +92,7 @@ class Deployment:
             if dagster.code is not None:
                 note(f"error: Dagster ended by itself with exit code {dagster.code}; its last lines above say why")
                 return 1
-            if dagster.seen.is_set() and not told:
+            if not told and _answers(self.port):
                 told = True
                 self._tell()
                 if self.speed is not None:
@@ -108,8 +107,8 @@ class Deployment:
                 host = None
         return 0
 
-    def _child(self, name: str, command: list[str], await_text: str = "") -> Child:
-        return start_child(name, command, cwd=self.folder, env=self._environment(), await_text=await_text, show=self._show)
+    def _child(self, name: str, command: list[str]) -> Child:
+        return start_child(name, command, cwd=self.folder, env=self._environment(), show=self._show)
 
     def _show(self, line: str) -> None:
         """A child's line, unless it says nothing new; what Dagster says about being ended is of no use to anybody."""
@@ -176,6 +175,15 @@ def _check_port(port: int) -> None:
         except OSError as error:
             remedy = "end what uses it, or choose another one with --port"
             raise LakeChimeError(f"port {port} of {HOST} cannot be used ({error.strerror}); {remedy}") from None
+
+
+def _answers(port: int) -> bool:
+    """Whether something listens there, which is the UI since the port was free."""
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

@@ -8,20 +8,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 ENDS = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))  # signal, seconds to wait for its effect
 LOOK_SECONDS = 0.05
 
 
-@dataclass
+@dataclass(frozen=True)
 class Child:
-    """A running child; `seen` is set when a line of it held the awaited text."""
+    """A running child."""
 
     name: str
     process: subprocess.Popen[str]
-    seen: threading.Event = field(default_factory=threading.Event)
 
     @property
     def code(self) -> int | None:
@@ -29,9 +28,7 @@ class Child:
         return self.process.poll()
 
 
-def start_child(
-    name: str, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], await_text: str = "", show: Callable[[str], None]
-) -> Child:
+def start_child(name: str, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], show: Callable[[str], None]) -> Child:
     """Start a child in its own session, so that a Ctrl-C of the terminal reaches it through us only.
 
     The caller must have handlers for its signals: a handled signal has its default effect again in the child, an
@@ -42,13 +39,13 @@ def start_child(
         encoding="utf-8", errors="replace", start_new_session=True,
     )  # fmt: skip
     child = Child(name, process)
-    threading.Thread(target=_show_lines, args=(child, await_text, show), daemon=True).start()
+    threading.Thread(target=_show_lines, args=(child, show), daemon=True).start()
     return child
 
 
-def end_children(children: Sequence[Child]) -> None:
+def end_children(children: Sequence[Child], ends: Sequence[tuple[signal.Signals, float]] = ENDS) -> None:
     """End all children with everything they started: asked first, then told, then killed."""
-    for number, seconds in ENDS:
+    for number, seconds in ends:
         for child in children:
             _signal_group(child, number)
         end = time.monotonic() + seconds
@@ -58,12 +55,10 @@ def end_children(children: Sequence[Child]) -> None:
             return
 
 
-def _show_lines(child: Child, await_text: str, show: Callable[[str], None]) -> None:
+def _show_lines(child: Child, show: Callable[[str], None]) -> None:
     assert child.process.stdout is not None  # it is a pipe
     for line in child.process.stdout:
         show(f"{child.name:<8}| {line.rstrip()}")
-        if await_text and await_text in line:
-            child.seen.set()
 
 
 def _lives(child: Child) -> bool:

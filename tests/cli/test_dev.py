@@ -1,0 +1,164 @@
+"""`lakechime dev`: what it writes, what it refuses, and that one Ctrl-C ends all of it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lakechime_dagster.cli.dev import dagster_yaml, is_noise, workspace_text, write_dagster_home
+from lakechime_dagster.spark.lock import locked
+from tests.support.cli import Cli
+
+ROOT = Path(__file__).resolve().parents[2]
+NO_SPARK = {"LAKECHIME_SPARK_DRIVER": "spark://127.0.0.1:1"}  # nothing is started for it
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Running:
+    """A `lakechime dev` of its own; lines are awaited, not slept for."""
+
+    def __init__(self, folder: Path, home: Path, port: int) -> None:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("LAKECHIME_", "DAGSTER_"))}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "lakechime_dagster.cli.main", "dev", "--port", str(port), "--speed", "1000"], cwd=folder, text=True,
+            env=clean | NO_SPARK | {"LAKECHIME_HOME": str(home)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as a background job of a script has it
+        )  # fmt: skip
+        self.lines: list[str] = []
+        self.news = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self.news:
+                self.lines.append(line)
+                self.news.notify_all()
+
+    def await_line(self, text: str, seconds: float = 240) -> str:
+        """The first line with this text."""
+
+        def found() -> str | None:
+            return next((line for line in self.lines if text in line), None)
+
+        with self.news:
+            line = self.news.wait_for(found, seconds)
+        assert line, "".join(self.lines[-40:])
+        return line
+
+    def descendants(self) -> dict[int, str]:
+        """All processes below it, by id, with their commands."""
+        table = subprocess.run(["ps", "-axwwo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+        rows = [line.split(None, 2) for line in table.splitlines()]
+        family, commands = {self.process.pid}, {}
+        while grown := {int(pid) for pid, parent, *_ in rows if int(parent) in family} - family:
+            family |= grown
+            commands |= {int(pid): args[0] if args else "" for pid, _, *args in rows if int(pid) in grown}
+        return commands
+
+
+@pytest.fixture
+def start_dev(tmp_path: Path) -> Iterator[Callable[[Path, int], Running]]:
+    """Starts deployments that end with the test, whatever happens."""
+    started: list[Running] = []
+
+    def start(folder: Path, port: int) -> Running:
+        started.append(Running(folder, tmp_path / "home", port))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.process.terminate()
+        running.process.wait(60)
+
+
+@pytest.mark.e2e
+def test_one_interrupt_ends_everything_that_was_started(tmp_path: Path, start_dev: Callable[[Path, int], Running]) -> None:
+    port = free_port()
+    running = start_dev(tmp_path, port)
+    running.await_line(f"The UI is at http://127.0.0.1:{port}")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=60) as answer:
+        assert answer.status == 200
+    running.await_line("replay  | 2013-01-01 05:00")
+    family = running.descendants()
+    replayers = [pid for pid, command in family.items() if "demo replay" in command]
+    assert len(replayers) == 1, (family, running.lines[-20:])
+    os.kill(replayers[0], signal.SIGKILL)
+    running.await_line("replay ended with exit code -9; the rest goes on")
+    family |= running.descendants()
+    assert len(family) >= 4, family
+    running.process.send_signal(signal.SIGINT)
+    assert running.process.wait(90) == 0
+    assert {pid: command for pid, command in family.items() if lives(pid)} == {}
+    assert not [line for line in running.lines if "Traceback" in line]
+
+
+@pytest.mark.e2e
+def test_the_end_of_dagster_is_the_end_with_an_error(tmp_path: Path, start_dev: Callable[[Path, int], Running]) -> None:
+    (tmp_path / "workspace.yaml").write_text("load_from: [nonsense]\n")
+    running = start_dev(tmp_path, free_port())
+    running.await_line("error: Dagster ended by itself with exit code")
+    assert running.process.wait(90) == 1
+
+
+def test_the_dagster_home_gets_the_projects_file_else_the_packages(tmp_path: Path) -> None:
+    write_dagster_home(tmp_path / "home", tmp_path)
+    written = tmp_path / "home" / "dagster.yaml"
+    assert yaml.safe_load(written.read_text()) == yaml.safe_load(dagster_yaml())
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    write_dagster_home(tmp_path / "home", tmp_path)
+    assert yaml.safe_load(written.read_text()) == {"telemetry": {"enabled": False}}
+
+
+def test_the_repositorys_dagster_file_is_the_packages() -> None:
+    assert (ROOT / "dagster.yaml").read_text() == dagster_yaml()
+
+
+def test_the_workspace_of_an_installed_package_imports_from_the_project(tmp_path: Path) -> None:
+    folder = tmp_path / "it's: a #folder"
+    (location,) = yaml.safe_load(workspace_text(folder))["load_from"]
+    assert location["python_module"] == {
+        "module_name": "lakechime_dagster.definitions", "working_directory": str(folder), "location_name": "lakechime_dagster",
+    }  # fmt: skip
+
+
+def test_a_second_deployment_in_the_same_home_is_refused(lakechime: Cli) -> None:
+    lakechime.home.mkdir()
+    with locked(lakechime.home / "dev.lock"):
+        answer = lakechime("dev", "--port", str(free_port()))
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.startswith("error: another `lakechime dev` runs in ")
+
+
+def test_lines_that_say_nothing_new_are_left_out() -> None:
+    news = [
+        "dagster - DEBUG - job - 93b8 - 292 - RUN_START - Started execution",
+        "dagster.daemon.SensorDaemon - INFO - Launching run for silver_flights",
+    ]
+    noise = [
+        "dagster.daemon.SensorDaemon - INFO - Checking for new runs for sensor: silver_flights",
+        "dagster.daemon.SensorDaemon - INFO - Sensor silver_flights skipped: nothing came",
+        "dagster - DEBUG - job - 93b8 - 292 - step - STEP_START - Started",
+    ]
+    assert [is_noise(line) for line in news + noise] == [False, False, True, True, True]
+
+
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
