@@ -139,7 +139,7 @@ class DeltaLog:
         return Seen(self.table, uid or self.uid, SnapshotId(str(version)), self.cluster)
 
     def committed(self, lane: LaneId, step: int) -> Committed | None:
-        """The commit of this step of the lane, or None when this step has not committed.
+        """The commit of this step of the lane, or None when this step has not committed (a later one may have).
 
         The table's state says in one look whether the lane got that far. If it did but the log was cleaned up past
         the commit itself, the answer has `is_stamp_lost`: the step did commit, where it ended is no longer known.
@@ -149,9 +149,12 @@ class DeltaLog:
         if state is None or reached is None or reached < step:
             return None
         for commit in self._commits_backwards(state):
-            if commit.transactions.get(str(lane)) == step:
+            reached = commit.transactions.get(str(lane))
+            if reached == step:
                 stamp = CommitStamp.from_text(commit.user_metadata)
                 return _committed(commit.version, stamp) if stamp else _stamp_lost(commit.version, lane, step)
+            if (reached is not None and reached < step) or commit.version == 0:
+                return None
         return _stamp_lost(state.version(), lane, step)
 
     def last_committed(self, lane: LaneId) -> Committed | None:

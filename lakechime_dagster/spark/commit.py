@@ -6,10 +6,18 @@ from functools import reduce
 from typing import Any
 
 import tenacity
-from delta.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from lakechime_dagster.dce.commits import TableCommit
@@ -20,6 +28,15 @@ from lakechime_dagster.spark.stamp import TargetLog, stamped
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
 MAX_TRIES = 6
+CONFLICTS = (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)  # another writer was first; Delta's Python classes of them have no common base
 
 
 class CommitLostError(LakeChimeError):
@@ -186,8 +203,9 @@ def commit_at(log: TargetLog, version: int) -> TableCommit:
 
 
 def retrying() -> tenacity.Retrying:
+    """Try again while concurrent writers of the table are first."""
     return tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(DeltaConcurrentModificationException),
+        retry=tenacity.retry_if_exception_type(CONFLICTS),
         stop=tenacity.stop_after_attempt(MAX_TRIES),
         wait=tenacity.wait_random_exponential(multiplier=0.2, max=5),
         reraise=True,

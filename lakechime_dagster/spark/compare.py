@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakechime_dagster.spark.narrow import column, same
@@ -50,11 +51,12 @@ def keyed_difference(new: DataFrame, old: DataFrame, keys: Sequence[str], deleta
     """The difference by key. Old rows that no new row has a key of are deleted where `deletable`, a condition over the old, holds."""
     others = [name for name in new.columns if name not in keys]
     left = new.select(*[column(name) for name in new.columns], F.lit(True).alias("__is_new"))
+    keyed = reduce(lambda a, b: a & b, [column(key).isNotNull() for key in keys])  # a row without a key cannot be addressed
     has_been = [column(name) if name in old.columns else F.lit(None).cast(new.schema[name].dataType) for name in new.columns]
     right = old.select(
         *[value.alias(f"__old_{i}") for i, value in enumerate(has_been)],
         F.lit(True).alias("__is_old"),
-        (F.lit(True) if deletable is None else deletable).alias("__deletable"),
+        (keyed if deletable is None else keyed & deletable).alias("__deletable"),
     )
     places = {name: i for i, name in enumerate(new.columns)}
     on = [column(key) == F.col(f"__old_{places[key]}") for key in keys]
@@ -80,7 +82,8 @@ def unkeyed_difference(new: DataFrame, old: DataFrame) -> Difference:
     if not is_comparable(new.schema):
         came, left = new, old
     else:
-        came, left = new.exceptAll(old.select(*new.columns)), old.select(*new.columns).exceptAll(new)
+        old = old.select(*[column(name) if name in old.columns else F.lit(None).alias(name) for name in new.columns])
+        came, left = new.exceptAll(old), old.exceptAll(new)
     tagged = came.withColumn(OPERATION, F.lit("I")).unionByName(left.withColumn(OPERATION, F.lit("D")), allowMissingColumns=True)
     tagged = tagged.persist(StorageLevel.MEMORY_AND_DISK)
     counts = {row[OPERATION]: int(row["count"]) for row in tagged.groupBy(OPERATION).count().collect()}

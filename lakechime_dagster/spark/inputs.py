@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from lakechime_dagster.dce.commits import TableLog
 from lakechime_dagster.dce.event import SnapshotId

@@ -1,7 +1,7 @@
 """Keeps rows that may not be written in `<location>__quarantine`, with the reason, beside the table that refused them."""
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from lakechime_dagster.spark.commit import Target, create_if_missing, retrying
 from lakechime_dagster.spark.sift import REASON

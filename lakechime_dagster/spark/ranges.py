@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from lakechime_dagster.dce.commits import FileAction, TableLog
@@ -61,10 +61,6 @@ class RangeRead:
     @property
     def must_replace(self) -> bool:
         return self.images is None and not self.is_first
-
-    def whole(self, note: str) -> "RangeRead":
-        """The same source read whole, since what is computed cannot use its increments."""
-        return replace(self, method=ReadMethod.WHOLE, images=None, note=note)
 
 
 def pinned(spark: SparkSession, location: str, version: int) -> DataFrame:

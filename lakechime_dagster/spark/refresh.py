@@ -8,10 +8,11 @@ from uuid import uuid4
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.sql import with_views
 from lakechime_dagster.lake.tables import RefreshMode
 from lakechime_dagster.spark.commit import Target, committed_before, create_if_missing
@@ -179,7 +180,9 @@ class Attempt:
         return kept
 
     def _rows_in(self, one: Input, work: Work) -> int:
-        """The rows of a changed input that this execution rests on: what it was given row by row, else what changed."""
+        """The rows of an input read as changes that this execution rests on: what it was given row by row, else what changed."""
+        if one.job.mode is not ReadMode.CHANGES:
+            return 0
         if one.job.alias in work.narrowed or (one.is_changed and one.read is not None and one.read.images is None):
             return work.frames[one.job.alias].count()
         return one.read.images.count() if one.is_changed and one.read is not None and one.read.images is not None else 0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from lakechime_dagster.spark.narrow import column, same
 from lakechime_dagster.spark.ranges import is_comparable
@@ -39,27 +39,37 @@ def sift(computed: DataFrame, keys: Sequence[str], expect: Mapping[str, str]) ->
     of them are bad. Constraints must be true: false and unknown are both refused, as Delta's own do.
     """
     judged = computed.withColumn(REASON, reason_column(keys, expect)).persist(StorageLevel.MEMORY_AND_DISK)
-    row = judged.agg(F.count(F.lit(1)).alias("all"), F.count(REASON).alias("bad")).collect()[0]
-    total, refused = int(row["all"]), int(row["bad"])
-    passed = judged.where(F.col(REASON).isNull()).drop(REASON)
-    failed = judged.where(F.col(REASON).isNotNull()) if refused else None
+    per_key = _per_key(judged, keys)
+    found = per_key.agg(
+        F.sum("__rows").alias("total"), F.sum(F.when(F.col("__ok"), F.col("__different"))).alias("kept"),
+        F.sum(F.when(~F.col("__ok"), F.col("__rows"))).alias("refused"),
+        F.sum(F.when(F.col("__ok") & (F.col("__different") > 1), F.col("__different"))).alias("tied"),
+    ).collect()[0]  # fmt: skip
+    total, kept, refused, tied = (int(found[name] or 0) for name in ("total", "kept", "refused", "tied"))
+    good = judged.where(F.col(REASON).isNull()).drop(REASON)
+    bad = judged.where(F.col(REASON).isNotNull()) if refused else None
     if not keys:
-        return Sifted(kept=judged, good=passed, bad=failed, computed=total, deduplicated=0, quarantined=refused)
-    distinct = passed.dropDuplicates() if is_comparable(passed.schema) else _without_repeats(passed)
-    per_key = distinct.groupBy(*[column(key) for key in keys]).agg(F.count(F.lit(1)).alias("__rows"))
-    row = per_key.agg(F.sum("__rows").alias("rows"), F.sum(F.when(F.col("__rows") > 1, F.col("__rows"))).alias("tied")).collect()[0]
-    kept, tied = int(row["rows"] or 0), int(row["tied"] or 0)
-    if tied:
-        ties = per_key.where(F.col("__rows") > 1).select(*[column(key).alias(f"__tie_{i}") for i, key in enumerate(keys)])
-        condition = [same(column(key), F.col(f"__tie_{i}")) for i, key in enumerate(keys)]
-        tie = distinct.join(ties, condition, "left_semi")
-        distinct = distinct.join(ties, condition, "left_anti")
-        why = F.lit(f"another row has the same key ({', '.join(keys)}) and other values")
-        failed = tie.withColumn(REASON, why) if failed is None else failed.unionByName(tie.withColumn(REASON, why))
+        return Sifted(kept=judged, good=good, bad=bad, computed=total, deduplicated=0, quarantined=refused)
     repeats = total - refused - kept
-    if not repeats and not tied:
-        distinct = passed
-    return Sifted(kept=judged, good=distinct, bad=failed, computed=total, deduplicated=repeats, quarantined=refused + tied)
+    if repeats:
+        good = good.dropDuplicates() if is_comparable(good.schema) else _without_repeats(good)
+    if tied:
+        ties = per_key.where(F.col("__ok") & (F.col("__different") > 1)).select(*[column(f"__key_{i}") for i in range(len(keys))])
+        condition = [same(column(key), column(f"__key_{i}")) for i, key in enumerate(keys)]
+        why = F.lit(f"another row has the same key ({', '.join(keys)}) and other values")
+        tie = good.join(ties, condition, "left_semi").withColumn(REASON, why)
+        good = good.join(ties, condition, "left_anti")
+        bad = tie if bad is None else bad.unionByName(tie)
+    return Sifted(kept=judged, good=good, bad=bad, computed=total, deduplicated=repeats, quarantined=refused + tied)
+
+
+def _per_key(judged: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Per key, and for bad rows apart: how many rows there are, and how many different ones."""
+    values = F.struct(*[column(name) for name in judged.columns if name != REASON])
+    row = values if is_comparable(judged.schema) else F.to_json(values, {"ignoreNullFields": "false"})
+    groups = [column(key).alias(f"__key_{i}") for i, key in enumerate(keys)] + [F.col(REASON).isNull().alias("__ok")]
+    different = F.count_distinct(row) if keys else F.count(F.lit(1))
+    return judged.groupBy(*groups).agg(F.count(F.lit(1)).alias("__rows"), different.alias("__different"))
 
 
 def _without_repeats(rows: DataFrame) -> DataFrame:

@@ -41,22 +41,32 @@ def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
         note = "the table was replaced after this execution was claimed; its newest snapshot is read"
         return Judgement(verdict=Verdict.RECREATED, version=head, note=note)
     if range_.is_recreated:
-        return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was dropped and created again since it was last read")
+        note = "the table was dropped and created again since it was last read"
+        return Judgement(verdict=Verdict.RECREATED, version=end, later=_later(log, end, head), note=note)
     if end > head:
         note = f"snapshot {end} is no longer in the log, whose newest is {head}; that one is read"
         return Judgement(verdict=Verdict.ROLLBACK, version=head, note=note)
     if range_.start is None:
-        return Judgement(verdict=Verdict.CONTIGUOUS, version=end)
+        return Judgement(verdict=Verdict.CONTIGUOUS, version=end, later=_later(log, end, head))
     start = first_version(range_) - 1
     if start > end:
         return Judgement(verdict=Verdict.ROLLBACK, version=end, note=f"the log was put back from snapshot {start} to {end}")
     try:
         all_commits = log.commits(start, head)
     except CommitsMissingError as missing:
-        return Judgement(verdict=Verdict.EXPIRED, version=end, note=f"the log was cleaned up past commit {missing.version}")
+        note = f"the log was cleaned up past commit {missing.version}"
+        return Judgement(verdict=Verdict.EXPIRED, version=end, later=_later(log, end, head), note=note)
     commits = tuple(commit for commit in all_commits if commit.version <= end)
     later = tuple(commit for commit in all_commits if commit.version > end)
     if any(commit.table_uid not in (None, range_.table_uid or commit.table_uid) for commit in commits):
         return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was replaced in its own log")
     gap = any(not commit.changes_data for commit in commits)
     return Judgement(verdict=Verdict.GAP_FILLED if gap else Verdict.CONTIGUOUS, version=end, commits=commits, later=later)
+
+
+def _later(log: TableLog, end: int, head: int) -> tuple[TableCommit, ...]:
+    """The commits after a snapshot; none where the log cannot say."""
+    try:
+        return tuple(log.commits(end, head))
+    except CommitsMissingError:
+        return ()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from lakechime_dagster.dce.commits import TableCommit
 from lakechime_dagster.lake.tables import RefreshMode

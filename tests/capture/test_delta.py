@@ -216,6 +216,7 @@ def test_a_commit_of_a_step_is_found_below_newer_commits_and_in_a_checkpointed_l
     assert found
     assert (found.version, found.stamp) == ("1", stamp(1, 10, attempt=1))
     assert log.committed(LANE, 3) is None
+    assert log.committed(LANE, 0) is None
     assert log.committed(LaneId("local", "other"), 1) is None
     last = log.last_committed(LANE)
     assert last

@@ -39,12 +39,11 @@ class Source:
     partition_by: tuple[str, ...] = ()
     change_feed: bool = True
 
-    def write(self, *rows: tuple[Any, ...], mode: str = "append", **options: Any) -> None:
+    def write(self, *rows: tuple[Any, ...], mode: Any = "append", **options: Any) -> None:
         data = pa.Table.from_pylist([dict(zip(self.schema.names, row, strict=True)) for row in rows], schema=self.schema)
         configuration = CHANGE_FEED if self.change_feed else None
-        write_deltalake(
-            str(self.location), data, mode=mode, partition_by=list(self.partition_by) or None, configuration=configuration, **options
-        )  # type: ignore[call-overload]
+        partition_by = list(self.partition_by) or None
+        write_deltalake(str(self.location), data, mode=mode, partition_by=partition_by, configuration=configuration, **options)  # type: ignore[call-overload]
 
     def delete(self, predicate: str | None = None) -> None:
         DeltaTable(str(self.location)).delete(predicate)

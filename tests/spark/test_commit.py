@@ -1,0 +1,133 @@
+"""Law 13: a step of a lane commits at most once, and the log says afterwards whose commit it is."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from delta.exceptions import ConcurrentAppendException
+from pyspark.sql import DataFrame, SparkSession
+
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.spark.commit import (
+    Target,
+    append,
+    append_nothing,
+    commit,
+    create_if_missing,
+    is_own,
+    merge,
+    replace_all,
+    replace_partitions,
+)
+from lakechime_dagster.spark.compare import OPERATION
+from lakechime_dagster.spark.stamp import TXN_APP_ID, TXN_VERSION, USER_METADATA, stamped
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from tests.support.refreshes import open_log, read_rows
+
+pytestmark = pytest.mark.spark
+LANE = LaneId("test", "silver.t", 'it\'s "quoted"')
+
+
+def make_stamp(step: int, attempt: int = 1, **fields: Any) -> CommitStamp:
+    values = {"end": Place(position=Position(0, 10 * step + attempt)), "execution_id": f"e{step}"} | fields
+    return CommitStamp(lane=LANE, step=step, attempt=attempt, **values)
+
+
+@pytest.fixture
+def target(spark: SparkSession, tmp_path: Path) -> Target:
+    location = str(tmp_path / "target")
+    target = Target(name="silver.t", location=location, log=open_log(location, "silver.t"), keys=("k",), partitioned_by=("p",))
+    create_if_missing(spark, target, frame(spark).schema)
+    return target
+
+
+def frame(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
+    return spark.createDataFrame(list(rows), "k BIGINT, p STRING, v STRING")
+
+
+def test_every_kind_of_write_carries_the_stamp_and_leaves_no_conf_behind(spark: SparkSession, target: Target) -> None:
+    changes = spark.createDataFrame(
+        [(1, "a", "u", "U"), (2, "b", "-", "D"), (4, "b", "n", "I")], f"k BIGINT, p STRING, v STRING, {OPERATION} STRING"
+    )
+    rows = frame(spark, (1, "a", "x"), (2, "b", "x"), (3, "it's", "x"))
+    writes = [
+        lambda: append(rows, target),
+        lambda: merge(spark, target, changes),
+        lambda: replace_partitions(frame(spark, (9, "it's", "r")), target, [("it's",), ("c",), (None,)]),
+        lambda: append_nothing(spark, target),
+        lambda: replace_all(frame(spark, (5, "a", "all")), target),
+    ]
+    seen = []
+    for step, write in enumerate(writes, start=1):
+        found = commit(spark, target, make_stamp(step), lambda write=write: write)
+        assert found is not None
+        assert (found.stamp, found.version) == (make_stamp(step), str(step))
+        seen.append(read_rows(target.location))
+    assert seen == [
+        [(1, "a", "x"), (2, "b", "x"), (3, "it's", "x")],
+        [(1, "a", "u"), (3, "it's", "x"), (4, "b", "n")],
+        [(1, "a", "u"), (4, "b", "n"), (9, "it's", "r")],
+        [(1, "a", "u"), (4, "b", "n"), (9, "it's", "r")],
+        [(5, "a", "all")],
+    ]
+    assert [spark.conf.get(name, None) for name in (TXN_APP_ID, TXN_VERSION, USER_METADATA)] == [None] * 3
+    assert target.log.properties()["delta.enableChangeDataFeed"] == "true"
+
+
+def test_a_zombie_that_writes_after_its_successor_is_skipped_and_told_so(spark: SparkSession, target: Target) -> None:
+    zombie, successor = make_stamp(1, attempt=1), make_stamp(1, attempt=2)
+
+    def overtaken() -> Any:
+        assert commit(spark, target, successor, lambda: lambda: append(frame(spark, (1, "a", "second")), target))
+        return lambda: append(frame(spark, (1, "a", "first")), target)
+
+    found = commit(spark, target, zombie, overtaken)
+    assert found
+    assert (is_own(found, zombie), is_own(found, successor)) == (False, True)
+    assert found.stamp.end == successor.end
+    assert read_rows(target.location) == [(1, "a", "second")]
+    assert commit(spark, target, zombie, lambda: pytest.fail("a step that has committed is not prepared again")) == found
+
+
+def test_an_attempt_whose_lane_has_moved_on_is_refused(spark: SparkSession, target: Target) -> None:
+    commit(spark, target, make_stamp(2), lambda: lambda: append(frame(spark, (1, "a", "x")), target))
+    with pytest.raises(LaneConflictError, match="its lane has committed step 2"):
+        commit(spark, target, make_stamp(1), lambda: lambda: append(frame(spark, (2, "a", "late")), target))
+    assert read_rows(target.location) == [(1, "a", "x")]
+
+
+def test_with_a_transaction_per_attempt_the_zombie_would_double_the_rows(spark: SparkSession, target: Target) -> None:
+    """The broken twin of law 13: what the check above would see if the transaction's version were not the step."""
+    for attempt in (1, 2):
+        twin = replace(make_stamp(1), step=10 + attempt)
+        with stamped(spark, twin):
+            append(frame(spark, (1, "a", "x")), target)
+    assert read_rows(target.location) == [(1, "a", "x"), (1, "a", "x")]
+
+
+def test_nothing_to_do_leaves_no_commit(spark: SparkSession, target: Target) -> None:
+    before = target.log.version
+    assert commit(spark, target, make_stamp(1), lambda: None) is None
+    assert target.log.version == before
+
+
+def test_a_writer_that_loses_a_conflict_reads_and_writes_again(spark: SparkSession, target: Target) -> None:
+    commit(spark, target, make_stamp(1), lambda: lambda: append(frame(spark, (1, "a", "x"), (2, "a", "x")), target))
+    tries = []
+
+    def prepare() -> Any:
+        stale = spark.createDataFrame([(1, "a", "mine", "U")], f"k BIGINT, p STRING, v STRING, {OPERATION} STRING")
+        tries.append(1)
+
+        def conflicting() -> None:
+            if len(tries) == 1:
+                raise ConcurrentAppendException("another writer was first")
+            merge(spark, target, stale)
+
+        return conflicting
+
+    assert commit(spark, target, make_stamp(2), prepare)
+    assert len(tries) == 2
+    assert read_rows(target.location) == [(1, "a", "mine"), (2, "a", "x")]

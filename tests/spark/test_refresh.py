@@ -1,0 +1,249 @@
+"""Refreshing by increments gives what computing everything anew gives, and every row is counted."""
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from lakechime_dagster.dce.snapshots import Verdict
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake.reads import ReadMode
+from lakechime_dagster.lake.tables import RefreshMode
+from lakechime_dagster.spark.job import Outcome, TableResult
+from tests.support.refreshes import Flow, Source, make_flow, read_rows
+
+pytestmark = pytest.mark.spark
+
+FLIGHTS = pa.schema([("day", pa.date32()), ("k", pa.int64()), ("origin", pa.string()), ("delay", pa.int64())])
+WEATHER = pa.schema([("origin", pa.string()), ("wind", pa.int64())])
+SHORT = (Phase.explicit, Phase.reuse, Phase.generate)  # a counterexample is not made smaller: each try costs minutes of Spark
+DAYS = [dt.date(2013, 1, 1) + dt.timedelta(days=i) for i in range(3)]
+ORIGINS = ["JFK", "LGA", "EWR"]
+
+TOTALS = "SELECT origin, count(*) AS flights, sum(delay) AS delay FROM flights GROUP BY origin"
+DAILY = """
+SELECT f.day, f.origin, count(*) AS flights, max(w.wind) AS wind
+FROM flights f LEFT JOIN weather w ON f.origin = w.origin GROUP BY f.day, f.origin
+"""
+
+
+def with_weather(flights: DataFrame, weather: DataFrame) -> DataFrame:
+    return flights.join(weather, "origin", "left").where("delay >= 0").select("k", "day", "origin", "delay", "wind")
+
+
+def flights_source(folder: Path, *rows: tuple[Any, ...]) -> Source:
+    source = Source(folder / "flights", FLIGHTS, ("day",))
+    source.write(*(rows or [(DAYS[0], 1, "JFK", 5), (DAYS[1], 2, "LGA", 7)]))
+    return source
+
+
+def weather_source(folder: Path) -> Source:
+    source = Source(folder / "weather", WEATHER)
+    source.write(("JFK", 10), ("LGA", 20))
+    return source
+
+
+def balanced(result: TableResult) -> TableResult:
+    assert result.counts.is_balanced, result.counts
+    return result
+
+
+CHANGES = st.one_of(
+    st.tuples(st.just("add"), st.sampled_from(DAYS), st.sampled_from(ORIGINS), st.integers(-2, 9)),
+    st.tuples(st.just("delay"), st.integers(0, 4), st.integers(-2, 9), st.none()),
+    st.tuples(st.just("move"), st.integers(0, 4), st.sampled_from(DAYS), st.sampled_from(ORIGINS)),
+    st.tuples(st.just("drop"), st.integers(0, 4), st.none(), st.none()),
+    st.tuples(st.just("weather"), st.sampled_from(ORIGINS), st.integers(0, 50), st.none()),
+    st.tuples(st.just("optimize"), st.none(), st.none(), st.none()),
+)
+
+
+def change(flights: Source, weather: Source, key: int, action: tuple[Any, ...]) -> None:
+    """One commit of a producer; keys stay unique."""
+    match action:
+        case ("add", day, origin, delay):
+            flights.write((day, key, origin, delay))
+        case ("delay", residue, delay, _):
+            flights.update({"delay": str(delay)}, f"k % 5 = {residue}")
+        case ("move", residue, day, origin):
+            flights.update({"day": f"CAST('{day}' AS DATE)", "origin": f"'{origin}'"}, f"k % 5 = {residue}")
+        case ("drop", residue, _, _):
+            flights.delete(f"k % 5 = {residue}")
+        case ("weather", origin, wind, _):
+            weather.delete(f"origin = '{origin}'")
+            weather.write((origin, wind))
+        case _:
+            flights.optimize()
+
+
+@settings(max_examples=2, deadline=None, phases=SHORT, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(steps=st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=2, max_size=2))
+def test_increments_in_every_mode_end_where_a_computation_of_everything_ends(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, steps: list[list[tuple[Any, ...]]]
+) -> None:
+    folder = tmp_path_factory.mktemp("lake")
+    flights, weather = flights_source(folder), weather_source(folder)
+    flights.write(*[(DAYS[i % 3], 10 + i, ORIGINS[i % 2], i) for i in range(6)])
+    alone, both = {"flights": flights}, {"flights": flights, "weather": weather}
+    rejoin = {"flights": {"rejoin": "weather", "on": ("origin",)}, "weather": {"mode": ReadMode.SNAPSHOT}}
+    flows = {
+        "rows": make_flow(spark, folder / "rows", both, with_weather, keys=("k",), inputs=rejoin),
+        "groups": make_flow(spark, folder / "groups", alone, sql=TOTALS, keys=("origin",), refresh=RefreshMode.AFFECTED_KEYS),
+        "days": make_flow(spark, folder / "days", both, sql=DAILY, partitioned_by=("day",), refresh=RefreshMode.PARTITIONS),
+        "full": make_flow(spark, folder / "full", alone, sql=TOTALS, keys=("origin",), refresh=RefreshMode.FULL),
+    }
+    for flow in flows.values():
+        balanced(flow.run())
+    key = 100
+    for commits in steps:
+        for action in commits:
+            change(flights, weather, key, action)
+            key += 1
+        for flow in flows.values():
+            balanced(flow.run())
+        compare(spark, flows, both)
+
+
+def compare(spark: SparkSession, flows: dict[str, Flow], sources: dict[str, Source]) -> None:
+    now = {alias: spark.read.format("delta").load(str(source.location)) for alias, source in sources.items()}
+    for alias, frame in now.items():
+        frame.createOrReplaceTempView(alias)
+    try:
+        everything = {
+            "rows": with_weather(**now), "groups": spark.sql(TOTALS), "days": spark.sql(DAILY), "full": spark.sql(TOTALS)
+        }  # fmt: skip
+        for name, flow in flows.items():
+            assert flow.rows == sorted((tuple(row) for row in everything[name].collect()), key=repr), name
+    finally:
+        for alias in now:
+            spark.catalog.dropTempView(alias)
+
+
+def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession, tmp_path: Path) -> None:
+    flights, weather = flights_source(tmp_path), weather_source(tmp_path)
+    rejoin = {"flights": {"rejoin": "weather", "on": ("origin",)}, "weather": {"mode": ReadMode.SNAPSHOT}}
+    flow = make_flow(
+        spark, tmp_path, {"flights": flights, "weather": weather}, with_weather, keys=("k",), partitioned_by=("day",),
+        inputs=rejoin, watermark="day", comment="Flights with weather",
+    )  # fmt: skip
+    first = balanced(flow.run())
+    assert (first.outcome, first.version, first.counts.inserted, first.counts.rows_in) == (Outcome.COMMITTED, "1", 2, 2)
+    assert first.partitions == (("2013-01-01",), ("2013-01-02",))
+    assert first.watermark == 1357084800000
+    flights.write((DAYS[2], 3, "JFK", 1))
+    flights.delete("k = 1")
+    weather.update({"wind": "99"}, "origin = 'LGA'")
+    second = balanced(flow.run())
+    counts = second.counts
+    assert (counts.inserted, counts.updated, counts.deleted, counts.unchanged, counts.rows_in) == (1, 1, 1, 0, 2)
+    assert [(s.alias, s.method, s.verdict, s.start, s.end, s.commits) for s in second.sources] == [
+        ("flights", "change_feed", Verdict.CONTIGUOUS, "0", "2", 2), ("weather", "change_feed", Verdict.CONTIGUOUS, "0", "1", 1)
+    ]  # fmt: skip
+    assert second.watermark == 1357171200000
+    assert second.committed
+    assert second.committed.stamp.watermark == second.watermark
+    assert set(second.seconds) == {"read", "compute", "quarantine", "write"}
+    assert second.bytes > 0
+    assert flow.rows == [(2, DAYS[1], "LGA", 7, 99), (3, DAYS[2], "JFK", 1, 10)]
+    assert not [table for table in spark.catalog.listTables() if table.name.startswith("lakechime")]
+
+
+def test_bad_rows_go_to_quarantine_once_and_their_neighbours_are_written(spark: SparkSession, tmp_path: Path) -> None:
+    flights = flights_source(tmp_path, (DAYS[0], 1, "JFK", 5), (DAYS[0], None, "JFK", 6), (DAYS[0], 2, "JFK", 7), (DAYS[0], 2, "JFK", 8))
+    flights.write((DAYS[0], 3, "JFK", 9), (DAYS[0], 3, "JFK", 9), (DAYS[0], 4, "JFK", -1), (DAYS[0], 5, "JFK", None))
+    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",), expect={"not early": "delay >= 0"})
+    result = balanced(flow.run())
+    counts = result.counts
+    assert (counts.returned, counts.inserted, counts.deduplicated, counts.quarantined) == (8, 2, 1, 5)
+    assert [row[1] for row in flow.rows] == [1, 3]
+    held = read_rows(f"{flow.job.location}__quarantine")
+    assert sorted((row[3], json.loads(row[4])["k"]) for row in held if json.loads(row[4])["k"] is not None) == [
+        ("another row has the same key (k) and other values", 2), ("another row has the same key (k) and other values", 2),
+        ("not early: delay >= 0", 4), ("not early: delay >= 0", 5),
+    ]  # fmt: skip
+    assert {row[:3] for row in held} == {(str(flow.lane), 1, "e1")}
+
+
+def test_a_second_attempt_that_read_further_adds_only_new_rows_to_quarantine(spark: SparkSession, tmp_path: Path) -> None:
+    flights = flights_source(tmp_path, (DAYS[0], None, "JFK", 1))
+    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    assert flow.attempt(1, 1)[0].outcome is Outcome.NOTHING
+    flights.write((DAYS[0], None, "JFK", 2))
+    second, _ = flow.attempt(1, 2, may_settle_empty=False)
+    assert second.outcome is Outcome.FENCED
+    assert sorted(json.loads(row[4])["delay"] for row in read_rows(f"{flow.job.location}__quarantine")) == [1, 2]
+    late, _ = flow.attempt(1, 1)
+    assert (late.outcome, late.notes) == (Outcome.SKIPPED, ("skipped: attempt 2 committed",))
+
+
+def test_a_range_that_may_not_be_read_incrementally_replaces_the_target_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    flights = flights_source(tmp_path)
+    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    flow.run()
+    for i in range(3):
+        flights.write((DAYS[0], 10 + i, "EWR", i))
+    flights.delete("k = 1")
+    DeltaTable(str(flights.location)).create_checkpoint()
+    for version in (0, 1, 2):
+        (flights.location / "_delta_log" / f"{version:020d}.json").unlink()
+    result = balanced(flow.run())
+    assert result.replaced
+    assert result.sources[0].verdict is Verdict.EXPIRED
+    assert "flights is EXPIRED (the log was cleaned up past commit 1)" in result.notes[0]
+    assert [row[1] for row in flow.rows] == [10, 11, 12, 2]
+
+
+def test_a_target_without_keys_appends_and_is_replaced_when_rows_change(spark: SparkSession, tmp_path: Path) -> None:
+    flights = flights_source(tmp_path)
+    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights.where("delay > 5"))
+    balanced(flow.run())
+    flights.write((DAYS[0], 3, "EWR", 9))
+    appended = balanced(flow.run())
+    assert (appended.replaced, appended.counts.inserted) == (False, 1)
+    flights.update({"delay": "6"}, "k = 1")
+    replaced = balanced(flow.run())
+    assert (replaced.replaced, replaced.counts.inserted, replaced.counts.unchanged) == (True, 1, 2)
+    assert "without keys" in replaced.notes[0]
+    assert [row[1] for row in flow.rows] == [1, 3, 2]
+
+
+def test_fired_partitions_are_recomputed_and_nothing_beside_them(spark: SparkSession, tmp_path: Path) -> None:
+    flights, weather = flights_source(tmp_path), weather_source(tmp_path)
+    flow = make_flow(
+        spark, tmp_path, {"flights": flights, "weather": weather}, sql=DAILY, partitioned_by=("day",), refresh=RefreshMode.PARTITIONS
+    )  # fmt: skip
+    flow.run()
+    flights.update({"origin": "'EWR'"}, "true")
+    result = balanced(flow.run(partitions=(("2013-01-02",), ("2013-01-03",))))
+    assert (result.partitions, result.replaced) == ((("2013-01-02",),), False)
+    assert [row[:2] for row in flow.rows] == [(DAYS[0], "JFK"), (DAYS[1], "EWR")]
+    again, _ = flow.attempt(3, 1, partitions=(("2013-01-02",),))
+    assert again.outcome is Outcome.NOTHING
+    flights.delete("day = '2013-01-02'")
+    emptied = balanced(flow.run(partitions=(("2013-01-02",),)))
+    assert emptied.counts.deleted == 1
+    assert [row[:2] for row in flow.rows] == [(DAYS[0], "JFK")]
+
+
+def test_a_full_table_that_did_not_differ_is_left_alone_unless_asked(spark: SparkSession, tmp_path: Path) -> None:
+    flights = flights_source(tmp_path)
+    flow = make_flow(spark, tmp_path, {"flights": flights}, sql=TOTALS, keys=("origin",), refresh=RefreshMode.FULL)
+    flow.run()
+    flights.write((DAYS[0], 3, "JFK", 0))
+    flights.delete("k = 3")
+    assert flow.run().outcome is Outcome.NOTHING
+    assert flow.run(always_write=True).outcome is Outcome.COMMITTED
+
+
+def test_a_function_that_returns_no_frame_is_a_declaration_error(spark: SparkSession, tmp_path: Path) -> None:
+    flights = flights_source(tmp_path)
+    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights.count(), keys=("k",))
+    with pytest.raises(DeclarationError, match="returned a int; return a DataFrame"):
+        flow.run()
