@@ -13,6 +13,7 @@ from lakechime_dagster.store import evidence
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.interventions import PlaceAt
 from lakechime_dagster.store.ledger import Claim, Ledger, lanes_of
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from
@@ -55,7 +56,7 @@ class Evaluator:
         """Whether the flow fires, now or as it was at a past time (milliseconds), and why."""
         with reading(self.engine) as connection:
             now = now_ms(connection) if at_ms is None else at_ms
-            through = evidence.head(connection) if at_ms is None else evidence.head_at(connection, at_ms)
+            through = head_within(connection) if at_ms is None else evidence.head_at(connection, at_ms)
             lanes = lanes_of(connection, row.flow_id) if at_ms is None else _lanes_at(connection, row, at_ms)
             views = _views(connection, row, lanes, at_ms)
             blocked = (row.blocked_sentence if at_ms is None else "") or _unreadable(connection, flow, lanes, through)
@@ -105,7 +106,7 @@ class Evaluator:
     def end_of(self, flow: Flow, row: FlowRow, lane: LaneRow) -> Place:
         """The place that a claim of this lane ends at, now: the newest position, and per source the snapshot to read up to."""
         with reading(self.engine) as connection:
-            through = evidence.head(connection)
+            through = head_within(connection)
             # what any lane of the flow has seen already need not be searched again for the newest snapshot
             lanes = [lane, *lanes_of(connection, row.flow_id).values()] if flow.is_partitioned else [lane]
             known = max((one.place for one in lanes), key=lambda place: place.position)
@@ -165,7 +166,7 @@ class Evaluator:
     def _place(self, connection: Connection, flow: Flow, where: StartFrom) -> Place:
         """The place before whatever was registered from that point on."""
         if where.where == "now":
-            position = evidence.head(connection)
+            position = head_within(connection)
         else:
             position = where.position if where.position is not None else evidence.head_at(connection, where.time_ms)
         if position == Position.ORIGIN:

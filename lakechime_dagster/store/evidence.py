@@ -11,15 +11,14 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
-from sqlalchemy.dialects.postgresql import JSONB
 
 from lakechime_dagster.dce.event import OperationType, SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
-from lakechime_dagster.dce.position import MAX_SEQ, Position
+from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.codes import FORMAT_CODES, OPERATION_CODES
-from lakechime_dagster.store.dialect import high_water
+from lakechime_dagster.store.queries import carries, is_after, is_through
 from lakechime_dagster.store.schema import dce_availability, dce_event, dce_table
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
@@ -32,13 +31,6 @@ is_data = sa.and_(
     dce_event.c.amends_seq.is_(None),
     sa.or_(dce_event.c.snapshot_id.is_not(None), dce_event.c.table_format == FORMAT_CODES[TableFormat.HIVE]),
 )
-
-
-def head(connection: Connection) -> Position:
-    """The newest position below which nothing can become visible any more, as this transaction sees it."""
-    if connection.dialect.name == "postgresql":
-        return Position(high_water(connection) - 1, MAX_SEQ)
-    return Position(0, connection.execute(sa.select(sa.func.coalesce(sa.func.max(dce_event.c.seq), 0))).scalar_one())
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:
@@ -60,31 +52,6 @@ def table_ids(connection: Connection, tables: Sequence[TableKey]) -> dict[TableK
     return {table: found[table] for table in tables if table in found}
 
 
-def after(position: Position) -> sa.ColumnElement[bool]:
-    """Events after a position, exclusive."""
-    return sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > sa.tuple_(sa.literal(position.tx_id), sa.literal(position.seq))
-
-
-def up_to(position: Position) -> sa.ColumnElement[bool]:
-    """Events up to a position, inclusive."""
-    return sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) <= sa.tuple_(sa.literal(position.tx_id), sa.literal(position.seq))
-
-
-def carries(connection: Connection, tags: Mapping[str, str]) -> sa.ColumnElement[bool]:
-    """Whether all these tags are on the one event; any key and value, however odd."""
-    if not tags:
-        return sa.true()
-    if connection.dialect.name == "postgresql":
-        return sa.cast(dce_event.c.tags, JSONB).contains(dict(tags))
-    pairs = [_has_pair(key, value) for key, value in tags.items()]
-    return sa.and_(*pairs)
-
-
-def _has_pair(key: str, value: str) -> sa.ColumnElement[bool]:
-    pair = sa.func.json_each(dce_event.c.tags).table_valued("key", "value")
-    return sa.exists(sa.select(sa.literal(1)).select_from(pair).where(pair.c.key == key, pair.c.value == value))
-
-
 def waiting(
     connection: Connection, tables: Sequence[TableKey], tags: Mapping[str, str], place: Position, through: Position
 ) -> list[Waiting]:
@@ -93,7 +60,7 @@ def waiting(
     Without tags only changes of data match: a mark says nothing to who did not ask for its tags.
     """
     ids = table_ids(connection, tables)
-    matches = carries(connection, tags) if tags else is_data
+    matches = carries(connection.dialect.name, dict(tags)) if tags else is_data
     matched = sa.case((matches, 1), else_=0)
     query = (
         sa.select(
@@ -103,7 +70,7 @@ def waiting(
             sa.func.min(sa.case((matches, dce_event.c.event_ts))).label("first_ts"),
             sa.func.max(sa.case((matches, dce_event.c.event_ts))).label("last_ts"),
         )
-        .where(dce_event.c.table_id.in_([table_id for table_id, _ in ids.values()]), after(place), up_to(through))
+        .where(dce_event.c.table_id.in_([table_id for table_id, _ in ids.values()]), is_after(place), is_through(through))
         .group_by(dce_event.c.table_id)
     )
     rows = {row.table_id: row for row in connection.execute(query)} if ids else {}
@@ -130,13 +97,13 @@ def newest_snapshot(
     if table not in found:
         return None
     table_id, uid = found[table]
-    in_history = (dce_event.c.table_id == table_id, up_to(through))
-    vouched: sa.ColumnElement[bool] = after(place)
+    in_history = (dce_event.c.table_id == table_id, is_through(through))
+    vouched: sa.ColumnElement[bool] = is_after(place)
     if tags:
-        matches = sa.and_(after(place), carries(connection, tags))
+        matches = sa.and_(is_after(place), carries(connection.dialect.name, dict(tags)))
         mark = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(*in_history, matches, sa.not_(is_data))
         newest_mark = connection.execute(mark.order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)).one_or_none()
-        vouched = sa.or_(matches, up_to(Position(newest_mark.tx_id, newest_mark.seq))) if newest_mark else matches
+        vouched = sa.or_(matches, is_through(Position(newest_mark.tx_id, newest_mark.seq))) if newest_mark else matches
     number = sa.case((dce_event.c.table_format == FORMAT_CODES[TableFormat.DELTA], sa.cast(dce_event.c.snapshot_id, sa.BigInteger)))
     same_table = dce_event.c.table_uid == uid if uid else dce_event.c.table_uid.is_(None)
     query = (
@@ -163,7 +130,7 @@ def without_snapshot(connection: Connection, tables: Sequence[TableKey], through
             table in ids
             and connection.execute(
                 sa.select(sa.literal(1))
-                .where(dce_event.c.table_id == ids[table][0], dce_event.c.snapshot_id.is_not(None), up_to(through))
+                .where(dce_event.c.table_id == ids[table][0], dce_event.c.snapshot_id.is_not(None), is_through(through))
                 .limit(1)
             ).scalar()
         )
@@ -193,14 +160,14 @@ def _states(
     connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str], through: Position
 ) -> Iterator[tuple[str, AtomState]]:
     drop = dce_event.c.operation_type == OPERATION_CODES[OperationType.DELETE]
-    matches = sa.and_(carries(connection, tags), sa.not_(drop))
+    matches = sa.and_(carries(connection.dialect.name, dict(tags)), sa.not_(drop))
     query = (
         sa.select(
             dce_event.c.partition_key,
             sa.func.max(sa.case((matches, 1), else_=0)).label("matched"),
             sa.func.max(sa.case((drop, 1), else_=0)).label("dropped"),
         )
-        .where(dce_event.c.table_id == table_id, dce_event.c.partition_key.in_(keys), up_to(through))
+        .where(dce_event.c.table_id == table_id, dce_event.c.partition_key.in_(keys), is_through(through))
         .group_by(dce_event.c.partition_key)
     )
     folded = _folded(connection, table_id, keys, tags)
@@ -217,7 +184,7 @@ def _after_drops(
     connection: Connection, table_id: int, key: str, matches: sa.ColumnElement[bool], drop: sa.ColumnElement[bool], through: Position
 ) -> AtomState:
     """The state of a partition that was dropped at least once: what came after the newest drop."""
-    mine = (dce_event.c.table_id == table_id, dce_event.c.partition_key == key, up_to(through))
+    mine = (dce_event.c.table_id == table_id, dce_event.c.partition_key == key, is_through(through))
     newest = sa.select(dce_event.c.tx_id, dce_event.c.seq).order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)
     dropped = connection.execute(newest.where(*mine, drop)).one()
     matched = connection.execute(newest.where(*mine, matches)).one_or_none()
@@ -283,7 +250,7 @@ def late_lanes(connection: Connection, flow_id: int, looked: Position, through: 
         )
         .join(ledger.lane, ledger.lane.c.lane_id == ledger.lane_partition.c.lane_id)
         .where(
-            ledger.lane.c.flow_id == flow_id, ledger.lane.c.fired, is_data, after(looked), up_to(through),
+            ledger.lane.c.flow_id == flow_id, ledger.lane.c.fired, is_data, is_after(looked), is_through(through),
             sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > place,
         )
         .group_by(ledger.lane.c.key)

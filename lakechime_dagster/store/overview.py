@@ -6,11 +6,12 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from lakechime_dagster.dce.position import Position
-from lakechime_dagster.store import evidence
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import reading
+from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.ledger import Ledger, lanes_of
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow, flow_from
+from lakechime_dagster.store.queries import is_after, is_through
 from lakechime_dagster.store.schema import dce_event, dce_table
 from lakechime_dagster.triggers.lanes import LaneState
 
@@ -53,5 +54,5 @@ def _gone_past(row: FlowRow, lanes: dict[str, LaneRow]) -> Position:
 
 def _waiting(connection: Connection, row: FlowRow, after: Position) -> int:
     query = sa.select(sa.func.count()).select_from(dce_event).join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
-    query = query.where(dce_table.c.name.in_(row.tables), evidence.after(after), evidence.up_to(evidence.head(connection)))
+    query = query.where(dce_table.c.name.in_(row.tables), is_after(after), is_through(head_within(connection)))
     return connection.execute(query).scalar_one()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, literal, or_, select, tuple_, type_coerce
+from sqlalchemy import ColumnElement, Select, and_, exists, func, literal, or_, select, true, tuple_, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 
 from lakechime_dagster.dce.partition import canonical_partition
@@ -42,7 +42,7 @@ def carries(dialect: str, tags: dict[str, str]) -> ColumnElement[bool]:
     """Whether the event has all of these tags."""
     if dialect == "postgresql":
         return type_coerce(dce_event.c.tags, JSONB).contains(tags)
-    return and_(*(_has_tag(key, value) for key, value in tags.items()))
+    return and_(true(), *(_has_tag(key, value) for key, value in tags.items()))
 
 
 def matching(dialect: str, query: EventQuery, tables: dict[int, TableRow]) -> Select[Any]:
