@@ -1,6 +1,7 @@
 """A computed table as an asset: load the execution, ask Spark, settle, report."""
 
 import inspect
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,19 +37,23 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
         now = from_milliseconds(lakechime.platform().store.now())
         return dg.MaterializeResult(metadata=combined(reports), check_results=check_results(table, reports, now))
 
+    partitions = partitions_of(lake, table)
     given = {
         "key": asset_key(table.name),
         "deps": [asset_key(name) for name in table.inputs],
-        "partitions_def": partitions_of(lake, table),
+        "partitions_def": partitions,
         "group_name": table.group or table.name.split(".")[0],
         "owners": [table.owner] if table.owner else None,
         "kinds": {*table.kinds} or {"deltalake", "spark"},
         "description": table.description or None,
         "metadata": static_metadata(table, flow),
         "check_specs": check_specs(table),
-        "backfill_policy": dg.BackfillPolicy.single_run(),
+        # one run for many partitions: each of them is an execution of its own, in its own lane
+        "backfill_policy": dg.BackfillPolicy.single_run() if partitions is not None else None,
     }
-    return dg.asset(**{**given, **table.dagster})(_with_signature(body, table))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of its backfill policies that they may change
+        return dg.asset(**{**given, **table.dagster})(_with_signature(body, table))
 
 
 def materialise(
