@@ -34,6 +34,10 @@ QUIET = (
     "SupersessionWarning",
     "return callback(",
     "Found a dagster instance configuration",
+    "BetaWarning",
+    "return fn(",
+    "runs for monitoring",
+    "Checking run ",
 )
 
 

@@ -1,0 +1,56 @@
+"""What retention must leave: needs of lanes, and lanes that lost events."""
+
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.store.need import mark_stale, needs
+from lakechime_dagster.store.retention import expire
+from lakechime_dagster.triggers.lanes import LaneState
+from tests.support.world import World, a_flow, elsewhere
+
+ORDERS = "bronze.orders"
+FAR = 32_503_680_000_000  # the year 3000
+
+
+def test_a_table_that_no_flow_reads_is_not_needed(world: World) -> None:
+    world.change("bronze.other", 1)
+    assert needs(world.engine) == {}
+
+
+def test_a_flow_without_a_lane_needs_all_after_its_start(world: World) -> None:
+    world.change(ORDERS, 1)
+    world.evaluator.activate(a_flow())
+    assert needs(world.engine)[ORDERS].position == Position.ORIGIN
+
+
+def test_a_settled_lane_needs_what_came_after_its_place(world: World) -> None:
+    event = world.change(ORDERS, 1)
+    world.tick_of_the_sensor(a_flow())
+    later = world.change(ORDERS, 2)
+    assert event.position <= needs(world.engine)[ORDERS].position < later.position
+
+
+def test_an_open_execution_needs_its_whole_range(world: World) -> None:
+    event = world.change(ORDERS, 1)
+    world.fire(a_flow())
+    assert needs(world.engine)[ORDERS].position < event.position
+
+
+def test_the_most_needy_flow_of_all_deployments_counts_and_is_named(world: World) -> None:
+    world.change(ORDERS, 1)
+    world.tick_of_the_sensor(a_flow("quick"))
+    elsewhere(world, "production").evaluator.activate(a_flow("slow"))
+    need = needs(world.engine)[ORDERS]
+    assert (need.deployment, need.flow, need.position) == ("production", "slow", Position.ORIGIN)
+
+
+def test_only_lanes_that_lost_events_are_stale(world: World) -> None:
+    world.change(ORDERS, 1)
+    behind, ahead = a_flow("behind"), a_flow("ahead")
+    world.tick_of_the_sensor(behind)
+    world.tick_of_the_sensor(ahead)
+    world.change(ORDERS, 2)
+    world.tick_of_the_sensor(ahead)
+    places = {table: need.position for table, need in needs(world.engine).items()}
+    report = expire(world.engine, FAR, needed=places, force=True, when_forced=mark_stale)
+    assert [table.table for table in report.forced] == [ORDERS]
+    states = {row.name: [lane.state for lane in world.ledger.lanes(row).values()] for row in world.ledger.flows()}
+    assert states == {"behind": [LaneState.STALE], "ahead": [LaneState.ACTIVE]}
