@@ -14,10 +14,11 @@ from sqlglot.errors import SqlglotError
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.lake.groups import check_partition_columns, group_key_columns
-from lakechime_dagster.lake.increments import check_increment, check_partition_increment
+from lakechime_dagster.lake.groups import group_key_columns
+from lakechime_dagster.lake.increments import check_increment
 from lakechime_dagster.lake.inputs import check_modes, checked_reads, checked_trigger, sql_reads, woken_by
 from lakechime_dagster.lake.names import checked_columns, checked_levels, checked_table_name
+from lakechime_dagster.lake.partition_local import check_partition_local
 from lakechime_dagster.lake.reads import Read
 from lakechime_dagster.lake.sql import DIALECT, parse_query, tables_of
 from lakechime_dagster.lake.tables import Injection, LakeTable, Passthrough, RefreshMode, checked_refresh
@@ -114,8 +115,7 @@ def sql_table(
     changing = [read.table for read in checked.values() if read.is_changing]
     check_increment(name, query, mode, changing, key_columns)
     if mode is RefreshMode.PARTITIONS:
-        check_partition_increment(name, query, levels.names)
-        check_partition_columns(name, query, levels.names, changing)
+        check_partition_local(name, query, levels.names, changing)
     return LakeTable(
         name=name, keys=key_columns, partitioned_by=partitioned_by, refresh=mode, reads=checked, sql=text,
         key_columns=group_key_columns(name, query, key_columns, changing) if mode is RefreshMode.AFFECTED_KEYS else {},

@@ -24,7 +24,7 @@ def group_key_columns(table: str, query: exp.Query, keys: tuple[str, ...], chang
     try:
         select = _checked_select(query, changed)
         terms = _key_terms(select, keys)
-        return {dotted(part): _keys_over(select, terms, part) for part in _changing_parts(select, changed)}
+        return {dotted(part): keys_over(select, terms, part) for part in _changing_parts(select, changed)}
     except ValueError as problem:
         field = f"refresh={str(RefreshMode.AFFECTED_KEYS)!r}"
         raise DeclarationError(table, field, f"{problem}; or use partitions or full") from None
@@ -68,8 +68,8 @@ def _key_terms(select: exp.Select, keys: tuple[str, ...]) -> dict[str, exp.Expr]
     if missing:
         raise ValueError(f"the key {missing[0]!r} is no column of the SQL: select it")
     terms = {key: given[key.lower()] for key in keys}
-    grouped = {_bare(select, term): term for term in group_terms(select)}
-    by_key = {_bare(select, term): key for key, term in terms.items()}
+    grouped = {bare(select, term): term for term in group_terms(select)}
+    by_key = {bare(select, term): key for key, term in terms.items()}
     extra = [term.sql(DIALECT) for text, term in grouped.items() if text not in by_key]
     lost = [key for text, key in by_key.items() if text not in grouped]
     if extra or lost:
@@ -78,7 +78,12 @@ def _key_terms(select: exp.Select, keys: tuple[str, ...]) -> dict[str, exp.Expr]
     return terms
 
 
-def _keys_over(select: exp.Select, terms: dict[str, exp.Expr], part: exp.Table) -> dict[str, str]:
+def keys_over(select: exp.Select, terms: dict[str, exp.Expr], part: exp.Expr) -> dict[str, str]:
+    """Each term as an expression over one input of the SELECT, with columns that the joins set equal.
+
+    Raises:
+        ValueError: for a term that this input does not tell.
+    """
     alias = part.alias_or_name.lower()
     equal = _equal_columns(select)
     optional = _optional_aliases(select)
@@ -87,28 +92,28 @@ def _keys_over(select: exp.Select, terms: dict[str, exp.Expr], part: exp.Table) 
         over = term.copy()
         root = exp.Paren(this=over)
         for column in list(root.find_all(exp.Column)):
-            home = _home(select, column)
+            home = home_of(select, column)
             if home[0] in optional:
-                raise ValueError(f"the key {key!r} comes from {home[0]!r}, which an outer join may leave empty: take the other side's")
+                raise ValueError(f"{key!r} comes from {home[0]!r}, which an outer join may leave empty: take the other side's")
             here = home if home[0] == alias else next((other for other in equal.get(home, ()) if other[0] == alias), None)
             if here is None:
-                name = dotted(part)
-                raise ValueError(f"a change of {name} does not tell the key {key!r}: read {name} as a snapshot, or join by the key")
+                name = dotted(part) if isinstance(part, exp.Table) else alias
+                raise ValueError(f"a change of {name} does not tell {key!r}: read {name} as a snapshot, or join by the key")
             column.replace(exp.column(exp.to_identifier(here[1], quoted=not here[1].isidentifier())))
         found[key] = root.this.sql(DIALECT)
     return found
 
 
-def _bare(select: exp.Select, term: exp.Expr) -> str:
+def bare(select: exp.Select, term: exp.Expr) -> str:
     """A term with every column written as alias.column, for comparing."""
     copy = exp.Paren(this=term.copy())
     for column in list(copy.find_all(exp.Column)):
-        alias, name = _home(select, column)
+        alias, name = home_of(select, column)
         column.replace(exp.column(name, table=alias))
     return copy.sql(DIALECT)
 
 
-def _home(select: exp.Select, column: exp.Column) -> ColumnOf:
+def home_of(select: exp.Select, column: exp.Column) -> ColumnOf:
     parts = from_parts(select)
     if column.table:
         return column.table.lower(), column.name.lower()
@@ -145,29 +150,8 @@ def _equal_columns(select: exp.Select) -> dict[ColumnOf, list[ColumnOf]]:
         condition = join.args.get("on")
         for term in condition.flatten() if isinstance(condition, exp.And) else [condition]:
             if isinstance(term, exp.EQ) and isinstance(term.this, exp.Column) and isinstance(term.expression, exp.Column):
-                pairs.append((_home(select, term.this), _home(select, term.expression)))
+                pairs.append((home_of(select, term.this), home_of(select, term.expression)))
         for pair in pairs:
             touching = [group for group in groups if group & set(pair)]
             groups = [group for group in groups if group not in touching] + [set(pair).union(*touching)]
     return {column: sorted(group) for group in groups for column in group}
-
-
-def check_partition_columns(table: str, query: exp.Query, columns: tuple[str, ...], changing: Iterable[str]) -> None:
-    """Refuse SQL in which a changed partition of an input touches target partitions of other values.
-
-    Queries nested in FROM are not looked through.
-    """
-    if not isinstance(query, exp.Select) or any(projection.is_star for projection in query.selects):
-        return
-    changed = frozenset(changing)
-    given = {projection.alias_or_name.lower(): projection.unalias() for projection in query.selects}
-    terms = {column: given[column.lower()] for column in columns if column.lower() in given}
-    try:
-        for part, _ in from_parts(select := query):
-            if not isinstance(part, exp.Table) or not is_plain_source(part) or dotted(part) not in changed:
-                continue
-            for column, over in _keys_over(select, terms, part).items():
-                if over.strip("`").lower() != column.lower():
-                    raise ValueError(f"takes the partition column {column!r} from {over}: it must be the inputs' column of the same name")
-    except ValueError as problem:
-        raise DeclarationError(table, f"refresh={str(RefreshMode.PARTITIONS)!r}", f"{problem}; or use full") from None

@@ -32,44 +32,18 @@ def check_increment(table: str, query: exp.Query, mode: RefreshMode, changing: I
     if mode is RefreshMode.ROWS:
         problem = problem or _row_wise_problem(query, changed)
     if problem:
-        raise DeclarationError(table, f"refresh={str(mode)!r}", f"cannot keep {problem} up to date; use {_alternatives(mode)}")
+        raise DeclarationError(table, f"refresh={str(mode)!r}", f"cannot keep {problem} up to date; use {alternatives(mode)}")
     columns = output_columns(query)
     missing = [key for key in keys if columns is not None and key.lower() not in {column.lower() for column in columns}]
     if missing:
         raise DeclarationError(table, "keys", f"{missing[0]!r} is no column of the SQL; it gives {', '.join(columns or ())}")
 
 
-def check_partition_increment(table: str, query: exp.Query, columns: tuple[str, ...]) -> None:
-    """Refuse SQL whose partitions depend on other partitions of the inputs."""
-    field = f"refresh={str(RefreshMode.PARTITIONS)!r}"
-    given = output_columns(query)
-    missing = [column for column in columns if given is not None and column.lower() not in {name.lower() for name in given}]
-    if missing:
-        raise DeclarationError(table, field, f"the partition column {missing[0]!r} is no column of the SQL; select it")
-    if not isinstance(query, exp.Select):
-        return
-    problem = None
-    if query.args.get("limit") or query.args.get("offset"):
-        problem = "LIMIT"
-    by_name = {projection.alias_or_name.lower(): projection.unalias() for projection in query.selects}
-    grouped = query.args.get("group")
-    if grouped and not grouped.args.get("all"):
-        terms = {term.sql(DIALECT).lower() for term in group_terms(query)}
-        outside = [name for name in columns if name.lower() in by_name and by_name[name.lower()].sql(DIALECT).lower() not in terms]
-        problem = problem or (f"GROUP BY without the partition column {outside[0]!r}" if outside else None)
-    for window in query.find_all(exp.Window):
-        terms = {term.name.lower() for term in window.args.get("partition_by") or () if isinstance(term, exp.Column)}
-        outside = [name for name in columns if name.lower() not in terms]
-        problem = problem or (f"the window {_cut(window)} over more than one partition" if outside else None)
-    if problem:
-        raise DeclarationError(table, field, f"cannot keep {problem} up to date; use {_alternatives(RefreshMode.PARTITIONS)}")
-
-
 def _unstable(query: exp.Query) -> str | None:
     for node in query.walk():
         named = isinstance(node, exp.Anonymous) and node.name.lower() in UNSTABLE_NAMES
         if isinstance(node, UNSTABLE) or named:
-            return f"{_cut(node)}, which is another value on each run,"
+            return f"{cut(node)}, which is another value on each run,"
     return None
 
 
@@ -101,9 +75,9 @@ def _select_problem(select: exp.Select, changing: frozenset[str]) -> str | None:
             return "GROUP BY" if clause == "group" else clause.upper()
     for node in own_nodes(select):
         if isinstance(node, exp.Window):
-            return f"the window {_cut(node)}"
+            return f"the window {cut(node)}"
         if is_aggregate(node):
-            return f"the aggregate {_cut(node)}"
+            return f"the aggregate {cut(node)}"
         if isinstance(node, exp.TableSample | exp.Pivot):
             return "TABLESAMPLE" if isinstance(node, exp.TableSample) else "PIVOT"
     return _join_problem(select, changing) or subquery_problem(select, changing)
@@ -131,10 +105,8 @@ def subquery_problem(select: exp.Select, changing: frozenset[str]) -> str | None
     """A subquery over a changing input outside of FROM, or None."""
     sources = {id(part) for part, _ in from_parts(select)}
     for node in own_nodes(select):
-        if isinstance(node, exp.Subquery | exp.Exists | exp.In) and id(node) not in sources:
-            inner = node.args.get("query") if isinstance(node, exp.In) else node
-            if inner is not None and reads_any(inner, changing):
-                return "a subquery over a changing input"
+        if isinstance(node, exp.Query) and id(node) not in sources and reads_any(node, changing):
+            return "a subquery over a changing input"
     return None
 
 
@@ -199,11 +171,13 @@ def _mentions(node: exp.Expr, column: str) -> bool:
     return any(found.name.lower() == column.lower() for found in node.find_all(exp.Column))
 
 
-def _alternatives(mode: RefreshMode) -> str:
+def alternatives(mode: RefreshMode) -> str:
+    """The refresh modes to use instead of one that cannot be."""
     others = [str(other) for other in (RefreshMode.AFFECTED_KEYS, RefreshMode.PARTITIONS, RefreshMode.FULL) if other is not mode]
     return " or ".join((", ".join(others[:-1]), others[-1])) if len(others) > 1 else others[0]
 
 
-def _cut(node: exp.Expr) -> str:
+def cut(node: exp.Expr) -> str:
+    """The text of a clause, as an error message shows it."""
     text = node.sql(DIALECT)
     return text if len(text) <= 60 else f"{text[:59]}…"

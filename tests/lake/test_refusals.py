@@ -171,7 +171,7 @@ SQL = [
     (groups("SELECT a, sum(1) OVER () AS s FROM bronze.flights GROUP BY a", ["a"]), "cannot keep a window over groups up to date"),
     (
         groups(f"SELECT f.dest, 1 FROM {JOIN} GROUP BY f.dest", ["dest"]),
-        "a change of bronze.weather does not tell the key 'dest': read bronze.weather as",
+        "a change of bronze.weather does not tell 'dest': read bronze.weather as",
     ),
     (
         groups(f"SELECT dest, 1 FROM {JOIN} GROUP BY dest", ["dest"]),
@@ -188,10 +188,10 @@ SQL = [
     (groups("SELECT a, 1 FROM bronze.flights UNION ALL SELECT a, 1 FROM x.y", ["a"]), "needs one SELECT … GROUP BY, and this is a UNION"),
     (
         days("SELECT count(*) AS n FROM bronze.flights"),
-        "refresh='partitions': the partition column 'flight_date' is no column of the SQL; select it",
+        "refresh='partitions': the partition column 'flight_date' is no column of the SQL: select it",
     ),
     (
-        days("SELECT max(flight_date) AS flight_date, o FROM bronze.flights GROUP BY o"),
+        days("SELECT flight_date, o FROM bronze.flights GROUP BY o"),
         "cannot keep GROUP BY without the partition column 'flight_date'",
     ),
     (
@@ -206,7 +206,24 @@ SQL = [
         days("SELECT date_add(flight_date, 1) AS flight_date FROM bronze.flights"),
         "takes the partition column 'flight_date' from DATE_ADD(flight_date, 1)",
     ),
-    (days(f"SELECT f.flight_date FROM {JOIN}"), "a change of bronze.weather does not tell the key 'flight_date'"),
+    (days(f"SELECT f.flight_date FROM {JOIN}"), "a change of bronze.weather does not tell 'flight_date'"),
+    (
+        days("SELECT max(flight_date) AS flight_date, o FROM bronze.flights GROUP BY o"),
+        "takes the partition column 'flight_date' from MAX(flight_date), and not from the inputs' column of the same name",
+    ),
+    (
+        days("SELECT flight_date FROM bronze.flights WHERE o > (SELECT avg(o) FROM bronze.flights)"),
+        "cannot keep a subquery over a changing input up to date: write it as a join by the partition columns",
+    ),
+    (
+        days("WITH o AS (SELECT o FROM bronze.flights GROUP BY o) SELECT f.flight_date FROM bronze.flights f JOIN o USING (o)"),
+        "the partition column 'flight_date' is no column of the SQL in SELECT o FROM bronze.flights",
+    ),
+    (
+        days("SELECT flight_date FROM bronze.flights UNION ALL SELECT flight_date FROM bronze.weather ORDER BY 1 LIMIT 3"),
+        "cannot keep LIMIT up to date; use affected_keys or full",
+    ),
+    (days("SELECT * FROM bronze.flights TABLESAMPLE (10 PERCENT)"), "cannot look through TABLESAMPLE, PIVOT or LATERAL"),
 ]
 
 A = sql_table("gold.a", sql="SELECT * FROM gold.b")
