@@ -19,7 +19,7 @@ from lakechime_dagster.lake import LakeTable, Read, ReadMode, sql_table
 from lakechime_dagster.lake.sql import with_views
 
 ROWS = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("v", pa.int64())])
-LAW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+LAW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 Rows = list[tuple[int | None, int | None, int | None]]
 
 cells = st.one_of(st.none(), st.integers(0, 1))

@@ -1,0 +1,85 @@
+"""The flights lake: what it declares, and that Spark computes from it what DuckDB computes from the raw files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+
+from lakechime_dagster.demo.data import FIRST_DAY, SCHEMAS, rows_of
+from lakechime_dagster.demo.expected import build_expected, relation_name
+from lakechime_dagster.demo.flights import FAIL_DAY, FAIL_SWITCH, lake, silver_flights
+from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER, Plan
+from lakechime_dagster.demo.verify import Finding, verify, warehouse_location
+from lakechime_dagster.lake import LakeTable, RefreshMode
+from lakechime_dagster.lake.sql import with_views
+from lakechime_dagster.triggers import Late, PartitionTrigger
+
+HOURS = 40  # one day complete, the next one under way: late, misread and poisoned rows among them
+
+
+def test_the_lake_has_each_refresh_mode_and_a_table_downstream_of_two() -> None:
+    assert {table.refresh for table in lake.targets} == set(RefreshMode)
+    assert lake.graph()["gold.airline_scorecard"] == ("silver.flights", "gold.daily_delays")
+    assert [table.name for table in lake.sources] == ["bronze.flights", "bronze.weather"]
+
+
+def test_a_day_is_summed_up_when_both_tables_have_all_its_hours_and_again_when_late_rows_come() -> None:
+    trigger = lake.table("gold.daily_delays").trigger  # type: ignore[union-attr]
+    assert isinstance(trigger, PartitionTrigger)
+    assert trigger.late is Late.REFIRE
+    first = trigger.key_at(trigger.every.first)
+    assert len(first.atoms) == 48
+    assert first.text == f"flight_date={FIRST_DAY}"
+
+
+def test_changed_weather_and_changed_flights_both_wake_silver() -> None:
+    silver = lake.table("silver.flights")
+    assert isinstance(silver, LakeTable)
+    assert silver.trigger is not None
+    assert silver.trigger.tables == (FLIGHTS, WEATHER)
+
+
+@pytest.fixture
+def frames(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
+    """The bronze tables as the replay leaves them after some hours, also as views of that name with _ for the dot."""
+    with build_expected(Plan(days=2).written(HOURS)) as connection:
+        frames = {table: spark.createDataFrame(connection.table(relation_name(table)).to_arrow_table()) for table in TABLES}
+    yield frames
+    for table in lake.tables:
+        spark.catalog.dropTempView(relation_name(table.name))
+
+
+@pytest.mark.spark
+def test_spark_computes_what_duckdb_computes_from_the_raw_files(spark: SparkSession, frames: dict[str, DataFrame], tmp_path: Path) -> None:
+    complete = pa.table({"flight_date": pa.array(Plan(days=2).written(HOURS).complete_days, pa.date32())})
+    frames["silver.flights"] = silver_flights(frames[FLIGHTS].dropna(subset="carrier"), frames[WEATHER])
+    views = {table.name: relation_name(table.name) for table in lake.tables}
+    for table in lake.targets:
+        if table.sql is not None:
+            for name in table.inputs:
+                frames[name].createOrReplaceTempView(views[name])
+            computed = spark.sql(with_views(table.sql, views))
+            is_daily = table.refresh is RefreshMode.PARTITIONS  # the trigger gives only complete days
+            frames[table.name] = computed.join(spark.createDataFrame(complete), "flight_date", "left_semi") if is_daily else computed
+    location = warehouse_location(tmp_path)
+    for name, frame in frames.items():
+        write_deltalake(location(name), frame.toArrow())
+    checks = verify(location, Plan(days=2).written(HOURS))
+    assert {check.table: str(check) for check in checks if check.finding is not Finding.EQUAL} == {}
+    assert len(checks) == 6
+
+
+@pytest.mark.spark
+def test_the_switch_makes_one_day_fail_until_it_is_unset(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = {str(FIRST_DAY): FIRST_DAY, FAIL_DAY: FIRST_DAY.fromisoformat(FAIL_DAY)}
+    flights = {name: spark.createDataFrame(rows_of(FLIGHTS, day, 9)) for name, day in days.items()}
+    weather = spark.createDataFrame(SCHEMAS[WEATHER].empty_table())
+    monkeypatch.setenv(FAIL_SWITCH, "1")
+    assert silver_flights(flights[str(FIRST_DAY)], weather).count() > 0
+    with pytest.raises(RuntimeError, match=f"{FAIL_DAY} fails on purpose as long as {FAIL_SWITCH}=1; unset it"):
+        silver_flights(flights[FAIL_DAY], weather)
+    monkeypatch.delenv(FAIL_SWITCH)
+    assert silver_flights(flights[FAIL_DAY], weather).count() > 0
