@@ -1,0 +1,118 @@
+"""From a declared lake alone: assets, edges, checks, sensors, jobs, and what a person sees before any run."""
+
+import datetime as dt
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from lakechime_dagster.definitions import build_definitions, load_lake
+from lakechime_dagster.demo import flights as demo
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.lake import Lake, SourceTable, spark_table
+from lakechime_dagster.settings import Settings, load_settings
+from lakechime_dagster.triggers import SnapshotTrigger
+
+
+@pytest.fixture(scope="module")
+def definitions() -> dg.Definitions:
+    return build_definitions(demo.lake)
+
+
+def node(definitions: dg.Definitions, key: str) -> Any:
+    return definitions.resolve_asset_graph().get(dg.AssetKey(key.split("/")))
+
+
+def test_every_table_is_an_asset_and_every_input_an_edge(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    edges = {key.to_user_string(): {parent.to_user_string() for parent in graph.get(key).parent_keys} for key in graph.get_all_asset_keys()}
+    assert edges == {
+        "bronze/flights": set(),
+        "bronze/weather": set(),
+        "silver/flights": {"bronze/flights", "bronze/weather"},
+        "gold/route_hour": {"silver/flights"},
+        "gold/daily_delays": {"bronze/flights", "bronze/weather"},
+        "gold/airline_scorecard": {"silver/flights", "gold/daily_delays"},
+    }
+    assert {key for key in edges if graph.get(dg.AssetKey(key.split("/"))).is_external} == {"bronze/flights", "bronze/weather"}
+
+
+def test_groups_owners_and_kinds_are_set(definitions: dg.Definitions) -> None:
+    silver, weather = node(definitions, "silver/flights"), node(definitions, "bronze/weather")
+    assert (silver.group_name, list(silver.owners), set(silver.kinds)) == ("silver", ["team:ops"], {"deltalake", "spark"})
+    assert (weather.group_name, list(weather.owners), set(weather.kinds)) == ("bronze", ["team:ops"], {"deltalake"})
+    assert node(definitions, "gold/route_hour").owners == ["team:analytics"]
+
+
+def test_time_levels_are_dagster_partitions_shared_lake_wide(definitions: dg.Definitions) -> None:
+    hourly, daily = node(definitions, "bronze/flights").partitions_def, node(definitions, "gold/daily_delays").partitions_def
+    assert hourly == node(definitions, "bronze/weather").partitions_def
+    assert (hourly.has_partition_key("2013-01-01-05"), hourly.has_partition_key("2014-01-01-00")) == (True, False)
+    assert (daily.has_partition_key("2013-01-01"), daily.has_partition_key("2013-12-31"), daily.has_partition_key("2014-01-01")) == (
+        True, True, False,
+    )  # fmt: skip
+    assert node(definitions, "silver/flights").partitions_def is None
+
+
+def test_a_trigger_is_a_sensor_that_runs_and_sensors_share_jobs(definitions: dg.Definitions) -> None:
+    sensors = {sensor.name: sensor for sensor in definitions.sensors or []}
+    assert set(sensors) == {"silver_flights", "gold_route_hour", "gold_daily_delays", "gold_airline_scorecard", "flights__events"}
+    assert {sensor.default_status for sensor in sensors.values()} == {dg.DefaultSensorStatus.RUNNING}
+    jobs = {name: sensor.job_name for name, sensor in sensors.items() if name != "flights__events"}
+    assert jobs.pop("gold_daily_delays") == "flights__daily"
+    assert set(jobs.values()) == {"flights__tables"}
+
+
+def test_the_description_of_a_sensor_is_its_condition_in_words(definitions: dg.Definitions) -> None:
+    assert definitions.resolve_sensor_def("gold_daily_delays").description == (
+        "Launches when all of these are there: bronze.flights(flight_date=tick -1d, hour=0…23) and bronze.weather(flight_date=tick -1d, "
+        "hour=0…23) with complete=true, every day from 2013-01-02 00:00 until 2014-01-01 00:00. Each change is applied once."
+    )
+
+
+def test_every_computed_table_has_its_checks(definitions: dg.Definitions) -> None:
+    found: dict[str, set[str]] = {}
+    for check in definitions.resolve_asset_graph().asset_check_keys:
+        found.setdefault(check.asset_key.to_user_string(), set()).add(check.name)
+    assert found == dict.fromkeys(
+        ["silver/flights", "gold/route_hour", "gold/daily_delays", "gold/airline_scorecard"],
+        {"rows_add_up", "no_duplicate_keys", "nothing_quarantined"},
+    )
+
+
+def test_an_asset_says_before_any_run_what_it_waits_for_and_how_it_is_computed(definitions: dg.Definitions) -> None:
+    silver, daily, source = (dict(node(definitions, key).metadata) for key in ("silver/flights", "gold/daily_delays", "bronze/flights"))
+    assert silver["waits for"] == "a change of bronze.flights or bronze.weather, every minute"
+    assert silver["keys"] == "flight_date, carrier, flight, origin, sched_dep_time"
+    assert (daily["refresh"], daily["partitioned by"]) == ("partitions", "flight_date (date)")
+    assert "FROM bronze.flights" in daily["sql"].value
+    assert source["dagster/table_name"] == "bronze.flights"
+
+
+def test_a_table_that_must_be_fresh_has_a_check_for_it_and_what_dagster_takes_passes_through() -> None:
+    orders = SourceTable("bronze.orders", fresh_within=dt.timedelta(hours=1))
+
+    @spark_table(
+        "silver.orders", reads={"orders": orders.changes()}, keys=["id"], trigger=SnapshotTrigger(), group="sales",
+        fresh_within=dt.timedelta(hours=2), dagster={"tags": {"tier": "1"}},
+    )  # fmt: skip
+    def silver(orders: Any) -> Any:
+        return orders
+
+    built = build_definitions(Lake("shop", [orders, silver]))
+    checks = {check.name for check in built.resolve_asset_graph().asset_check_keys}
+    assert "fresh_by_watermark" in checks
+    assert (node(built, "silver/orders").group_name, node(built, "silver/orders").tags["tier"]) == ("sales", "1")
+
+
+def test_the_lake_is_the_one_that_the_settings_name() -> None:
+    settings = load_settings()
+    assert load_lake(replace_lake(settings, "tests.e2e.lake:lake")).name == "shop"
+    with pytest.raises(InvalidValueError, match=r"names no module no\.such\.package; is it installed or on PYTHONPATH"):
+        load_lake(replace_lake(settings, "no.such.package:lake"))
+    with pytest.raises(InvalidValueError, match=r"tests\.e2e\.lake has no Lake of the name pond"):
+        load_lake(replace_lake(settings, "tests.e2e.lake:pond"))
+
+
+def replace_lake(settings: Settings, lake: str) -> Settings:
+    return settings.model_copy(update={"lake": lake})
