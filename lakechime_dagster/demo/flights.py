@@ -7,11 +7,13 @@ from lakechime_dagster.lake import Lake, LakeTable, SourceTable, spark_table, sq
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 
 if TYPE_CHECKING:
+    from dagster import AssetExecutionContext
     from pyspark.sql import DataFrame
 
 HOUR = {"flight_date": "date", "hour": "int"}
-FAIL_SWITCH = "LAKECHIME_DEMO_FAIL"  # set to 1, it makes silver.flights fail for FAIL_DAY until it is unset
+FAIL_SWITCH = "LAKECHIME_DEMO_FAIL"  # set to 1, the first attempts of silver.flights at FAIL_DAY fail, to be watched healing
 FAIL_DAY = "2013-01-02"
+FAILING_ATTEMPTS = 2
 
 flights = SourceTable(
     "bronze.flights",
@@ -39,10 +41,12 @@ weather = SourceTable(
     watermark="time_hour",
     owner="team:ops",
 )
-def silver_flights(flights: "DataFrame", weather: "DataFrame") -> "DataFrame":
+def silver_flights(flights: "DataFrame", weather: "DataFrame", context: "AssetExecutionContext | None" = None) -> "DataFrame":
     """Flights with the weather of their hour."""
-    if os.environ.get(FAIL_SWITCH) == "1" and not flights.where(f"flight_date = DATE'{FAIL_DAY}'").isEmpty():
-        raise RuntimeError(f"{FAIL_DAY} fails on purpose as long as {FAIL_SWITCH}=1; unset it and the next attempt succeeds")
+    attempt = int(context.run.tags.get("lakechime/attempt", "1")) if context is not None else 1
+    is_failing = os.environ.get(FAIL_SWITCH) == "1" and attempt <= FAILING_ATTEMPTS
+    if is_failing and not flights.where(f"flight_date = DATE'{FAIL_DAY}'").isEmpty():
+        raise RuntimeError(f"{FAIL_DAY} fails on purpose, attempt {attempt} of {FAILING_ATTEMPTS} that do while {FAIL_SWITCH}=1")
     return flights.join(weather.drop("flight_date", "hour"), ["origin", "time_hour"], "left")
 
 

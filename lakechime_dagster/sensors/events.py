@@ -7,6 +7,7 @@ import dagster as dg
 
 from lakechime_dagster.dce.commits import CommitsMissingError
 from lakechime_dagster.dce.event import RegisteredEvent
+from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import Registration, Seen
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
@@ -65,11 +66,15 @@ def reconcile(platform: Platform, tables: Iterable[Table], *, dry_run: bool = Fa
 def reconcile_table(platform: Platform, table: Table, *, dry_run: bool = False) -> Registration:
     """Register the commits of one table since what was captured of it last, and remember up to where, in one transaction."""
     log = platform.log(table.name, table.location)
+    cluster = platform.settings.cluster
+    known = platform.store.table(table.name, cluster)
+    levels = table.levels or (known.levels if known else PartitionLevels())
+    if levels and (known is None or known.levels != levels):
+        platform.store.declare(table.name, levels, cluster)
     if not log.exists():
         return Registration()
-    cluster = platform.settings.cluster
-    platform.store.declare(table.name, table.levels or log.levels(), cluster)
-    known = platform.store.table(table.name, cluster)
+    if not levels and (known is None or known.seen is None):
+        platform.store.declare(table.name, log.levels(), cluster)
     seen = Seen(table.name, known.table_uid, known.seen, cluster) if known and known.table_uid and known.seen else None
     captured = log.changes_after(seen)
     if dry_run or (not captured.events and captured.seen == seen):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.demo.data import FIRST_DAY, SCHEMAS, rows_of
 from lakechime_dagster.demo.expected import build_expected, relation_name
-from lakechime_dagster.demo.flights import FAIL_DAY, FAIL_SWITCH, lake, silver_flights
+from lakechime_dagster.demo.flights import FAIL_DAY, FAIL_SWITCH, FAILING_ATTEMPTS, lake, silver_flights
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER, Plan
 from lakechime_dagster.demo.verify import Finding, verify, warehouse_location
 from lakechime_dagster.lake import LakeTable, RefreshMode
@@ -73,13 +74,15 @@ def test_spark_computes_what_duckdb_computes_from_the_raw_files(spark: SparkSess
 
 
 @pytest.mark.spark
-def test_the_switch_makes_one_day_fail_until_it_is_unset(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_switch_makes_the_first_attempts_at_one_day_fail(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     days = {str(FIRST_DAY): FIRST_DAY, FAIL_DAY: FIRST_DAY.fromisoformat(FAIL_DAY)}
     flights = {name: spark.createDataFrame(rows_of(FLIGHTS, day, 9)) for name, day in days.items()}
     weather = spark.createDataFrame(SCHEMAS[WEATHER].empty_table())
     monkeypatch.setenv(FAIL_SWITCH, "1")
     assert silver_flights(flights[str(FIRST_DAY)], weather).count() > 0
-    with pytest.raises(RuntimeError, match=f"{FAIL_DAY} fails on purpose as long as {FAIL_SWITCH}=1; unset it"):
+    with pytest.raises(RuntimeError, match=f"{FAIL_DAY} fails on purpose, attempt 1 of {FAILING_ATTEMPTS}"):
         silver_flights(flights[FAIL_DAY], weather)
+    later = SimpleNamespace(run=SimpleNamespace(tags={"lakechime/attempt": str(FAILING_ATTEMPTS + 1)}))
+    assert silver_flights(flights[FAIL_DAY], weather, later).count() > 0
     monkeypatch.delenv(FAIL_SWITCH)
     assert silver_flights(flights[FAIL_DAY], weather).count() > 0
