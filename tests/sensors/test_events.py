@@ -1,0 +1,144 @@
+"""The reconciler: commits that nobody registered become events once, and the sources' changes are shown with who wrote them."""
+
+import datetime as dt
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from lakechime_dagster.assets.partitions import partitions_of
+from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.lake import Lake, SourceTable
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.sensors.events import events_sensor, reconcile
+from tests.support.tables import write
+
+SCHEMA = pa.schema([("day", pa.date32()), ("id", pa.int64())])
+orders = SourceTable("bronze.orders", partitioned_by={"day": "date"})
+items = SourceTable("bronze.items")
+
+
+@dataclass
+class World:
+    """A lake of two sources, its events sensor and the instance that it ticks in."""
+
+    platform: Platform
+    sensor: dg.SensorDefinition
+    cursor: str | None = None
+
+    def commit(self, table: str, *rows: tuple[Any, ...], **options: Any) -> None:
+        """What a writer that knows nothing of the store does."""
+        data = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
+        write(self.location(table), data, **options)
+
+    def push(self, table: str, version: int) -> None:
+        """What a writer that registers its own commit does."""
+        self.platform.store.register(self.platform.log(table).events_of_commit(version))
+
+    def tick(self) -> Any:
+        with dg.build_sensor_context(cursor=self.cursor) as context:
+            result = self.sensor.evaluate_tick(context)
+        self.cursor = result.cursor
+        return result
+
+    def events(self, table: str) -> list[tuple[str | None, object]]:
+        return [(one.event.snapshot_id, one.event.partition) for one in self.platform.store.fetch(EventQuery(table=table))]
+
+    def location(self, table: str) -> Path:
+        location = Path(self.platform.location(table))
+        location.mkdir(parents=True, exist_ok=True)
+        return location
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> World:
+    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    lake = Lake("shop", [orders, items])
+    return World(open_platform(), events_sensor(lake, {table.name: partitions_of(lake, table) for table in lake.sources}))
+
+
+def shown(result: Any) -> list[dict[str, Any]]:
+    """What Dagster is shown: asset, partition and the values of the metadata."""
+    return [
+        {"asset": event.asset_key.to_user_string(), "dagster partition": event.partition}
+        | {name: value.value for name, value in event.metadata.items()}
+        for event in result.asset_events
+    ]
+
+
+def a_row(day: int) -> tuple[dt.date, int]:
+    return dt.date(2024, 5, day), day
+
+
+def test_commits_of_foreign_writers_are_found_and_said(world: World) -> None:
+    world.commit("bronze.orders", a_row(1), partition_by=["day"])
+    found = world.tick()
+    assert [one["asset"] for one in shown(found)] == ["bronze/orders"]
+    world.commit("bronze.orders", a_row(2))
+    world.commit("bronze.items", a_row(2))
+    assert {one["asset"] for one in shown(world.tick())} == {"bronze/orders", "bronze/items"}
+    assert world.events("bronze.orders") == [("0", ("2024-05-01",)), ("1", ("2024-05-02",))]
+    assert world.events("bronze.items") == [("0", None)]
+    assert world.tick().skip_message == "no new event"
+
+
+def test_what_was_pushed_is_not_found_again_and_what_was_found_is_a_duplicate_when_pushed(world: World) -> None:
+    for day in (1, 2, 3):
+        world.commit("bronze.orders", a_row(day), partition_by=["day"])
+        if day != 2:
+            world.push("bronze.orders", day - 1)
+        world.tick()
+    world.push("bronze.orders", 1)
+    world.tick()
+    assert world.events("bronze.orders") == [("0", ("2024-05-01",)), ("1", ("2024-05-02",)), ("2", ("2024-05-03",))]
+
+
+def test_a_push_by_hand_and_the_reconciler_are_one_event(world: World) -> None:
+    world.commit("bronze.orders", a_row(1), partition_by=["day"])
+    world.tick()
+    world.commit("bronze.orders", a_row(2))
+    world.platform.store.register([DataChangeEvent(table="bronze.orders", partition=["2024-05-02"], snapshot_id="1")])  # type: ignore[arg-type]
+    assert reconcile(world.platform, [orders]) == ([], [])
+    assert world.events("bronze.orders") == [("0", ("2024-05-01",)), ("1", ("2024-05-02",))]
+
+
+def test_a_source_shows_its_last_commit_who_wrote_it_and_whether_it_was_pushed(world: World) -> None:
+    world.commit("bronze.orders", a_row(1), partition_by=["day"])
+    world.commit("bronze.items", a_row(1))
+    world.push("bronze.orders", 0)
+    pushed, found = sorted(shown(world.tick()), key=lambda one: one["asset"], reverse=True)
+    assert (pushed["asset"], pushed["commit"], pushed["registered by"]) == ("bronze/orders", "0", "its producer")
+    assert (found["asset"], found["registered by"]) == ("bronze/items", "the reconciler, from the table's log")
+    assert "by delta-rs" in pushed["written by"]
+    assert pushed["partition"] == '["2024-05-01"]'
+
+
+def test_a_table_that_cannot_be_read_hinders_no_other(world: World) -> None:
+    world.commit("bronze.items", a_row(1))
+    log = world.location("bronze.orders") / "_delta_log"
+    log.mkdir()
+    (log / f"{0:020d}.json").write_text("garbage")
+    found, (problem,) = reconcile(world.platform, [orders, items])
+    assert [one.event.table for one in found] == ["bronze.items"]
+    assert "bronze.orders" in problem
+    assert "bronze.orders" in world.tick().skip_message
+
+
+def test_a_dry_reconciliation_registers_nothing(world: World) -> None:
+    world.commit("bronze.orders", a_row(1), partition_by=["day"])
+    reconcile(world.platform, [orders], dry_run=True)
+    assert world.events("bronze.orders") == []
+
+
+def test_many_changes_of_a_partition_are_shown_as_one_with_their_number(world: World) -> None:
+    for _ in range(3):
+        world.commit("bronze.orders", a_row(1), partition_by=["day"])
+        world.platform.store.register(world.platform.log("bronze.orders").events_of_commit(world.platform.log("bronze.orders").version))
+    (one,) = shown(world.tick())
+    assert (one["commit"], one["events"]) == ("2", 3)
