@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.resources.lakechime import LakeChimeResource
@@ -41,7 +41,7 @@ class Location:
     platform: Platform
     handed: list[list[str | None]] = field(default_factory=list)
 
-    def tick(self) -> dg.SensorResult | Any:
+    def tick(self) -> Any:
         with dg.build_sensor_context(instance=self.instance, definitions=self.definitions) as context:
             return self.definitions.resolve_sensor_def(self.sensor).evaluate_tick(context)
 
@@ -54,7 +54,7 @@ class Location:
         return job.execute_in_process(instance=self.instance, raise_on_error=False, **options)
 
     def change(self, *versions: int, **fields: Any) -> None:
-        events = [DataChangeEvent(table=SOURCE, snapshot_id=str(version), **fields) for version in versions]
+        events = [DataChangeEvent(table=SOURCE, snapshot_id=SnapshotId(str(version)), **fields) for version in versions]
         self.platform.store.register(events)
 
     def hurry(self) -> None:

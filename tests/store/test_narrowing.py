@@ -14,6 +14,7 @@ from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.ledger_rows import LaneRow
 from lakechime_dagster.store.schema import metadata
+from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, KeyEvidence, LaneView, Waiting, decide_partition, decide_snapshot
@@ -98,7 +99,11 @@ def check(world: World, flow: Flow, history: list[tuple[str, dict]], *, is_hasty
     with writing(world.engine) as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())
+    sweep: Sweep | None = None
     for action, event in (*history, ("tick", {})):
+        sweep = sweep or Sweep(world.evaluator, [flow])
+        if action == "tick":
+            _swept(world, flow, sweep)
         if action == "register":
             world.change(**event)
         elif action == "tick":
@@ -114,6 +119,14 @@ def _tick(world: World, flow: Flow, is_hasty: bool) -> None:
     world.evaluator.fire(flow, row, decision, nothing_committed)
     if is_hasty or (not decision.fires and not decision.waits):
         world.evaluator.looked_through(row, decision.through)
+
+
+def _swept(world: World, flow: Flow, sweep: Sweep) -> None:
+    """One sweep over many flows comes to the decision of each alone, whatever it looked at before."""
+    alone = world.evaluator.evaluate(flow, world.evaluator.activate(flow))
+    swept = sweep.decisions().get(flow.name)
+    assert (swept.firings if swept else ()) == alone.firings, (alone, swept)
+    assert swept is not None or not alone.waits
 
 
 def _end(world: World, flow: Flow, execution: Execution, *, lost: bool) -> None:

@@ -1,0 +1,153 @@
+"""How long it takes to decide 10,000 flows at once: `python benchmarks/triggers.py [--json] [--flows 10000]`.
+
+On a PostgreSQL of its own, durable as in production. A quarter of the flows asks for a tag. Tables are touched as in
+a real lake: a few are busy, most are not. A delta of 231 events is a minute of ten million events in a month.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+from dataclasses import asdict, dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import open_engine, reading, writing
+from lakechime_dagster.store.evaluation import Evaluator
+from lakechime_dagster.store.events import SqlDCEStore, head_within
+from lakechime_dagster.store.ledger import Ledger
+from lakechime_dagster.store.sweep import Sweep
+from lakechime_dagster.store.upgrade import upgrade
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import LaneState, Place
+from lakechime_dagster.triggers.model import SnapshotTrigger
+from tests.support.postgres import find_binaries, started
+
+TABLES = 20_000
+HISTORY = 100_000  # events that were there before
+DELTA = 231  # events of a minute
+ROUNDS = 9
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number of the table."""
+
+    name: str
+    value: str
+    goal: str
+    verdict: str
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Time to decide many flows at once.")
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of lines")
+    parser.add_argument("--flows", type=int, default=10_000, help="how many flows are due")
+    options = parser.parse_args()
+    with started(find_binaries(), durable=True) as url:
+        engine = open_engine(url)
+        upgrade(engine)
+        lines = measured(engine, options.flows)
+        engine.dispose()
+    if options.json:
+        print(json.dumps([asdict(line) for line in lines], indent=2))
+    else:
+        print("\n".join(f"{line.name:<60} {line.value:>16}   goal {line.goal:<10} {line.verdict}" for line in lines))
+
+
+def measured(engine: Engine, count: int) -> list[Line]:
+    """The idle tick, the tick after a minute of events, and the first one of a process."""
+    chance = random.Random(7)
+    store = SqlDCEStore(engine)
+    versions = dict.fromkeys(range(TABLES), 0)
+    for _ in range(HISTORY // 5_000):
+        store.register(changes(chance, versions, 5_000))
+    flows = [declared(chance, number) for number in range(count)]
+    keep(engine, flows)
+    sweep = Sweep(Evaluator(engine, Ledger(engine, "bench")), flows)
+    with writing(engine) as connection:
+        connection.execute(sa.text("ANALYZE"))
+    first, _ = timed(sweep)
+    idle = [timed(sweep)[0] for _ in range(5 * ROUNDS)]
+    busy, fired = [], 0
+    for _ in range(ROUNDS):
+        store.register(changes(chance, versions, DELTA))
+        spent, fired = timed(sweep)
+        busy.append(spent)
+        consume(engine)
+        timed(sweep)
+    return [
+        line(f"{count} flows, a minute of events ({DELTA}; {fired} fire)", busy, 50),
+        line(f"{count} flows, idle", idle, 10),
+        line(f"{count} flows, the first look of a process", [first], None),
+    ]
+
+
+def declared(chance: random.Random, number: int) -> Flow:
+    tags = {"complete": "true"} if number % 4 == 0 else {}
+    return Flow(name=f"flow-{number}", trigger=SnapshotTrigger(f"lake.t{busy_table(chance)}", tags=tags))
+
+
+def busy_table(chance: random.Random) -> int:
+    """A table by Zipf's law: the busiest has every tenth event."""
+    return min(TABLES - 1, int(TABLES ** chance.random()) - 1)
+
+
+def changes(chance: random.Random, versions: dict[int, int], count: int) -> list[DataChangeEvent]:
+    events = []
+    for _ in range(count):
+        table = busy_table(chance)
+        versions[table] += 1
+        tags = {"complete": "true"} if chance.random() < 0.25 else {}
+        events.append(
+            DataChangeEvent(table=f"lake.t{table}", snapshot_id=str(versions[table]), prev_snapshot_id=str(versions[table] - 1), tags=tags)  # type: ignore[arg-type]
+        )
+    return events
+
+
+def keep(engine: Engine, flows: list[Flow]) -> None:
+    """Flows and their lanes as a ledger keeps them that has consumed everything so far."""
+    with writing(engine) as connection:
+        position = head_within(connection)
+        place = Place(position=position).to_json()
+        rows = [
+            {"deployment": "bench", "name": flow.name, "description": str(flow.trigger), "tables": list(flow.pinned), "asset_keys": [],
+             "activated_ts": 0, "start": place}
+            for flow in flows
+        ]  # fmt: skip
+        connection.execute(sa.insert(schema.flow), rows)
+        ids = connection.execute(sa.select(schema.flow.c.flow_id)).scalars()
+        lane = {"key": "", "state": LaneState.ACTIVE.value, "settled": 1, "place": place, "fired": True, "created_ts": 0}
+        lane |= {"place_tx": position.tx_id, "place_seq": position.seq}
+        connection.execute(sa.insert(schema.lane), [{"flow_id": flow_id, **lane} for flow_id in ids])
+
+
+def consume(engine: Engine) -> None:
+    """What the runs of the fired flows do, all at once."""
+    with reading(engine) as connection:
+        position = head_within(connection)
+    with writing(engine) as connection:
+        connection.execute(sa.update(schema.lane).values(place_tx=position.tx_id, place_seq=position.seq))
+
+
+def timed(sweep: Sweep) -> tuple[float, int]:
+    """Milliseconds of one sweep, and how many flows fire."""
+    start = time.perf_counter()
+    decisions = sweep.decisions()
+    spent = (time.perf_counter() - start) * 1000
+    return spent, sum(decision.fires for decision in decisions.values())
+
+
+def line(name: str, spent: list[float], goal: int | None) -> Line:
+    value = statistics.median(spent)
+    verdict = "info" if goal is None else "ok" if value <= goal else "short"
+    return Line(name, f"{value:.1f} ms", f"<= {goal} ms" if goal else "", verdict)
+
+
+if __name__ == "__main__":
+    main()

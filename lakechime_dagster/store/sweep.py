@@ -1,0 +1,294 @@
+"""Evaluating many flows at once: what changed since the last look says which of them must be decided at all.
+
+A flow that rested at the last look can fire now only by a new event of its tables, by a grid point that came, or by
+what a person did to it. The new events are read once for all flows; flows that waited are counted by one statement.
+"""
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.store import evidence
+from lakechime_dagster.store import ledger_schema as ledger
+from lakechime_dagster.store.dialect import among, now_ms
+from lakechime_dagster.store.engine import reading
+from lakechime_dagster.store.evaluation import Evaluator
+from lakechime_dagster.store.events import head_within
+from lakechime_dagster.store.ledger_rows import FlowRow
+from lakechime_dagster.store.queries import is_after, is_through
+from lakechime_dagster.store.schema import dce_event, dce_table
+from lakechime_dagster.triggers.decision import Decision, LaneView, Waiting, decide_snapshot
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.triggers.lanes import ExecutionState, LaneState, Place
+from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
+
+DELTA = 20_000  # new events above which every flow on a table that changed is counted by SQL instead
+
+
+@dataclass(frozen=True)
+class NewEvent:
+    """What a decision needs of an event that came since the last look."""
+
+    position: Position
+    event_ts: int
+    tags: Tags
+    is_data: bool
+
+    def matches(self, tags: Tags) -> bool:
+        return self.tags.carries(tags) if tags else self.is_data
+
+
+@dataclass
+class Sweep:
+    """The evaluation of many flows, again and again, by one process; the decisions are those of `Evaluator.evaluate`.
+
+    Restless flows are decided at every look; those that rest only when something of theirs changed.
+    """
+
+    evaluator: Evaluator
+    flows: Sequence[Flow]
+    rows: dict[str, FlowRow] = field(default_factory=dict)
+    _through: Position | None = None  # where the last look ended; None before the first one
+    _intervention: int = 0
+    _restless: set[str] = field(default_factory=set)
+    _points: dict[str, dt.datetime | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._flows = {flow.name: flow for flow in self.flows}
+        # by partitions, or with further tables to read: evaluated one by one
+        self._apart = [flow.name for flow in self.flows if flow.is_partitioned or flow.reads]
+        self._by_table: dict[evidence.TableKey, dict[Tags, list[str]]] = {}
+        for flow in self.flows:
+            for table in flow.pinned:
+                of_table = self._by_table.setdefault((flow.cluster, table), {})
+                of_table.setdefault(flow.trigger.tags, []).append(flow.name)
+        known = {row.name: row for row in self.evaluator.ledger.flows()}
+        for flow in self.flows:
+            row = known.get(flow.name)
+            self.rows[flow.name] = row if row is not None and row.describes(flow) else self.evaluator.activate(flow)
+        self._ids = {row.flow_id: name for name, row in self.rows.items()}
+        self._restless = set(self._flows)
+
+    def decisions(self) -> dict[str, Decision]:
+        """The decisions of all flows that may fire now or wait, by name; a flow that is not there has nothing to do."""
+        with reading(self.evaluator.engine) as connection:
+            now, through = now_ms(connection), head_within(connection)
+            self._restless |= self._touched_by_people(connection)
+            new = {} if self._through is None else _new_events(connection, self._through, through)
+            if new is None and self._through is not None:
+                dirty = _dirty_tables(connection, self._through, through)
+                self._restless |= {name for table in dirty for names in self._by_table.get(table, {}).values() for name in names}
+            single = {name for name in self._apart if self._is_due(name, new or {}, now)}
+            together = self._together(connection, new or {}, single, now, through)
+        apart = {name: self.evaluator.evaluate(self._flows[name], self._fresh(name)) for name in sorted(single)}
+        found = together | apart
+        self._through = through
+        calm = {name for name, decision in found.items() if not decision.fires and not decision.waits}
+        self._restless = set(found) - calm
+        return {name: decision for name, decision in found.items() if name not in calm}
+
+    def _fresh(self, name: str) -> FlowRow:
+        row = self.evaluator.ledger.flow(name)
+        self.rows[name] = row if row is not None else self.evaluator.activate(self._flows[name])
+        return self.rows[name]
+
+    def _is_due(self, name: str, new: Mapping[evidence.TableKey, object], now: int) -> bool:
+        """Whether a flow that is evaluated by itself must be now."""
+        flow = self._flows[name]
+        if isinstance(flow.trigger, PartitionTrigger):
+            point, before = flow.trigger.every.last(from_milliseconds(now)), self._points.get(name)
+            self._points[name] = point
+            if point != before:
+                return True
+        return name in self._restless or any((flow.cluster, table) in new for table in flow.pinned)
+
+    def _touched_by_people(self, connection: Connection) -> set[str]:
+        """The flows to which a person did something since the last look."""
+        query = sa.select(ledger.intervention.c.intervention_id, ledger.intervention.c.flow_id)
+        rows = connection.execute(query.where(ledger.intervention.c.intervention_id > self._intervention)).all()
+        self._intervention = max((row.intervention_id for row in rows), default=self._intervention)
+        return {self._ids[row.flow_id] for row in rows if row.flow_id in self._ids}
+
+    def _together(
+        self, connection: Connection, new: Mapping[evidence.TableKey, Sequence[NewEvent]], single: set[str], now: int, through: Position
+    ) -> dict[str, Decision]:
+        """The decisions of the snapshot flows that are restless or have a new event that matches."""
+        matched = self._matched(new, single | self._restless)
+        counted = self._restless - single - set(self._apart)
+        views = self._views(connection, [*matched, *counted])
+        waiting = _counted(connection, [(self._flows[name], views[name].place.position) for name in sorted(counted)], through)
+        for name, tables in matched.items():
+            place = views[name].place.position
+            waiting[name] = [
+                tables[table].after(place) if table in tables else Waiting(table=table) for table in self._trigger(name).tables
+            ]
+        return {
+            name: decide_snapshot(name, self._trigger(name), views[name], tables, now_ms=now, through=through)
+            for name, tables in waiting.items()
+        }
+
+    def _matched(self, new: Mapping[evidence.TableKey, Sequence[NewEvent]], others: set[str]) -> dict[str, dict[str, "_Matching"]]:
+        """Per flow that rested so far, and per table, the new events that match."""
+        matched: dict[str, dict[str, _Matching]] = {}
+        for table, events in new.items():
+            for tags, names in self._by_table.get(table, {}).items():
+                if matching := [event for event in events if event.matches(tags)]:
+                    found = _Matching(table[1], matching)
+                    for name in names:
+                        if name not in others:
+                            matched.setdefault(name, {})[table[1]] = found
+        return matched
+
+    def _trigger(self, name: str) -> SnapshotTrigger:
+        trigger = self._flows[name].trigger
+        assert isinstance(trigger, SnapshotTrigger)
+        return trigger
+
+    def _views(self, connection: Connection, names: Iterable[str]) -> dict[str, LaneView]:
+        """What the ledger says of each flow's lane, in one statement; of the place the position only."""
+        is_open = sa.and_(ledger.execution.c.lane_id == ledger.lane.c.lane_id, ledger.execution.c.state == ExecutionState.OPEN.value)
+        flow, lane, execution = ledger.flow.c, ledger.lane.c, ledger.execution.c
+        query = (
+            sa.select(flow.flow_id, flow.paused_ts, flow.paused_reason, execution.step, execution.attempt)
+            .add_columns(lane.place_tx, lane.place_seq, lane.settled, lane.state, lane.state_reason)
+            .select_from(ledger.flow)
+            .outerjoin(ledger.lane, sa.and_(ledger.lane.c.flow_id == ledger.flow.c.flow_id, ledger.lane.c.key == ""))
+            .outerjoin(ledger.execution, is_open)
+        )
+        ids = [self.rows[name].flow_id for name in names]
+        found = {}
+        for chunk in evidence.chunks(ids):
+            for row in connection.execute(query.where(among(connection, flow.flow_id, chunk))):
+                name = self._ids[row.flow_id]
+                found[name] = _view(name, self.rows[name], row)
+        return found
+
+
+def _view(name: str, known: FlowRow, row: sa.Row[Any]) -> LaneView:
+    blocked = f"paused: {row.paused_reason}" if row.paused_ts is not None else ""
+    if row.place_tx is None:
+        return LaneView(place=known.start, blocked=blocked)
+    if not blocked and row.state != LaneState.ACTIVE.value:
+        blocked = f"{name} is {row.state}: {row.state_reason}; `lakechime execution retry` or `skip` goes on"
+    opened = f"step {row.step} is with attempt {row.attempt}" if row.step is not None else ""
+    return LaneView(place=Place(position=Position(row.place_tx, row.place_seq)), settled=row.settled, open=opened, blocked=blocked)
+
+
+class _Matching:
+    """The new events of a table that match some tags, counted once for all flows that ask for these."""
+
+    def __init__(self, table: str, events: Sequence[NewEvent]) -> None:
+        self.table = table
+        self.events = events
+        self.first = min(event.position for event in events)
+        self.all = _waiting(table, events)
+
+    def after(self, place: Position) -> Waiting:
+        """Those after a place; a flow that rested stands before all of them, unless somebody claimed meanwhile."""
+        return self.all if place < self.first else _waiting(self.table, [event for event in self.events if event.position > place])
+
+
+def _waiting(table: str, events: Sequence[NewEvent]) -> Waiting:
+    times = [event.event_ts for event in events]
+    return Waiting(table=table, count=len(events), first_ts=min(times, default=None), last_ts=max(times, default=None))
+
+
+def _new_events(connection: Connection, since: Position, through: Position) -> dict[evidence.TableKey, list[NewEvent]] | None:
+    """The new events by table; None when there are too many to look at one by one."""
+    query = (
+        sa.select(
+            dce_table.c.cluster, dce_table.c.name, dce_event.c.tx_id, dce_event.c.seq, dce_event.c.event_ts, dce_event.c.tags,
+            sa.case((evidence.is_data, 1), else_=0).label("is_data"),
+        )
+        .join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
+        .where(is_after(since), is_through(through))
+        .limit(DELTA + 1)
+    )  # fmt: skip
+    rows = connection.execute(query).all()
+    if len(rows) > DELTA:
+        return None
+    new: dict[evidence.TableKey, list[NewEvent]] = {}
+    for row in rows:
+        event = NewEvent(Position(row.tx_id, row.seq), row.event_ts, Tags(row.tags), bool(row.is_data))
+        new.setdefault((row.cluster, row.name), []).append(event)
+    return new
+
+
+def _dirty_tables(connection: Connection, since: Position, through: Position) -> list[evidence.TableKey]:
+    query = sa.select(dce_table.c.cluster, dce_table.c.name).join(dce_event, dce_table.c.table_id == dce_event.c.table_id)
+    return [(row.cluster, row.name) for row in connection.execute(query.where(is_after(since), is_through(through)).distinct())]
+
+
+def _counted(connection: Connection, flows: Sequence[tuple[Flow, Position]], through: Position) -> dict[str, list[Waiting]]:
+    """Per flow and table what waits after the flow's place, counted by one statement for all of them."""
+    ids = evidence.table_ids(connection, list({(flow.cluster, table) for flow, _ in flows for table in flow.trigger.tables}))
+    asked: list[tuple[int, Position, Tags]] = []
+    places: dict[tuple[str, str], int] = {}
+    for flow, place in flows:
+        for table in flow.trigger.tables:
+            if (flow.cluster, table) in ids:
+                places[flow.name, table] = len(asked)
+                asked.append((ids[flow.cluster, table][0], place, flow.trigger.tags))
+    rows: dict[int, sa.Row[Any]] = {}
+    for start in range(0, len(asked), evidence.CHUNK):
+        rows |= {
+            start + row.number: row for row in connection.execute(_counting(connection, asked[start : start + evidence.CHUNK], through))
+        }
+    found: dict[str, list[Waiting]] = {}
+    for flow, _ in flows:
+        for table in flow.trigger.tables:
+            row = rows.get(places.get((flow.name, table), -1))
+            counts = {} if row is None else {
+                "count": int(row.matching), "first_ts": row.first_ts, "last_ts": row.last_ts, "unmatched": row.total - int(row.matching)
+            }  # fmt: skip
+            found.setdefault(flow.name, []).append(Waiting(table=table, **counts))
+    return found
+
+
+def _counting(connection: Connection, asked: Sequence[tuple[int, Position, Tags]], through: Position) -> sa.Select[Any]:
+    """Events after each asked place, by the number of the question."""
+    numbered = list(enumerate(asked))
+    if connection.dialect.name == "postgresql":
+        columns = zip(*((number, table, place.tx_id, place.seq, dict(tags)) for number, (table, place, tags) in numbered), strict=True)
+        kinds = (sa.Integer, sa.BigInteger, sa.BigInteger, sa.BigInteger, JSONB)
+        arrays = [sa.bindparam(None, list(values), type_=ARRAY(kind)) for values, kind in zip(columns, kinds, strict=True)]
+        names = [sa.column(name, kind) for name, kind in zip(("number", "table_id", "tx", "seq", "tags"), kinds, strict=True)]
+        q = sa.func.unnest(*arrays).table_valued(*names).render_derived(name="asked").c
+        carries = sa.cast(dce_event.c.tags, JSONB).contains(q.tags)
+        tagged = q.tags != sa.cast(sa.literal("{}"), JSONB)
+        number, table_id, tx, seq = q.number, q.table_id, q.tx, q.seq
+    else:
+        wire = json.dumps([[number, table, place.tx_id, place.seq, dict(tags)] for number, (table, place, tags) in numbered])
+        value = sa.func.json_each(wire).table_valued("value", name="asked").c.value
+        number, table_id, tx, seq = (sa.func.json_extract(value, f"$[{index}]") for index in range(4))
+        tags = sa.func.json_extract(value, "$[4]")
+        wanted = sa.func.json_each(tags).table_valued("key", "value", name="wanted").c
+        given = sa.func.json_each(dce_event.c.tags).table_valued("key", "value", name="given").c
+        same = sa.exists(sa.select(sa.literal(1)).where(given.key == wanted.key, given.value == wanted.value))
+        carries = sa.not_(sa.exists(sa.select(sa.literal(1)).where(sa.not_(same))))
+        tagged = tags != "{}"
+    matches = sa.case((tagged, carries), else_=evidence.is_data)
+    return (
+        sa.select(
+            number.label("number"),
+            sa.func.sum(sa.case((matches, 1), else_=0)).label("matching"),
+            sa.func.count().label("total"),
+            sa.func.min(sa.case((matches, dce_event.c.event_ts))).label("first_ts"),
+            sa.func.max(sa.case((matches, dce_event.c.event_ts))).label("last_ts"),
+        )
+        .where(
+            dce_event.c.table_id == table_id,
+            sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > sa.tuple_(tx, seq),
+            is_through(through),
+        )
+        .group_by(number)
+    )
