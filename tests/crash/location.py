@@ -11,6 +11,7 @@ from lakechime_dagster.assets import table as table_module
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Lake, LakeTable, SourceTable, spark_table
 from lakechime_dagster.resources import running as running_module
+from lakechime_dagster.sensors import tick as tick_module
 from lakechime_dagster.store import ledger as ledger_module
 from lakechime_dagster.store.ledger import Ledger
 from lakechime_dagster.triggers import SnapshotTrigger
@@ -54,6 +55,7 @@ def after(owner: Any, name: str, act: Callable[[Any], None]) -> None:
 def install() -> None:
     """Strike at the points, and let leases and pauses be short, so that a minute's wait takes seconds."""
     ledger_module.LEASE_MS = int(12_000 * PATIENCE)
+    tick_module.UNBEGUN_MS = int(20_000 * PATIENCE)
     ledger_module.BACKOFF_MS = (0, 500, 1_000, 2_000, 2_000)
     ledger_module.MAX_ATTEMPTS = int(os.environ.get("LAKECHIME_TEST_ATTEMPTS", "5"))
     running_module.RENEW_SECONDS = 2.0

@@ -11,9 +11,11 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.support.dagster_dev import DagsterDev
 from tests.support.missing import missing
+from tests.support.processes import PATIENCE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
+MILLISECONDS = 60_000 * PATIENCE
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]  # fmt: skip
@@ -37,11 +39,13 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def see(page: Page, url: str, *texts: str, picture: Path) -> None:
-    """Open a page, wait for each text on it, keep a picture of it."""
+def see(page: Page, url: str, *texts: str, picture: Path, opens: str = "") -> None:
+    """Open a page, and a dialog on it, wait for each text, keep a picture."""
     page.goto(url)
+    if opens:
+        page.get_by_role("button", name=opens).first.click(timeout=MILLISECONDS)
     for text in texts:
-        expect(page.get_by_text(text).first).to_be_visible(timeout=60_000)
+        expect(page.get_by_text(text).first).to_be_visible(timeout=MILLISECONDS)
     page.screenshot(path=picture)
 
 
@@ -54,16 +58,23 @@ def test_the_page_of_an_asset_says_what_it_waits_for_and_what_its_last_run_did(
 
 def test_the_page_of_a_sensor_says_why_it_launches_nothing(shop: DagsterDev, orders: dict[str, Any], page: Page, pictures: Path) -> None:
     url = f"{shop.url}/locations/lakechime_dagster/sensors/gold_orders_of_day"
-    see(page, url, "Launches when all of these are there", "lacks tag complete=true", picture=pictures / "sensor.png")
+    see(
+        page,
+        url,
+        "Launches when all of these are there",
+        "lacks tag complete=true",
+        picture=pictures / "sensor.png",
+        opens="0 runs requested",
+    )
 
 
 def test_the_page_of_a_run_shows_its_execution_in_tags(shop: DagsterDev, orders: dict[str, Any], page: Page, pictures: Path) -> None:
     run = orders["run"]
     tags = [f"lakechime/{name}: {run['tags'][f'lakechime/{name}']}" for name in ("lane", "cause", "attempt")]
-    see(page, f"{shop.url}/runs/{run['runId']}", *tags, picture=pictures / "run.png")
+    see(page, f"{shop.url}/runs/{run['runId']}", *tags, picture=pictures / "run.png", opens="View tags and config")
 
 
 def test_the_page_of_a_source_shows_its_commits_and_who_wrote_them(
     shop: DagsterDev, orders: dict[str, Any], page: Page, pictures: Path
 ) -> None:
-    see(page, f"{shop.url}/assets/bronze/orders?view=events", "registered by", "its producer", picture=pictures / "source.png")
+    see(page, f"{shop.url}/assets/bronze/orders?view=events", "written by", "delta-rs", "registered by", picture=pictures / "source.png")
