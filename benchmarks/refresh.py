@@ -1,0 +1,146 @@
+"""What an execution of 1,000 changed rows costs in a small and in a large table: `python -m benchmarks.refresh [--json]`.
+
+The same change goes into a target of 100,000 and of 5,000,000 rows, by key, through the range of its source; beside it what
+a user would run instead, the whole table recomputed and overwritten. One warm session, in turns, medians.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+from lakechime_dagster.lake.reads import ReadMode
+from lakechime_dagster.settings import load_settings
+from lakechime_dagster.spark.driver import open_driver
+from lakechime_dagster.spark.job import InputJob, TableJob
+from lakechime_dagster.spark.refresh import refresh
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+
+SIZES = (100_000, 5_000_000)
+CHANGED = 1_000
+ROUNDS = 3
+LANE = LaneId("bench", "refresh")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number of the table."""
+
+    name: str
+    value: float
+    unit: str
+    goal: str
+    verdict: str
+
+
+@dataclass
+class Bench:
+    """A source of some rows and the target that follows it."""
+
+    spark: SparkSession
+    folder: Path
+    rows: int
+    steps: int = 0
+    read: int | None = None
+
+    @property
+    def source(self) -> str:
+        return str(self.folder / f"source_{self.rows}")
+
+    @property
+    def target(self) -> str:
+        return str(self.folder / f"target_{self.rows}")
+
+    def make(self) -> None:
+        frame(self.spark, self.rows).write.format("delta").option("delta.enableChangeDataFeed", "true").save(self.source)
+        self.follow()
+
+    def change(self, round_: int) -> None:
+        """Update a block of the newest keys, as late corrections do."""
+        first = self.rows - (round_ + 1) * CHANGED
+        self.spark.sql(f"UPDATE delta.`{self.source}` SET amount = amount + 1 WHERE id >= {first} AND id < {first + CHANGED}")
+
+    def follow(self) -> float:
+        """One execution: the range since the last one, merged by key."""
+        log = DeltaLog(self.source, "source")
+        end = SnapshotId(str(log.version))
+        start = None if self.read is None else SnapshotId(str(self.read))
+        range_ = SnapshotRange(table="source", table_uid=log.uid, start=start, end=end, start_uid=log.uid if start else None)
+        job = TableJob(
+            name="target", location=self.target, keys=("id",), compute=lambda source: source,
+            inputs=(InputJob(alias="source", table="source", location=self.source, mode=ReadMode.CHANGES, range=range_, keys=("id",)),),
+        )  # fmt: skip
+        self.steps += 1
+        place = Place(position=Position(0, self.steps), sources={"source": SnapshotPlace(table_uid=log.uid, snapshot_id=end)})
+        stamp = CommitStamp(lane=LANE, step=self.steps, attempt=1, end=place, execution_id=str(self.steps))
+        began = time.perf_counter()
+        result = refresh(self.spark, job, stamp, DeltaLog)
+        took = time.perf_counter() - began
+        if start is not None and result.counts.updated != CHANGED:
+            raise SystemExit(f"expected {CHANGED} updated rows, got {result.counts}")
+        self.read = int(end)
+        return took
+
+    def recompute(self) -> float:
+        """What one would run instead: the whole table read, computed and overwritten."""
+        began = time.perf_counter()
+        frame_ = self.spark.read.format("delta").load(self.source)
+        frame_.write.format("delta").mode("overwrite").save(str(self.folder / f"recomputed_{self.rows}"))
+        return time.perf_counter() - began
+
+
+def frame(spark: SparkSession, rows: int) -> DataFrame:
+    return spark.range(0, rows, 1, 8).selectExpr("id", "id % 1000 AS customer", "id * 0.5 AS amount", "concat('note ', id) AS note")
+
+
+def measure() -> list[Line]:
+    settings = load_settings()
+    spark_settings = settings.spark.model_copy(update={"driver": "local", "cores": 2})
+    with (
+        tempfile.TemporaryDirectory(prefix="lakechime-bench-") as folder,
+        open_driver(spark_settings, Path(folder), jars=settings.jars) as driver,
+    ):
+        benches = [Bench(driver.spark, Path(folder), rows) for rows in SIZES]
+        for bench in benches:
+            bench.make()
+        follows: dict[int, list[float]] = {rows: [] for rows in SIZES}
+        wholes: dict[int, list[float]] = {rows: [] for rows in SIZES}
+        for round_ in range(ROUNDS + 1):
+            for bench in benches:
+                bench.change(round_)
+                follows[bench.rows].append(bench.follow())
+                wholes[bench.rows].append(bench.recompute())
+    small, large = (statistics.median(follows[rows][1:]) for rows in SIZES)  # the first round warms the code up
+    whole = statistics.median(wholes[SIZES[1]][1:])
+    growth = large / small
+    return [
+        Line(f"{CHANGED} rows into {SIZES[0]:,}", round(small, 2), "s", "", "info"),
+        Line(f"{CHANGED} rows into {SIZES[1]:,}", round(large, 2), "s", "", "info"),
+        Line("cost for a table 50 times as large", round(growth, 2), "x", "<= 5", "ok" if growth <= 5 else "short"),
+        Line(f"recomputing {SIZES[1]:,} rows whole", round(whole, 2), "s", "", "info"),
+        Line("recomputing whole / execution", round(whole / large, 2), "x", "> 1", "ok" if whole > large else "short"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    lines = measure()
+    if options.json:
+        print(json.dumps([asdict(line) for line in lines]))
+    else:
+        print("\n".join(f"{line.name:44} {line.value:8} {line.unit:3} {line.goal:8} {line.verdict}" for line in lines))
+
+
+if __name__ == "__main__":
+    main()
