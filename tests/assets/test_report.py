@@ -1,0 +1,93 @@
+"""Metadata and checks of told results: what is capped, summed up, and when a check warns."""
+
+import datetime as dt
+from typing import Any
+
+import dagster as dg
+
+from lakechime_dagster.assets.checks import check_results
+from lakechime_dagster.assets.report import MAX_EVENTS, Report, combined, events_table, range_sentence
+from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.snapshots import Verdict
+from lakechime_dagster.lake import LakeTable, SourceTable, spark_table
+from lakechime_dagster.spark.job import Counts, Outcome, SourceResult, TableResult
+from tests.factories import make_event
+
+NOW = dt.datetime(2024, 5, 2, 12, tzinfo=dt.UTC)
+orders = SourceTable("bronze.orders")
+
+
+def a_table(**fields: Any) -> LakeTable:
+    return spark_table("silver.orders", reads={"orders": orders.changes()}, keys=["id"], **fields)(lambda orders: orders)
+
+
+def a_report(watermark: dt.datetime | None = None, **counts: int) -> Report:
+    result = TableResult(
+        outcome=Outcome.COMMITTED, counts=Counts(**counts), watermark=None if watermark is None else int(watermark.timestamp() * 1000)
+    )
+    return Report(sentence="", metadata={"rows returned": counts.get("returned", 0), "step": 1, "commit": "version 1"}, result=result)
+
+
+def passed(table: LakeTable, *reports: Report) -> dict[str, bool]:
+    return {str(one.check_name): one.passed for one in check_results(table, reports, NOW)}
+
+
+def consumed(count: int) -> list[RegisteredEvent]:
+    return [
+        RegisteredEvent(event=make_event(snapshot_id=str(number)), event_ts=0, position=Position(0, number), canonical="")
+        for number in range(count)
+    ]
+
+
+def test_rows_that_do_not_add_up_fail_the_check_with_both_sums() -> None:
+    lost = check_results(a_table(), [a_report(returned=5, inserted=3, quarantined=1)], NOW)[0]
+    assert (lost.check_name, lost.passed, lost.severity) == ("rows_add_up", False, dg.AssetCheckSeverity.ERROR)
+    assert {name: value.value for name, value in lost.metadata.items()} == {"rows returned": 5, "sum of parts": 4}
+    assert passed(a_table(), a_report(returned=5, inserted=2, updated=1, deleted=1, deduplicated=1))["rows_add_up"]
+
+
+def test_one_unbalanced_partition_is_not_hidden_by_another_that_has_too_many() -> None:
+    assert not passed(a_table(), a_report(returned=2, inserted=1), a_report(returned=1, inserted=2))["rows_add_up"]
+
+
+def test_duplicate_keys_and_quarantined_rows_warn() -> None:
+    found = passed(a_table(), a_report(returned=3, inserted=1, deduplicated=1, quarantined=1))
+    assert (found["no_duplicate_keys"], found["nothing_quarantined"]) == (False, False)
+    assert passed(a_table(), a_report(returned=1, inserted=1)) == dict.fromkeys(found, True)
+
+
+def test_freshness_is_that_of_the_watermark_not_of_the_run() -> None:
+    table = a_table(fresh_within=dt.timedelta(hours=2))
+    assert passed(table, a_report(NOW - dt.timedelta(hours=1)))["fresh_by_watermark"]
+    assert not passed(table, a_report(NOW - dt.timedelta(hours=3)))["fresh_by_watermark"]
+    assert "fresh_by_watermark" not in passed(a_table(), a_report(NOW))
+
+
+def test_a_range_is_a_sentence_with_both_snapshots() -> None:
+    source = SourceResult(
+        alias="orders", table="bronze.orders", method="change_feed", verdict=Verdict.EXPIRED, start=SnapshotId("3"), end=SnapshotId("9"),
+        commits=6, data_commits=5, note="the log was cleaned up past commit 4",
+    )  # fmt: skip
+    assert range_sentence(source) == (
+        "`bronze.orders` after snapshot 3 up to snapshot 9: 6 commits, 5 with data, read by change_feed "
+        "(EXPIRED; the log was cleaned up past commit 4)"
+    )
+
+
+def test_the_table_of_consumed_events_is_capped_and_says_how_many_there_were() -> None:
+    few, many = str(events_table(consumed(2)).value), str(events_table(consumed(MAX_EVENTS + 30)).value)
+    assert few.startswith("2 events:")
+    assert many.startswith(f"{MAX_EVENTS + 30} events, the newest {MAX_EVENTS} of them:")
+    assert many.count("| bronze.orders |") == MAX_EVENTS
+    assert (f"| {MAX_EVENTS + 29} |" in many, "| 29 |" in many) == (True, False)
+
+
+def test_text_from_outside_cannot_break_the_table_of_events() -> None:
+    event = RegisteredEvent(event=make_event("a|b", tags={"x": "1|2"}), event_ts=0, position=Position(0, 1), canonical="")
+    assert str(events_table([event]).value).splitlines()[-1] == "| a\\|b | – | UPDATE | mark | x=1\\|2 | 0-1 |"
+
+
+def test_a_run_over_several_partitions_sums_its_numbers() -> None:
+    merged = combined([a_report(returned=2), a_report(returned=3)])
+    assert (merged["rows returned"], merged["step"], merged["partitions"]) == (5, 1, 2)

@@ -1,0 +1,63 @@
+"""A tick that finds nothing moves on, so that events which can never match do not hold retention back."""
+
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.sensors.tick import run_tick
+from lakechime_dagster.settings import load_settings
+from lakechime_dagster.store.need import needs
+from lakechime_dagster.store.retention import expire
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import Execution
+from tests.support.world import World, a_flow
+
+ORDERS = "bronze.orders"
+FAR = 32_503_680_000_000  # the year 3000
+COMPLETE = {"complete": "true"}
+
+
+class NoRuns:
+    """Dagster without a run."""
+
+    def of_attempt(self, execution: Execution) -> None:
+        return None
+
+    def report_lost(self, run_id: str, reason: str) -> None:
+        raise AssertionError(run_id)
+
+
+def sensor_ticks(world: World, flow: Flow) -> None:
+    platform = Platform(load_settings(), world.store, world.ledger, world.evaluator)
+    assert run_tick(platform, flow, NoRuns()).launches == ()
+
+
+def folded(world: World) -> int:
+    places = {table: need.position for table, need in needs(world.engine).items()}
+    return expire(world.engine, FAR, needed=places, dry_run=True).folded
+
+
+def test_events_that_do_not_have_the_tags_are_not_needed_once_they_were_looked_at(world: World) -> None:
+    flow = a_flow(trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
+    world.evaluator.activate(flow)
+    world.change(version=0)
+    assert folded(world) == 0
+    sensor_ticks(world, flow)
+    assert folded(world) == 1
+
+
+def test_events_of_partitions_that_no_key_waits_for_are_not_needed_once_they_were_looked_at(world: World) -> None:
+    condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
+    flow = Flow(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02"), late="refire"))
+    world.evaluator.activate(flow)
+    world.change(version=0, partition=["1999-01-01"])
+    assert folded(world) == 0
+    sensor_ticks(world, flow)
+    assert folded(world) == 1
+
+
+def test_an_event_that_waits_for_its_grid_point_stays_needed(world: World) -> None:
+    flow = a_flow(trigger=SnapshotTrigger(ORDERS, every(days=3_650)))
+    world.evaluator.activate(flow)
+    world.change(version=0)
+    sensor_ticks(world, flow)
+    assert folded(world) == 0
