@@ -1,0 +1,182 @@
+"""A declared table as an asset, run by Dagster on real Spark and Delta: what it does, and what a person then sees of it."""
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
+from tests.support.refreshes import read_rows
+from tests.support.tables import write
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("amount", pa.int64())])
+MAY = [dt.date(2024, 5, day) for day in range(1, 4)]
+COMPLETE = {"complete": "true"}
+
+orders = SourceTable("bronze.orders", partitioned_by={"day": "date"})
+
+
+@spark_table(
+    "silver.orders", keys=["id"], reads={"orders": orders.changes()}, trigger=SnapshotTrigger(),
+    expect={"amount is positive": "amount > 0"}, watermark="day", fresh_within=dt.timedelta(days=1),
+)  # fmt: skip
+def silver_orders(orders: Any) -> Any:
+    """Orders, one row each."""
+    return orders
+
+
+orders_of_day = sql_table(
+    "gold.orders_of_day",
+    sql="SELECT day, count(*) AS orders FROM bronze.orders GROUP BY day",
+    keys=["day"],
+    partitioned_by={"day": "date"},
+    refresh="partitions",
+    trigger=PartitionTrigger([orders.partitions(day=tick("-1d"))], every(days=1, start="2024-05-02", until="2024-05-04"), tags=COMPLETE),
+)
+
+totals = sql_table(
+    "gold.totals", sql="SELECT sum(amount) AS amount, count(*) AS orders FROM silver.orders", refresh="full", trigger=SnapshotTrigger()
+)
+
+
+@dataclass
+class Location:
+    """The code location of the lake, and an instance to run it in."""
+
+    instance: dg.DagsterInstance
+    definitions: dg.Definitions
+    platform: Platform
+
+    def commit(self, *rows: tuple[Any, ...], tags: dict[str, str] | None = None) -> None:
+        """A producer's commit, pushed."""
+        log = self.platform.log("bronze.orders")
+        Path(log.location).mkdir(parents=True, exist_ok=True)
+        data = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
+        write(log.location, data, partition_by=["day"], tags=tags)
+        self.platform.store.declare("bronze.orders", orders.levels)
+        self.platform.store.register(log.events_of_commit(log.version))
+
+    def tick(self, sensor: str) -> Any:
+        with dg.build_sensor_context(instance=self.instance, definitions=self.definitions) as context:
+            return self.definitions.resolve_sensor_def(sensor).evaluate_tick(context)
+
+    def run_of(self, sensor: str, job: str = "shop__tables") -> dg.ExecuteInProcessResult:
+        """Tick, and run what is asked for."""
+        (request,) = self.tick(sensor).run_requests
+        return self.run(job, tags=dict(request.tags), partition_key=request.partition_key, asset_selection=request.asset_selection)
+
+    def run(self, job: str, **options: Any) -> dg.ExecuteInProcessResult:
+        return self.definitions.resolve_job_def(job).execute_in_process(instance=self.instance, **options)
+
+    def run_alone(self, table: str) -> dg.ExecuteInProcessResult:
+        """What a person launches for one table."""
+        return self.run("shop__tables", asset_selection=[dg.AssetKey(table.split("."))])
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        return read_rows(self.platform.location(table))
+
+    def events(self, table: str) -> list[tuple[str | None, object, dict[str, str]]]:
+        found = self.platform.store.fetch(EventQuery(table=table))
+        return [(one.event.snapshot_id, one.event.partition, dict(one.event.tags)) for one in found]
+
+
+@pytest.fixture
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Location]:
+    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
+        monkeypatch.setenv(f"LAKECHIME_{name}", value)
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    definitions = build_definitions(Lake("shop", [orders, silver_orders, orders_of_day, totals]))
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        yield Location(instance, definitions, open_platform())
+
+
+def shown(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """What the asset shows of a run."""
+    (event,) = result.get_asset_materialization_events()
+    return {name: value.value for name, value in event.materialization.metadata.items()}
+
+
+def checks(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
+    return {one.check_name: one.passed for one in result.get_asset_check_evaluations()}
+
+
+def test_an_asset_shows_what_its_run_did(location: Location) -> None:
+    location.commit((1, MAY[0], 10), (2, MAY[0], 20), (3, MAY[0], -1))
+    first = location.run_of("silver_orders")
+    seen = shown(first)
+    assert seen["last fired because"] == "1 event waits (1 of bronze.orders)"
+    assert rows_of(seen) == {"returned": 3, "inserted": 2, "updated": 0, "deleted": 0, "unchanged": 0, "deduplicated": 0, "quarantined": 1}
+    assert "`bronze.orders` from nothing up to snapshot 0" in seen["range"]
+    assert dt.datetime.fromtimestamp(seen["watermark"], dt.UTC).date() == MAY[0]
+    assert (seen["lag in commits"], seen["lag in seconds"] >= 0) == (0, True)
+    assert (seen["commit"], "verdict" in seen) == ("version 1", False)
+    assert [column.name for column in seen["dagster/column_schema"].columns] == ["id", "day", "amount"]
+    assert '| bronze.orders | ["2024-05-01"] | APPEND | 0 |' in seen["events consumed"]
+    assert (seen["bytes written"] > 0, seen["seconds"] > 0) == (True, True)
+    assert seen["spark"].startswith("local: this process has a driver already")
+    assert checks(first) == {"rows_add_up": True, "nothing_quarantined": False, "no_duplicate_keys": True, "fresh_by_watermark": False}
+
+    location.commit((1, MAY[0], 11), (4, MAY[0], 40))
+    DeltaTable(location.platform.location("bronze.orders")).optimize.compact()
+    location.commit((2, MAY[1], 20), (2, MAY[1], 20))
+    second = location.run_of("silver_orders")
+    seen = shown(second)
+    assert rows_of(seen) == {"returned": 4, "inserted": 1, "updated": 2, "deleted": 0, "unchanged": 0, "deduplicated": 1, "quarantined": 0}
+    assert "`bronze.orders` after snapshot 0 up to snapshot 3: 3 commits, 2 with data, read by" in seen["range"]
+    assert (seen["verdict"], seen["commit"]) == ("bronze.orders GAP_FILLED", "version 2")
+    assert checks(second) == {"rows_add_up": True, "nothing_quarantined": True, "no_duplicate_keys": False, "fresh_by_watermark": False}
+    assert [snapshot for snapshot, _, _ in location.events("silver.orders")] == ["1", "2"]
+    assert [row[0] for row in location.rows("silver.orders")] == [1, 2, 4]
+
+    assert "nothing to do: nothing came for silver.orders since step 2" in shown(location.run_alone("silver.orders"))["last fired because"]
+
+
+def test_materialising_all_claims_what_waits_for_each_table_in_its_order(location: Location) -> None:
+    location.commit((1, MAY[0], 10))
+    launched = location.tick("silver_orders").run_requests
+    assert location.run("shop__tables").success
+    assert location.rows("gold.totals") == [(10, 1)]
+    executions = {execution.lane.flow: execution for execution in location.platform.ledger.executions()}
+    assert {name: (one.step, one.state.value) for name, one in executions.items()} == {
+        "silver.orders": (1, "SETTLED"), "gold.totals": (1, "SETTLED"),
+    }  # fmt: skip
+    assert (executions["silver.orders"].cause.value, executions["gold.totals"].cause.value) == ("trigger", "manual")
+    late = location.run("shop__tables", tags=dict(launched[0].tags), asset_selection=[dg.AssetKey(["silver", "orders"])])
+    assert "step 1 of silver.orders is settled" in shown(late)["last fired because"]
+    assert location.rows("silver.orders") == [(1, MAY[0], 10)]
+
+
+def test_a_day_without_rows_is_complete_too(location: Location) -> None:
+    location.commit((1, MAY[0], 10), (2, MAY[0], 20), tags=COMPLETE)
+    full = location.run_of("gold_orders_of_day", "shop__daily")
+    assert full.get_asset_materialization_events()[0].materialization.partition == "2024-05-01"
+    assert location.rows("gold.orders_of_day") == [(MAY[0], 2)]
+    version = location.platform.log("gold.orders_of_day").version
+
+    mark = DataChangeEvent(table="bronze.orders", partition=(str(MAY[1]),), tags=Tags(COMPLETE))
+    location.platform.store.register([mark])
+    empty = shown(location.run_of("gold_orders_of_day", "shop__daily"))
+    assert empty["commit"] == "nothing to do, no commit"
+    assert location.platform.log("gold.orders_of_day").version == version
+    assert location.events("gold.orders_of_day")[-1] == (None, (str(MAY[1]),), COMPLETE)
+
+
+def rows_of(seen: dict[str, Any]) -> dict[str, int]:
+    names = ("returned", "inserted", "updated", "deleted", "unchanged", "deduplicated", "quarantined")
+    return {name: seen[f"rows {name}"] for name in names}
