@@ -4,7 +4,6 @@ Each client is a Python process of its own, timed from its start to the first ro
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -12,8 +11,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
+from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.jars import ensure_jars
 from lakechime_dagster.spark.java import find_java
@@ -58,7 +57,7 @@ def first_row_seconds(settings: SparkSettings, home: Path, jars: Path, *, write:
     return took
 
 
-def measure(jars: Path, cold_runs: int, warm_runs: int) -> list[dict[str, Any]]:
+def measure(jars: Path, cold_runs: int, warm_runs: int) -> list[Line]:
     """The lines of the result, each with value, goal and verdict."""
     cold = SparkSettings(driver="local", memory="1g", cores=2)
     warm = cold.model_copy(update={"driver": "warm"})
@@ -77,18 +76,11 @@ def measure(jars: Path, cold_runs: int, warm_runs: int) -> list[dict[str, Any]]:
             host.stop()
     cold_median, warm_median = statistics.median(cold_seconds), statistics.median(warm_seconds)
     return [
-        line("cold session to first row, seconds", cold_median, None, cold_seconds),
-        line("warm driver started and exercised, seconds", warmed, None, [warmed]),
-        line("warm session to first row, seconds", warm_median, GOAL_SECONDS, warm_seconds),
-        line("cold / warm", cold_median / warm_median, None, []),
+        at_most("cold session to first row", cold_median, "s"),
+        at_most("warm driver started and exercised", warmed, "s"),
+        at_most("warm session to first row", warm_median, "s", GOAL_SECONDS),
+        at_least("cold / warm", cold_median / warm_median, "x"),
     ]
-
-
-def line(name: str, value: float, at_most: float | None, all_values: list[float]) -> dict[str, Any]:
-    """One measured number against its goal."""
-    verdict = "" if at_most is None else "met" if value <= at_most else "missed"
-    goal = None if at_most is None else f"<= {at_most:g}"
-    return {"name": name, "value": round(value, 2), "goal": goal, "verdict": verdict, "all": [round(each, 2) for each in all_values]}
 
 
 def main() -> None:
@@ -101,12 +93,7 @@ def main() -> None:
     asked = parser.parse_args()
     jars = asked.jars.absolute()
     ensure_jars(jars, find_java, lambda text: print(text, file=sys.stderr))
-    lines = measure(jars, asked.cold, asked.warm)
-    if asked.json:
-        print(json.dumps({"benchmark": "driver", "lines": lines}))
-        return
-    for each in lines:
-        print(f"{each['name']:<45} {each['value']:>8.2f}   goal {each['goal'] or '-':<8} {each['verdict'] or '-':<7} {each['all']}")
+    show(measure(jars, asked.cold, asked.warm), as_json=asked.json)
 
 
 if __name__ == "__main__":

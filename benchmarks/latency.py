@@ -5,7 +5,6 @@ the daemon's loop comes round (5 s, fixed), until the queue lets the run go (its
 """
 
 import argparse
-import json
 import os
 import signal
 import statistics
@@ -15,11 +14,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 
+from benchmarks._lines import Line, at_most, show
 from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
 from lakechime_dagster.resources.platform import Platform, open_platform
 
@@ -45,17 +45,6 @@ sensor = lakechime_sensor("features", SnapshotTrigger(["bench.events"]), target=
 defs = dg.Definitions([features], sensors=[sensor], resources={{"lakechime": LakeChimeResource()}}, executor=dg.in_process_executor)
 """
 INSTANCE = "telemetry: {enabled: false}\nsensors: {use_threads: true, num_workers: 4}\n"
-
-
-@dataclass(frozen=True)
-class Line:
-    """One number of the table."""
-
-    name: str
-    value: float
-    unit: str
-    goal: str
-    verdict: str
 
 
 @dataclass(frozen=True)
@@ -120,16 +109,14 @@ def one(platform: Platform, instance: dg.DagsterInstance, home: Path, number: in
 
 def lines(journeys: list[Journey]) -> list[Line]:
     def median(values: list[float]) -> float:
-        return round(statistics.median(values), 2)
+        return statistics.median(values)
 
-    total = median([j.first_line - j.registered for j in journeys])
-    verdict = "ok" if total <= GOAL_SECONDS else "short"
     return [
-        Line("event to first line of the body, p50", total, "s", f"<= {GOAL_SECONDS}", verdict),
-        Line("of it: until the sensor's tick claims", median([j.claimed - j.registered for j in journeys]), "s", "", "info"),
-        Line("of it: until Dagster has created the run", median([j.run_created - j.claimed for j in journeys]), "s", "", "info"),
-        Line("of it: until the queue has started it", median([j.run_started - j.run_created for j in journeys]), "s", "", "info"),
-        Line("of it: until the body's first line", median([j.first_line - j.run_started for j in journeys]), "s", "", "info"),
+        at_most("event to first line of the body, p50", median([j.first_line - j.registered for j in journeys]), "s", GOAL_SECONDS),
+        at_most("of it: until the sensor's tick claims", median([j.claimed - j.registered for j in journeys]), "s"),
+        at_most("of it: until Dagster has created the run", median([j.run_created - j.claimed for j in journeys]), "s"),
+        at_most("of it: until the queue has started it", median([j.run_started - j.run_created for j in journeys]), "s"),
+        at_most("of it: until the body's first line", median([j.first_line - j.run_started for j in journeys]), "s"),
     ]
 
 
@@ -138,12 +125,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=9)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    table = lines(measure(options.events))
-    if options.json:
-        print(json.dumps([asdict(line) for line in table]))
-    else:
-        for line in table:
-            print(f"{line.name:50} {line.value:8} {line.unit:4} {line.goal:8} {line.verdict}")
+    show(lines(measure(options.events)), as_json=options.json)
 
 
 if __name__ == "__main__":

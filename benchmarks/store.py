@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from psycopg import sql
 from sqlalchemy import Engine, insert
 from sqlalchemy.engine.url import make_url
 
+from benchmarks._lines import Line, at_least, show
 from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store.engine import open_engine
@@ -37,17 +37,6 @@ ROUNDS = 3
 SERVER_FILLS = ("seq", "tx_id", "event_ts")
 COLUMNS = tuple(column.name for column in dce_event.columns if column.name not in SERVER_FILLS)
 Work = Callable[[str, str, float], int]  # URL, table name, seconds → rows
-
-
-@dataclass(frozen=True)
-class Line:
-    """One number of the table."""
-
-    name: str
-    value: float
-    unit: str
-    goal: str = ""
-    verdict: str = ""
 
 
 def fresh_event(table: str) -> DataChangeEvent:
@@ -178,12 +167,10 @@ def compared(name: str, url: str, writers: int, seconds: float, works: dict[str,
     """The rate of the first of the works, and its ratio to each of the others: the median of the rounds."""
     rounds = [{label: rate(work, url, writers, seconds, **how) for label, work in works.items()} for _ in range(ROUNDS)]
     ours, *others = works
-    lines = [Line(f"{name}: {label}", statistics.median(one[label] for one in rounds), "rows/s") for label in works]
+    lines = [at_least(f"{name}: {label}", statistics.median(one[label] for one in rounds), "rows/s") for label in works]
     for other in others:
         ratio = statistics.median(one[ours] / one[other] for one in rounds)
-        goal = goals.get(other)
-        verdict = "" if goal is None else "met" if ratio >= goal else "missed"
-        lines.append(Line(f"{name}: {ours} / {other}", ratio, "x", f">= {goal}" if goal else "", verdict))
+        lines.append(at_least(f"{name}: {ours} / {other}", ratio, "x", goals.get(other)))
     return lines
 
 
@@ -221,13 +208,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON document instead of lines")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each variant in each round")
     options = parser.parse_args()
-    lines = []
-    for line in chain(on_postgres(options.seconds), on_sqlite(options.seconds)):
-        lines.append(line)
-        if not options.json:
-            print(f"{line.name:<72} {line.value:>12,.2f} {line.unit:<7} {line.goal:<8} {line.verdict}", flush=True)
-    if options.json:
-        print(json.dumps({"benchmark": "store", "lines": [asdict(line) for line in lines]}, indent=2))
+    show(chain(on_postgres(options.seconds), on_sqlite(options.seconds)), as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -5,15 +5,14 @@ a real lake: a few are busy, most are not. A delta of 231 events is a minute of 
 """
 
 import argparse
-import json
 import random
 import statistics
 import time
-from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from benchmarks._lines import Line, at_most, show
 from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import open_engine, reading, writing
@@ -33,16 +32,6 @@ DELTA = 231  # events of a minute
 ROUNDS = 9
 
 
-@dataclass(frozen=True)
-class Line:
-    """One number of the table."""
-
-    name: str
-    value: str
-    goal: str
-    verdict: str
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Time to decide many flows at once.")
@@ -54,10 +43,7 @@ def main() -> None:
         upgrade(engine)
         lines = measured(engine, options.flows)
         engine.dispose()
-    if options.json:
-        print(json.dumps([asdict(line) for line in lines], indent=2))
-    else:
-        print("\n".join(f"{line.name:<60} {line.value:>16}   goal {line.goal:<10} {line.verdict}" for line in lines))
+    show(lines, as_json=options.json)
 
 
 def measured(engine: Engine, count: int) -> list[Line]:
@@ -82,9 +68,9 @@ def measured(engine: Engine, count: int) -> list[Line]:
         consume(engine)
         timed(sweep)
     return [
-        line(f"{count} flows, a minute of events ({DELTA}; {fired} fire)", busy, 50),
-        line(f"{count} flows, idle", idle, 10),
-        line(f"{count} flows, the first look of a process", [first], None),
+        at_most(f"{count} flows, a minute of events ({DELTA}; {fired} fire)", statistics.median(busy), "ms", 50),
+        at_most(f"{count} flows, idle", statistics.median(idle), "ms", 10),
+        at_most(f"{count} flows, the first look of a process", first, "ms"),
     ]
 
 
@@ -141,12 +127,6 @@ def timed(sweep: Sweep) -> tuple[float, int]:
     decisions = sweep.decisions()
     spent = (time.perf_counter() - start) * 1000
     return spent, sum(decision.fires for decision in decisions.values())
-
-
-def line(name: str, spent: list[float], goal: int | None) -> Line:
-    value = statistics.median(spent)
-    verdict = "info" if goal is None else "ok" if value <= goal else "short"
-    return Line(name, f"{value:.1f} ms", f"<= {goal} ms" if goal else "", verdict)
 
 
 if __name__ == "__main__":
