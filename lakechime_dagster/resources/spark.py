@@ -24,13 +24,18 @@ class SparkResource(dg.ConfigurableResource):
     """Runs tables on Spark. The driver comes from LAKECHIME_SPARK_* settings."""
 
     def refresh(self, running: RunningExecution, job: TableJob, log: Callable[[str], None]) -> SparkAttempt:
-        """One attempt at the execution's step; jobs that earlier attempts left running are cancelled first."""
+        """One attempt at the execution's step; jobs that earlier attempts left running are cancelled first.
+
+        Raises:
+            SparkFailedError: what Spark said.
+        """
         from lakechime_dagster.spark.driver import open_driver  # the one sanctioned lazy import: only a run needs Spark
+        from lakechime_dagster.spark.failures import described
         from lakechime_dagster.spark.refresh import refresh
 
         settings = running.platform.settings
         start = time.monotonic()
-        with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver:
+        with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
             ready = time.monotonic() - start
             log(f"Spark: {driver.kind}, {driver.reason}")
             for tag in running.execution.earlier_job_tags:

@@ -16,6 +16,7 @@ from delta.exceptions import (
     ProtocolChangedException,
 )
 from delta.tables import DeltaTable
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
@@ -78,9 +79,14 @@ def committed_before(target: Target, stamp: CommitStamp) -> Committed | None:
 
 
 def create_if_missing(spark: SparkSession, target: Target, schema: StructType) -> None:
-    """Make an empty target with its change feed on; a table that is there is left as it is."""
-    if target.log.exists():
-        return
+    """Make an empty target with its change feed on; a table that is there, or that another run makes meanwhile, is left as it is."""
+    for tried in retrying(AnalysisException):  # which is what Delta calls a folder that another run has only begun to fill
+        with tried:
+            if not target.log.exists():
+                _create(spark, target, schema)
+
+
+def _create(spark: SparkSession, target: Target, schema: StructType) -> None:
     builder = DeltaTable.createIfNotExists(spark).location(target.location).property("delta.enableChangeDataFeed", "true")
     builder = builder.addColumns(StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema]))
     if target.partitioned_by:
@@ -202,10 +208,10 @@ def commit_at(log: TargetLog, version: int) -> TableCommit:
     return log.commits(version - 1, version)[0]
 
 
-def retrying() -> tenacity.Retrying:
-    """Try again while concurrent writers of the table are first."""
+def retrying(*others: type[Exception]) -> tenacity.Retrying:
+    """Try again while concurrent writers of the table are first, and after these other errors."""
     return tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(CONFLICTS),
+        retry=tenacity.retry_if_exception_type((*CONFLICTS, *others)),
         stop=tenacity.stop_after_attempt(MAX_TRIES),
         wait=tenacity.wait_random_exponential(multiplier=0.2, max=5),
         reraise=True,
