@@ -16,8 +16,11 @@ from lakechime_dagster.resources.lakechime import LakeChimeResource, declare_flo
 from lakechime_dagster.resources.names import asset_key
 from lakechime_dagster.resources.spark import SparkResource
 from lakechime_dagster.sensors.events import events_sensor
+from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.trigger import flow_sensor
 from lakechime_dagster.settings import Settings, load_settings
+
+MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
 
 
 def build_definitions(lake: Lake, cluster: str = "") -> dg.Definitions:
@@ -25,13 +28,16 @@ def build_definitions(lake: Lake, cluster: str = "") -> dg.Definitions:
     flows = {table.name: declare_flow(flow_of(table, cluster)) for table in lake.targets}
     assets = [table_asset(lake, table, flows[table.name]) for table in lake.targets]
     jobs = _jobs(lake)
-    sensors = [
-        flow_sensor(
-            flows[table.name], job=jobs[_job_name(lake, table)], selection=[asset_key(table.name)], partitions=partitions_of(lake, table)
-        )
+    launches = [
+        Launch(flows[table.name], jobs[_job_name(lake, table)], [asset_key(table.name)], partitions_of(lake, table))
         for table in lake.targets
         if table.trigger is not None
     ]
+    sensors = (
+        [flow_sensor(one.flow, job=one.job, selection=one.selection, partitions=one.partitions) for one in launches]
+        if len(launches) <= MAX_SENSORS
+        else [many_sensor(f"{lake.name}__triggers", launches)]
+    )
     partitioned = {source.name: partitions_of(lake, source) for source in lake.sources}
     return dg.Definitions(
         assets=[*[source_asset(lake, source) for source in lake.sources], *assets],

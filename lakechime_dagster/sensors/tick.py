@@ -61,24 +61,43 @@ def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Callable[[str]
     firing is refused before the claim.
     """
     row = platform.evaluator.activate(flow)
-    target = platform.log(flow.target, flow.location) if flow.target else None
     launches: list[Execution] = []
     sentences: list[str] = []
     for execution in platform.ledger.open_executions(row):
-        try:
-            launch, sentence = attend(platform, flow, row, target, execution, runs)
-        except (LaneConflictError, TableUnreadableError) as error:
-            launch, sentence = None, str(error)
+        launch, sentence = attended(platform, flow, row, execution, runs)
         launches += [launch] if launch else []
         sentences += [sentence] if sentence else []
     decision = platform.evaluator.evaluate(flow, row)
+    claimed, refusal = claim(platform, flow, row, decision, MAX_REQUESTS - len(launches), accepts)
+    sentences += [refusal] if refusal else []
+    if not decision.fires and not decision.waits:  # nothing up to there can matter any more: read only what is new next time
+        platform.evaluator.looked_through(row, decision.through)
+    return Tick(launches=(*launches, *claimed), sentences=(*sentences, *decision.reasons))
+
+
+def claim(
+    platform: Platform, flow: Flow, row: FlowRow, decision: Decision, room: int, accepts: Callable[[str], bool]
+) -> tuple[list[Execution], str]:
+    """Claim at most `room` of what a decision fires, and say which keys Dagster would refuse."""
     refused = [key for firing in decision.firings if (key := flow.key_of(firing)) is not None and not accepts(key)]
-    if refused:
-        sentences.append(f"{len(refused)} keys are no partitions of the asset in Dagster, such as {refused[0]}; widen its partitions")
-        decision = replace(decision, firings=tuple(firing for firing in decision.firings if flow.key_of(firing) not in refused))
-    launches += _fire(platform, flow, row, decision, target, MAX_REQUESTS - len(launches))
-    _remember(platform, flow, row, decision)
-    return Tick(launches=tuple(launches), sentences=(*sentences, *decision.reasons))
+    firings = tuple(firing for firing in decision.firings if flow.key_of(firing) not in refused)
+    bounded = replace(decision, firings=firings[: max(0, room)])
+    claimed = platform.evaluator.fire(flow, row, bounded, ask_target(target_of(platform, flow)))
+    first = f"{len(refused)} keys are no partitions of the asset in Dagster, such as {refused[0]}; widen its partitions" if refused else ""
+    return claimed, first
+
+
+def target_of(platform: Platform, flow: Flow) -> DeltaLog | None:
+    """The log of the table that the flow writes."""
+    return platform.log(flow.target, flow.location) if flow.target else None
+
+
+def attended(platform: Platform, flow: Flow, row: FlowRow, execution: Execution, runs: Runs) -> tuple[Execution | None, str]:
+    """Attend to an open execution; a lane that somebody else moved, or a target that cannot be read, hinders no other."""
+    try:
+        return attend(platform, flow, row, target_of(platform, flow), execution, runs)
+    except (LaneConflictError, TableUnreadableError) as error:
+        return None, str(error)
 
 
 def attend(
@@ -119,14 +138,3 @@ def _may_live(run: RunFact, execution: Execution, now: int) -> bool:
     if execution.lease_until is not None:
         return execution.lease_until > now
     return run.started_ts is None or now - run.started_ts < UNBEGUN_MS
-
-
-def _fire(platform: Platform, flow: Flow, row: FlowRow, decision: Decision, target: DeltaLog | None, room: int) -> list[Execution]:
-    bounded = replace(decision, firings=decision.firings[: max(0, room)])
-    return platform.evaluator.fire(flow, row, bounded, ask_target(target))
-
-
-def _remember(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> None:
-    """Move on past events that cannot matter any more, so that the next evaluation reads only what is new."""
-    if not decision.fires and not decision.waits:
-        platform.evaluator.looked_through(row, decision.through)

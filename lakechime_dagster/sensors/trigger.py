@@ -86,7 +86,7 @@ def flow_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         try:
-            tick = run_tick(open_platform(), flow, DagsterRuns(context.instance), _accepts(partitions, context.instance))
+            tick = run_tick(open_platform(), flow, DagsterRuns(context.instance), accepts_of(partitions, context.instance))
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if tick.launches:
@@ -96,7 +96,7 @@ def flow_sensor(
     return sensor
 
 
-def _accepts(partitions: dg.PartitionsDefinition | None, instance: dg.DagsterInstance) -> Callable[[str], bool]:
+def accepts_of(partitions: dg.PartitionsDefinition | None, instance: dg.DagsterInstance) -> Callable[[str], bool]:
     """Whether Dagster knows a partition key; a key of dynamic partitions is made known."""
     if partitions is None:
         return lambda key: True
@@ -111,9 +111,10 @@ def _accepts(partitions: dg.PartitionsDefinition | None, instance: dg.DagsterIns
     return partitions.has_partition_key
 
 
-def request(execution: Execution, selection: list[dg.AssetKey] | None) -> dg.RunRequest:
+def request(execution: Execution, selection: list[dg.AssetKey] | None, job_name: str | None = None) -> dg.RunRequest:
     """The run request of an attempt: ids in tags, never lists; asked for again, Dagster launches it once."""
     return dg.RunRequest(
+        job_name=job_name,
         run_key=execution.run_key,
         tags=run_tags(execution),
         partition_key=execution.partition_key,

@@ -31,6 +31,7 @@ from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import ExecutionState, LaneState, Place
 from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
 
+AT_ONCE = 500  # flows decided before it is asked whether enough of them fired
 DELTA = 20_000  # new events above which every flow on a table that changed is counted by SQL instead
 
 
@@ -59,7 +60,7 @@ class Sweep:
     rows: dict[str, FlowRow] = field(default_factory=dict)
     _through: Position | None = None  # where the last look ended; None before the first one
     _intervention: int = 0
-    _restless: set[str] = field(default_factory=set)
+    _restless: dict[str, None] = field(default_factory=dict)  # in the order in which they are decided
     _points: dict[str, dt.datetime | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,24 +77,27 @@ class Sweep:
             row = known.get(flow.name)
             self.rows[flow.name] = row if row is not None and row.describes(flow) else self.evaluator.activate(flow)
         self._ids = {row.flow_id: name for name, row in self.rows.items()}
-        self._restless = set(self._flows)
+        self._restless = dict.fromkeys(self._flows)
 
-    def decisions(self) -> dict[str, Decision]:
-        """The decisions of all flows that may fire now or wait, by name; a flow that is not there has nothing to do."""
+    def decisions(self, most: int | None = None) -> dict[str, Decision]:
+        """The decisions of the flows that may fire now or wait, by name; a flow that is not there has nothing to do.
+
+        After `most` firings no more are decided: the rest is looked at first the next time.
+        """
         with reading(self.evaluator.engine) as connection:
             now, through = now_ms(connection), head_within(connection)
-            self._restless |= self._touched_by_people(connection)
+            self._restless |= dict.fromkeys(self._touched_by_people(connection))
             new = {} if self._through is None else _new_events(connection, self._through, through)
             if new is None and self._through is not None:
                 dirty = _dirty_tables(connection, self._through, through)
-                self._restless |= {name for table in dirty for names in self._by_table.get(table, {}).values() for name in names}
+                self._restless |= {name: None for table in dirty for names in self._by_table.get(table, {}).values() for name in names}
             single = {name for name in self._apart if self._is_due(name, new or {}, now)}
-            together = self._together(connection, new or {}, single, now, through)
+            together, undecided = self._together(connection, new or {}, single, now, through, most)
         apart = {name: self.evaluator.evaluate(self._flows[name], self._fresh(name)) for name in sorted(single)}
         found = together | apart
         self._through = through
         calm = {name for name, decision in found.items() if not decision.fires and not decision.waits}
-        self._restless = set(found) - calm
+        self._restless = dict.fromkeys([*undecided, *(name for name in found if name not in calm)])
         return {name: decision for name, decision in found.items() if name not in calm}
 
     def _fresh(self, name: str) -> FlowRow:
@@ -119,18 +123,35 @@ class Sweep:
         return {self._ids[row.flow_id] for row in rows if row.flow_id in self._ids}
 
     def _together(
-        self, connection: Connection, new: Mapping[evidence.TableKey, Sequence[NewEvent]], single: set[str], now: int, through: Position
+        self, connection: Connection, new: Mapping[evidence.TableKey, Sequence[NewEvent]], single: set[str], now: int, through: Position,
+        most: int | None,
+    ) -> tuple[dict[str, Decision], Sequence[str]]:  # fmt: skip
+        """The decisions of the snapshot flows that are restless or have a new event that matches, and who was not decided."""
+        matched = self._matched(new, {*single, *self._restless})
+        counted = [name for name in self._restless if name not in single and name not in self._apart]
+        names = [*counted, *matched]
+        found: dict[str, Decision] = {}
+        fired = 0
+        for start in range(0, len(names), AT_ONCE):
+            if most is not None and fired >= most:
+                return found, names[start:]
+            decided = self._decided(connection, names[start : start + AT_ONCE], matched, now, through)
+            fired += sum(decision.fires for decision in decided.values())
+            found |= decided
+        return found, ()
+
+    def _decided(
+        self, connection: Connection, names: Sequence[str], matched: Mapping[str, Mapping[str, "_Matching"]], now: int, through: Position
     ) -> dict[str, Decision]:
-        """The decisions of the snapshot flows that are restless or have a new event that matches."""
-        matched = self._matched(new, single | self._restless)
-        counted = self._restless - single - set(self._apart)
-        views = self._views(connection, [*matched, *counted])
-        waiting = _counted(connection, [(self._flows[name], views[name].place.position) for name in sorted(counted)], through)
-        for name, tables in matched.items():
-            place = views[name].place.position
-            waiting[name] = [
-                tables[table].after(place) if table in tables else Waiting(table=table) for table in self._trigger(name).tables
-            ]
+        views = self._views(connection, names)
+        to_count = [(self._flows[name], views[name].place.position) for name in names if name not in matched]
+        waiting = _counted(connection, to_count, through) if to_count else {}
+        for name in names:
+            if name in matched:
+                tables, place = matched[name], views[name].place.position
+                waiting[name] = [
+                    tables[table].after(place) if table in tables else Waiting(table=table) for table in self._trigger(name).tables
+                ]
         return {
             name: decide_snapshot(name, self._trigger(name), views[name], tables, now_ms=now, through=through)
             for name, tables in waiting.items()

@@ -1,0 +1,88 @@
+"""One sensor for many triggers: what changed since its last tick says which of them must be decided at all."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.resources.lakechime import declare_flow
+from lakechime_dagster.resources.names import dagster_name
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.sensors.runs import DagsterRuns
+from lakechime_dagster.sensors.tick import MAX_REQUESTS, Runs, Tick, attended, claim
+from lakechime_dagster.sensors.trigger import INTERVAL_SECONDS, AssetJob, accepts_of, request
+from lakechime_dagster.store.sweep import Sweep
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import Execution, ExecutionState
+
+MAX_OPEN = 10_000  # open executions looked at in a tick
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A flow and what launches its runs."""
+
+    flow: Flow
+    job: AssetJob
+    selection: list[dg.AssetKey]
+    partitions: dg.PartitionsDefinition | None = None
+
+
+def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
+    """A sensor that launches the runs of all these flows; each has its own lanes, as with a sensor of its own."""
+    by_flow = {launch.flow.name: launch for launch in launches}
+    for launch in launches:
+        declare_flow(launch.flow)
+    sweeps: dict[tuple[str, str], Sweep] = {}  # per store and deployment; it remembers where the last look ended
+
+    @dg.sensor(
+        name=dagster_name(name),
+        jobs=list({launch.job.name: launch.job for launch in launches}.values()),
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Launches the runs of {len(launches)} triggers; `lakechime trigger list` shows each of them.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        try:
+            platform = open_platform()
+            key = (platform.settings.store_url, platform.settings.deployment)
+            if key not in sweeps:
+                sweeps[key] = Sweep(platform.evaluator, [launch.flow for launch in launches])
+            accepts = {flow: accepts_of(launch.partitions, context.instance) for flow, launch in by_flow.items()}
+            tick = run_many(platform, sweeps[key], by_flow, DagsterRuns(context.instance), accepts)
+        except LakeChimeError as error:
+            return dg.SensorResult(skip_reason=str(error))
+        if not tick.launches:
+            return dg.SensorResult(skip_reason="; ".join(tick.sentences))
+        return dg.SensorResult(run_requests=[_request(by_flow[execution.lane.flow], execution) for execution in tick.launches])
+
+    return sensor
+
+
+def run_many(
+    platform: Platform, sweep: Sweep, launches: Mapping[str, Launch], runs: Runs, accepts: Mapping[str, Callable[[str], bool]]
+) -> Tick:
+    """One tick of many flows: settle or retry what is open, then decide those that changed and claim for them."""
+    attempts: list[Execution] = []
+    sentences: list[str] = []
+    for execution in platform.ledger.executions(state=ExecutionState.OPEN, limit=MAX_OPEN):
+        if execution.lane.flow in launches:
+            name = execution.lane.flow
+            launch, sentence = attended(platform, launches[name].flow, sweep.rows[name], execution, runs)
+            attempts += [launch] if launch else []
+            sentences += [sentence] if sentence else []
+    attempts = attempts[:MAX_REQUESTS]  # the rest is asked for by the next tick
+    decisions = sweep.decisions(most=MAX_REQUESTS - len(attempts))
+    for name, decision in decisions.items():
+        claimed, refusal = claim(platform, launches[name].flow, sweep.rows[name], decision, MAX_REQUESTS - len(attempts), accepts[name])
+        attempts += claimed
+        sentences += [refusal] if refusal else []
+    waiting = [decision for decision in decisions.values() if not decision.fires]
+    sentences += [f"{decision.trigger}: {decision.reasons[0]}" for decision in waiting[:3]]
+    sentences.append(f"{len(launches)} triggers, {len(waiting)} of them wait; the others have nothing new")
+    return Tick(launches=tuple(attempts), sentences=tuple(sentences))
+
+
+def _request(launch: Launch, execution: Execution) -> dg.RunRequest:
+    return request(execution, launch.selection, launch.job.name)

@@ -1,0 +1,85 @@
+"""One sensor for many triggers: each flow keeps its own lane, a tick launches a bounded number, and none waits for ever."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from sqlalchemy import Engine
+
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.sensors.many import Launch, many_sensor, run_many
+from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
+from lakechime_dagster.settings import load_settings
+from lakechime_dagster.store.sweep import Sweep
+from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import Execution
+from tests.support.world import World
+
+FLOWS = 150
+
+
+class AllSucceed:
+    """Every run that was launched has succeeded."""
+
+    def of_attempt(self, execution: Execution) -> RunFact:
+        return RunFact(f"run-{execution.execution_id}", RunState.SUCCEEDED)
+
+    def report_lost(self, run_id: str, reason: str) -> None:
+        raise AssertionError(f"{run_id} is not lost")
+
+
+@dg.job
+def anything() -> None:
+    """A job that the flows launch."""
+
+
+@pytest.fixture
+def world(sqlite_engine: Engine) -> World:
+    return World(sqlite_engine)
+
+
+@pytest.fixture
+def platform(world: World, tmp_path: Path) -> Platform:
+    return Platform(load_settings(home=tmp_path), world.store, world.ledger, world.evaluator)
+
+
+@pytest.fixture
+def launches() -> dict[str, Launch]:
+    flows = [Flow(name=f"flow-{number}", trigger=SnapshotTrigger([f"lake.t{number}"]), job="anything") for number in range(FLOWS)]
+    return {flow.name: Launch(flow, anything, []) for flow in flows}
+
+
+def test_every_flow_fires_once_although_a_tick_launches_a_bounded_number(
+    world: World, platform: Platform, launches: dict[str, Launch]
+) -> None:
+    sweep = Sweep(platform.evaluator, [launch.flow for launch in launches.values()])
+    accepts = dict.fromkeys(launches, lambda key: True)
+    for number in range(FLOWS):
+        world.change(f"lake.t{number}", 1)
+    ticks = [run_many(platform, sweep, launches, AllSucceed(), accepts) for _ in range(4)]
+    launched = [execution.lane.flow for tick in ticks for execution in tick.launches]
+    assert sorted(launched) == sorted(launches)
+    assert max(len(tick.launches) for tick in ticks) == MAX_REQUESTS
+    assert ticks[-1].launches == ()
+
+
+def test_a_later_change_of_one_table_fires_its_flow_alone(world: World, platform: Platform, launches: dict[str, Launch]) -> None:
+    sweep = Sweep(platform.evaluator, [launch.flow for launch in launches.values()])
+    accepts = dict.fromkeys(launches, lambda key: True)
+    run_many(platform, sweep, launches, AllSucceed(), accepts)
+    world.change("lake.t7", 1)
+    tick = run_many(platform, sweep, launches, AllSucceed(), accepts)
+    assert [execution.lane.flow for execution in tick.launches] == ["flow-7"]
+
+
+def test_the_sensor_requests_a_run_of_the_flows_job_with_its_tags(
+    world: World, platform: Platform, launches: dict[str, Launch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakechime_dagster.sensors.many.open_platform", lambda: platform)
+    sensor = many_sensor("triggers", list(launches.values()))
+    world.change("lake.t3", 1)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = sensor.evaluate_tick(dg.build_sensor_context(instance=instance))
+    [request] = result.run_requests or []
+    assert (request.job_name, request.tags["lakechime/lane"]) == ("anything", "flow-3")
