@@ -18,6 +18,7 @@ from lakechime_dagster.triggers.lanes import Place
 from lakechime_dagster.triggers.model import FireKey, PartitionTrigger
 
 MOST_EVENTS = 1_000  # of an explanation, oldest first
+SILENT_MS = 180_000  # ticks are noted once a minute
 NOT_ACTIVE = "not active yet: its sensor has not ticked in this deployment"
 
 
@@ -31,6 +32,8 @@ def explain(platform: Platform, flow: Flow, at_ms: int | None = None) -> Decisio
     row = known or _inactive(platform, flow)
     decision = platform.evaluator.evaluate(flow, row, at_ms=at_ms)
     reasons = decision.reasons if known else (*decision.reasons, NOT_ACTIVE)
+    if at_ms is None and (silence := _silence(row, platform.store.now())):
+        reasons = (*reasons, silence)
     lanes = platform.evaluator.lanes(row, at_ms)
     if isinstance(flow.trigger, PartitionTrigger):
         fired = {key for key, lane in lanes.items() if lane.fired}
@@ -41,6 +44,15 @@ def explain(platform: Platform, flow: Flow, at_ms: int | None = None) -> Decisio
         found = _of_tables(platform, flow, place, decision.through)
     events = tuple(sorted(itertools.islice(found, MOST_EVENTS), key=lambda event: event.position))
     return replace(decision, reasons=reasons, events=events)
+
+
+def _silence(row: FlowRow, now: int) -> str:
+    """A sentence when the flow's sensor has not ticked for minutes, though it did before."""
+    if row.ticked_ts is None or now - row.ticked_ts < SILENT_MS:
+        return ""
+    return (
+        f"its sensor has not ticked since {from_milliseconds(row.ticked_ts):%Y-%m-%d %H:%M}Z: it is stopped in Dagster, or no daemon runs"
+    )
 
 
 def _inactive(platform: Platform, flow: Flow) -> FlowRow:

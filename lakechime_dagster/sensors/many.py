@@ -12,6 +12,7 @@ from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.sensors.runs import DagsterRuns
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, Runs, Tick, attended, claim
 from lakechime_dagster.sensors.trigger import INTERVAL_SECONDS, AssetJob, accepts_of, request
+from lakechime_dagster.store.ledger import TICK_NOTE_MS
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState
@@ -64,6 +65,10 @@ def run_many(
     platform: Platform, sweep: Sweep, launches: Mapping[str, Launch], runs: Runs, accepts: Mapping[str, Callable[[str], bool]]
 ) -> Tick:
     """One tick of many flows: settle or retry what is open, then decide those that changed and claim for them."""
+    now = platform.store.now()
+    if now - sweep.noted_ts >= TICK_NOTE_MS:
+        platform.ledger.note_tick(list(sweep.rows.values()), now)
+        sweep.noted_ts = now
     attempts: list[Execution] = []
     sentences: list[str] = []
     for execution in platform.ledger.executions(state=ExecutionState.OPEN, limit=MAX_OPEN):

@@ -61,6 +61,7 @@ def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Callable[[str]
     firing is refused before the claim.
     """
     row = platform.evaluator.activate(flow)
+    platform.ledger.note_tick([row], platform.store.now())
     launches: list[Execution] = []
     sentences: list[str] = []
     for execution in platform.ledger.open_executions(row):

@@ -61,8 +61,11 @@ class Evaluator:
             views = _views(connection, row, lanes, at_ms)
             blocked = (row.blocked_sentence if at_ms is None else "") or _unreadable(connection, flow, lanes, through)
             if isinstance(flow.trigger, SnapshotTrigger):
-                return self._snapshot(connection, flow, flow.trigger, row, views, blocked, now, through)
-            return self._partition(connection, flow, flow.trigger, row, lanes, views, blocked, now, through)
+                decision = self._snapshot(connection, flow, flow.trigger, row, views, blocked, now, through)
+            else:
+                decision = self._partition(connection, flow, flow.trigger, row, lanes, views, blocked, now, through)
+            held_back = evidence.held_back(connection) if at_ms is None and not decision.fires else ""
+            return replace(decision, reasons=(*decision.reasons, held_back)) if held_back else decision
 
     def fire(self, flow: Flow, row: FlowRow, decision: Decision, ask_target: AskTarget) -> list[Execution]:
         """Claim what the decision fires. What another daemon claimed first is left out."""

@@ -4,6 +4,7 @@ Every function reads inside one transaction of the caller, bounded by one positi
 of the same moment.
 """
 
+import datetime as dt
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.codes import FORMAT_CODES, OPERATION_CODES
+from lakechime_dagster.store.dialect import VisibleBelow
 from lakechime_dagster.store.queries import carries, is_after, is_through
 from lakechime_dagster.store.schema import dce_availability, dce_event, dce_table
 from lakechime_dagster.triggers.conditions import Atom
@@ -38,6 +40,23 @@ def head_at(connection: Connection, time_ms: int) -> Position:
     query = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(dce_event.c.event_ts < time_ms)
     row = connection.execute(query.order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)).one_or_none()
     return Position(row.tx_id, row.seq) if row else Position.ORIGIN
+
+
+def held_back(connection: Connection) -> str:
+    """A sentence when registered events cannot be read yet, because an older transaction of the database server is still open.
+
+    They are delayed, never lost. SQLite has one writer at a time and holds nothing back.
+    """
+    if connection.dialect.name != "postgresql":
+        return ""
+    bound = sa.select(VisibleBelow()).scalar_subquery()
+    hidden = connection.execute(sa.select(sa.func.count()).select_from(dce_event).where(dce_event.c.tx_id >= bound)).scalar_one()
+    if not hidden:
+        return ""
+    activity = sa.table("pg_stat_activity", sa.column("xact_start", sa.DateTime(timezone=True)), sa.column("backend_xid"))
+    since = connection.execute(sa.select(sa.func.min(activity.c.xact_start)).where(activity.c.backend_xid.is_not(None))).scalar()
+    opened = f" open since {since.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S}Z" if since else ""
+    return f"{hidden} event{'' if hidden == 1 else 's'} held back by a database transaction{opened}"
 
 
 def table_ids(connection: Connection, tables: Sequence[TableKey]) -> dict[TableKey, tuple[int, TableUid | None]]:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.dialect import now_ms
+from lakechime_dagster.store.dialect import among, now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, Attempt, FlowRow, LaneRow, attempt_from, execution_from, flow_from, lane_from
 from lakechime_dagster.triggers.conditions import Atom
@@ -21,6 +21,7 @@ from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneState, Place
 
 LEASE_MS = 60_000
+TICK_NOTE_MS = 60_000
 MAX_ATTEMPTS = 5
 BACKOFF_MS = (0, 10_000, 30_000, 120_000, 300_000)  # before attempts 2, 3, 4, 5
 
@@ -78,6 +79,13 @@ class Ledger:
         with reading(self.engine) as connection:
             query = sa.select(schema.flow).where(schema.flow.c.deployment == self.deployment).order_by(schema.flow.c.name)
             return [flow_from(row) for row in connection.execute(query)]
+
+    def note_tick(self, flows: Sequence[FlowRow], now: int) -> None:
+        """Remember that the sensor of these flows ticked; written once a minute, so that a tick without news stays a read."""
+        stale = [flow.flow_id for flow in flows if flow.ticked_ts is None or now - flow.ticked_ts >= TICK_NOTE_MS]
+        if stale:
+            with writing(self.engine) as connection:
+                connection.execute(sa.update(schema.flow).where(among(connection, schema.flow.c.flow_id, stale)).values(ticked_ts=now))
 
     def lanes(self, flow: FlowRow) -> dict[str, LaneRow]:
         """The lanes of a flow by key."""

@@ -13,7 +13,10 @@ from lakechime_dagster.triggers.lanes import Cause, Execution, ExecutionState, L
 
 @dataclass(frozen=True, kw_only=True)
 class FlowRow:
-    """A flow as the ledger keeps it. `looked` is the position up to which late changes were looked for."""
+    """A flow as the ledger keeps it.
+
+    `ticked_ts` is when its sensor ticked, to the minute; `looked` the position up to which late changes were looked for.
+    """
 
     flow_id: int
     deployment: str
@@ -28,6 +31,7 @@ class FlowRow:
     paused_ts: int | None
     paused_reason: str | None
     looked: Position
+    ticked_ts: int | None = None
 
     def describes(self, flow: Flow) -> bool:
         """Whether the declaration is the one that the ledger knows."""
@@ -98,7 +102,7 @@ def flow_from(row: sa.Row[Any]) -> FlowRow:
     return FlowRow(
         flow_id=row.flow_id, deployment=row.deployment, name=row.name, description=row.description, tables=tuple(row.tables),
         target=row.target, job=row.job, asset_keys=tuple(row.asset_keys), activated_ts=row.activated_ts, start=Place.from_json(row.start),
-        paused_ts=row.paused_ts, paused_reason=row.paused_reason, looked=Position(row.looked_tx, row.looked_seq),
+        paused_ts=row.paused_ts, paused_reason=row.paused_reason, looked=Position(row.looked_tx, row.looked_seq), ticked_ts=row.ticked_ts,
     )  # fmt: skip
 
 

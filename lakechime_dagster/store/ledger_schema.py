@@ -22,6 +22,7 @@ flow = sa.Table(
     sa.Column("asset_keys", sa.JSON, nullable=False),
     sa.Column("activated_ts", sa.BigInteger, nullable=False),
     sa.Column("start", sa.JSON, nullable=False),
+    sa.Column("ticked_ts", sa.BigInteger),
     sa.Column("paused_ts", sa.BigInteger),
     sa.Column("paused_reason", sa.Text),
     sa.Column("looked_tx", sa.BigInteger, nullable=False, server_default="0"),

@@ -58,6 +58,7 @@ class Sweep:
     evaluator: Evaluator
     flows: Sequence[Flow]
     rows: dict[str, FlowRow] = field(default_factory=dict)
+    noted_ts: int = 0  # when its ticks were noted last
     _through: Position | None = None  # where the last look ended; None before the first one
     _intervention: int = 0
     _restless: dict[str, None] = field(default_factory=dict)  # in the order in which they are decided

@@ -32,6 +32,7 @@ def _flow() -> None:
         sa.Column("asset_keys", sa.JSON(), nullable=False),
         sa.Column("activated_ts", sa.BigInteger(), nullable=False),
         sa.Column("start", sa.JSON(), nullable=False),
+        sa.Column("ticked_ts", sa.BigInteger()),
         sa.Column("paused_ts", sa.BigInteger()),
         sa.Column("paused_reason", sa.Text()),
         sa.Column("looked_tx", sa.BigInteger(), server_default="0", nullable=False),

@@ -1,0 +1,54 @@
+"""Explanations name what a decision alone cannot know: a sensor that went silent, a transaction that holds events back."""
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from lakechime_dagster.resources.explain import NOT_ACTIVE, SILENT_MS, explain
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.settings import load_settings
+from lakechime_dagster.store.dialect import TransactionId
+from lakechime_dagster.store.engine import writing
+from tests.support.world import World, a_flow
+
+
+def platform_of(world: World, home: Path) -> Platform:
+    return Platform(load_settings(home=home), world.store, world.ledger, world.evaluator)
+
+
+@pytest.fixture
+def platform(sqlite_engine: Engine, tmp_path: Path) -> Platform:
+    return platform_of(World(sqlite_engine), tmp_path)
+
+
+def test_a_sensor_that_went_silent_is_named_with_the_time_of_its_last_tick(platform: Platform) -> None:
+    flow = a_flow("silver")
+    row = platform.evaluator.activate(flow)
+    platform.ledger.note_tick([row], platform.store.now() - SILENT_MS - 60_000)
+    assert "its sensor has not ticked since" in explain(platform, flow).sentence
+
+
+def test_a_sensor_that_ticks_is_no_reason(platform: Platform) -> None:
+    flow = a_flow("silver")
+    platform.ledger.note_tick([platform.evaluator.activate(flow)], platform.store.now())
+    assert "ticked" not in explain(platform, flow).sentence
+
+
+def test_a_flow_that_never_ticked_here_is_said_to_be_inactive(platform: Platform) -> None:
+    assert explain(platform, a_flow("silver")).reasons[-1] == NOT_ACTIVE
+
+
+@pytest.mark.services
+def test_events_behind_an_open_transaction_are_said_to_be_held_back_and_come_afterwards(postgres_engine: Engine, tmp_path: Path) -> None:
+    world = World(postgres_engine)
+    platform, flow = platform_of(world, tmp_path), a_flow("silver", "bronze.orders")
+    platform.evaluator.activate(flow)
+    with writing(postgres_engine) as other:
+        other.execute(sa.select(TransactionId()))  # takes a transaction number, as any write does
+        world.change("bronze.orders", 1)
+        held = explain(platform, flow)
+    assert not held.fires
+    assert "1 event held back by a database transaction open since" in held.sentence
+    assert explain(platform, flow).fires
