@@ -109,6 +109,12 @@ class Deployment:
 
         await_found(holds, what, seconds, self.supervise)
 
+    @property
+    def is_warmed(self) -> bool:
+        """Whether the warm driver has been exercised: runs that come before it is share its slow first minute."""
+        file = WarmFile.read(self.home)
+        return file is not None and file.is_warmed
+
     def kill_warm_driver(self) -> None:
         """The host and its JVM, as when memory runs out."""
         assert self.warm is not None
@@ -217,7 +223,7 @@ def deployed(home: Path, store: Server, store_url: str, jars: Path, *, attempts:
     """A running deployment, of which nothing is left afterwards."""
     deployment = Deployment(home, store, store_url, jars, attempts=attempts)
     try:
-        deployment.await_true(lambda: deployment.daemon.is_running, "the daemon is started")
+        deployment.await_true(lambda: deployment.daemon.is_running and deployment.is_warmed, "daemon and warm driver are started")
         yield deployment
     finally:
         deployment.end()

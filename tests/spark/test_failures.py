@@ -9,7 +9,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_a_failure_says_what_spark_said_without_its_stack(spark: SparkSession) -> None:
-    with pytest.raises(SparkFailedError, match="AnalysisException: .*nowhere") as caught, described():
+    with pytest.raises(SparkFailedError, match=r"AnalysisException: .*nowhere") as caught, described():
         spark.sql("SELECT nowhere FROM range(1)")
     assert "JVM stacktrace" not in str(caught.value)
     assert "org.apache" not in str(caught.value)
