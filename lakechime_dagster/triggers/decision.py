@@ -106,7 +106,7 @@ def decide_snapshot(
             return answer(
                 False, f"{counted}; waiting until none came for {trigger.wait_after_last} (last one {_stamp(from_milliseconds(last_ts))})"
             )
-    return answer(True, counted)
+    return answer(True, _counted(total, matching, "came"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,9 +211,9 @@ def _nothing(trigger: SnapshotTrigger, waiting: Sequence[Waiting]) -> str:
     return f"nothing new in {tables}"
 
 
-def _counted(total: int, matching: Sequence[Waiting]) -> str:
+def _counted(total: int, matching: Sequence[Waiting], verb: str = "") -> str:
     parts = ", ".join(f"{table.count} of {table.table}" for table in matching)
-    return f"{_events(total)} {'waits' if total == 1 else 'wait'} ({parts})"
+    return f"{_events(total)} {verb or ('waits' if total == 1 else 'wait')} ({parts})"
 
 
 def _events(count: int) -> str:

@@ -120,7 +120,7 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     location.commit((1, MAY[0], 10), (2, MAY[0], 20), (3, MAY[0], -1))
     first = location.run_of("silver_orders")
     seen = shown(first)
-    assert seen["last fired because"] == "1 event waits (1 of bronze.orders)"
+    assert seen["last fired because"] == "1 event came (1 of bronze.orders)"
     assert rows_of(seen) == {"returned": 3, "inserted": 2, "updated": 0, "deleted": 0, "unchanged": 0, "deduplicated": 0, "quarantined": 1}
     assert "`bronze.orders` from nothing up to snapshot 0" in seen["range"]
     assert dt.datetime.fromtimestamp(seen["watermark"], dt.UTC).date() == MAY[0]

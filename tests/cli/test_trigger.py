@@ -54,7 +54,7 @@ def test_explain_says_fire_with_its_events(lakechime: Cli) -> None:
     assert set(answer.json) == {"trigger", "decision", "reasons", "events"}
     assert (answer.json["trigger"], answer.json["decision"]) == (flows.ORDERS, "fire")
     assert answer.json["events"] == events
-    assert "2 events wait (2 of bronze.orders)" in answer.json["reasons"][0]
+    assert "2 events came (2 of bronze.orders)" in answer.json["reasons"][0]
     assert lakechime.platform.ledger.flows() == []  # asking activates nothing
 
 
@@ -187,6 +187,6 @@ def test_people_read_why_in_sentences(lakechime: Cli) -> None:
     change(lakechime, 1)
     lines = lakechime("trigger", "explain", flows.ORDERS, *MODULE).out.splitlines()
     assert lines[0] == "cli.orders fires:"
-    assert lines[1] == "  - 1 event waits (1 of bronze.orders)"
+    assert lines[1] == "  - 1 event came (1 of bronze.orders)"
     assert flows.ORDERS in lakechime("trigger", "list", *MODULE).out
     assert "bronze.orders" in lakechime("trigger", "show", flows.ORDERS, *MODULE).out

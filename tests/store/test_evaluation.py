@@ -52,7 +52,7 @@ def test_a_change_fires_and_the_range_ends_at_its_snapshot(world: World) -> None
     world.change(version=1)
     execution = one(world.fire(a_flow()))
     assert snapshots(execution) == {"bronze.orders": (None, "1")}
-    assert execution.reason == "2 events wait (2 of bronze.orders)"
+    assert execution.reason == "2 events came (2 of bronze.orders)"
 
 
 def test_the_next_range_begins_where_the_last_one_ended(world: World) -> None:
