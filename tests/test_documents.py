@@ -64,6 +64,15 @@ def test_the_trigger_of_the_readme_is_a_sensor_of_an_existing_asset_in_five_line
     assert isinstance(names["sensor"], dg.SensorDefinition)
 
 
+def test_the_readme_begins_in_three_sentences_and_shows_the_ui():
+    text = (ROOT / "README.md").read_text()
+    opening = text.split("\n## ")[0].split("\n", 1)[1]
+    assert len(re.findall(r"\.(?:\s|$)", opening)) == 3
+    pictures = re.findall(r"!\[[^]]+\]\((docs/images/\w+\.png)\)", text)
+    assert pictures
+    assert all((ROOT / picture).read_bytes().startswith(b"\x89PNG") for picture in pictures)
+
+
 def test_words_of_the_glossary_stand_once():
     terms = re.findall(r"^\| ([^|]+?) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
     terms = [term for term in terms if term not in ("term", "---")]
