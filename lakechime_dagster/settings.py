@@ -27,7 +27,7 @@ class SparkSettings(BaseSettings):
     java: Path | None = Field(default=None, description="A Java 17 or 21 home; searched for when unset.")
     jars: Path | None = Field(default=None, description="Folder of jars; fetched below the home folder when unset.")
     conf: dict[str, str] = Field(default_factory=dict, description="Further Spark confs, as JSON.")
-    idle_minutes: int = Field(default=60, ge=1, description="Without clients the warm driver's JVM ends after this time; the next client wakes it.")
+    idle_minutes: int = Field(default=60, ge=1, description="Unused, the warm driver lets its JVM end after this time.")
 
     @field_validator("driver")
     @classmethod
