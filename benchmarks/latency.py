@@ -1,7 +1,8 @@
 """How long from a registered event to the first line of the asset's body: `python -m benchmarks.latency [--json] [--events 9]`.
 
-A stock asset with `lakechime_sensor`, a stock Dagster daemon, SQLite. Where the time goes is printed beside the sum: until
-the daemon's loop comes round (5 s, fixed), until the queue lets the run go (its own loop), until the run's interpreter works.
+A stock asset with `lakechime_sensor`, Dagster's daemon with the instance that `lakechime dev` writes, SQLite. Where the
+time goes is printed beside the sum: until the daemon's loop comes round (5 s, fixed), until the queue lets the run go
+(its own loop, 1 s), until the run's interpreter works.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from pathlib import Path
 import dagster as dg
 
 from benchmarks._lines import Line, at_most, show
+from lakechime_dagster.cli.dev import dagster_yaml
 from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
 from lakechime_dagster.resources.platform import Platform, open_platform
 
@@ -44,7 +46,6 @@ def features(context: dg.AssetExecutionContext, lakechime: LakeChimeResource):
 sensor = lakechime_sensor("features", SnapshotTrigger(["bench.events"]), target=features)
 defs = dg.Definitions([features], sensors=[sensor], resources={{"lakechime": LakeChimeResource()}}, executor=dg.in_process_executor)
 """
-INSTANCE = "telemetry: {enabled: false}\nsensors: {use_threads: true, num_workers: 4}\n"
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def measure(events: int) -> list[Journey]:
         home = Path(folder)
         (home / "dagster").mkdir()
         (home / "seen").mkdir()
-        (home / "dagster" / "dagster.yaml").write_text(INSTANCE)
+        (home / "dagster" / "dagster.yaml").write_text(dagster_yaml())
         (home / "location.py").write_text(LOCATION.format(folder=str(home / "seen")))
         os.environ |= {"LAKECHIME_HOME": str(home), "DAGSTER_HOME": str(home / "dagster"), "PYTHONPATH": str(ROOT)}
         platform = open_platform()
