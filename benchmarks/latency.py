@@ -62,7 +62,7 @@ class Journey:
 @contextmanager
 def daemon(home: Path) -> Iterator[None]:
     """A stock daemon with the code location, ended by its process group."""
-    command = [sys.executable, "-m", "dagster._daemon", "run", "-f", str(home / "location.py")]
+    command = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-f", str(home / "location.py")]
     with (home / "daemon.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=home, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         try:
