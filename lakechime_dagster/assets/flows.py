@@ -74,6 +74,7 @@ def _input(lake: Lake, table: LakeTable, alias: str, read: Read, running: Runnin
         keys=source.keys if isinstance(source, LakeTable) else (),
         rejoin=rejoin,
         on=read.on,
+        only=running.matching(read.table) if read.is_changing else None,
     )
 
 

@@ -104,6 +104,7 @@ def woken_by(name: str, mode: RefreshMode, reads: Iterable[Read], trigger: Trigg
     ignored = {read.table for read in several if read.on_change is OnChange.IGNORE}
     inputs = dict.fromkeys(read.table for read in several)
     if isinstance(trigger, SnapshotTrigger):
+        _check_only_matching(name, mode, several, trigger)
         unread = [table for table in trigger.tables if table not in inputs]
         if unread:
             raise DeclarationError(name, "trigger", f"waits for {unread[0]}, which is not read; read it, or leave it out")
@@ -118,3 +119,15 @@ def woken_by(name: str, mode: RefreshMode, reads: Iterable[Read], trigger: Trigg
             f"changes(rejoin={table}, on=…) of another input, or snapshot(on_change='ignore')",
         )
     return trigger
+
+
+def _check_only_matching(name: str, mode: RefreshMode, reads: Iterable[Read], trigger: SnapshotTrigger) -> None:
+    """Rows of some commits alone can be had where each row of the target comes from rows of one commit."""
+    if not trigger.only_matching:
+        return
+    field = "trigger.only_matching"
+    if mode is not RefreshMode.ROWS:
+        raise DeclarationError(name, field, f"is for refresh='rows'; {str(mode)!r} reads rows of other commits too")
+    rejoining = next((read for read in reads if read.rejoin is not None), None)
+    if rejoining is not None:
+        raise DeclarationError(name, field, f"cannot go with changes(rejoin={rejoining.rejoin!r}), which reads rows of other commits too")

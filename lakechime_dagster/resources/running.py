@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.dce.event import RegisteredEvent, to_json
+from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, to_json
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
@@ -18,6 +18,7 @@ from lakechime_dagster.resources.platform import Platform, tags_of
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import CommitStamp, Execution
+from lakechime_dagster.triggers.model import SnapshotTrigger
 
 RENEW_SECONDS = 15.0
 ENV_LIMIT = 100_000  # bytes of one environment variable; Linux refuses 131,072
@@ -53,6 +54,14 @@ class RunningExecution:
     def ranges(self) -> dict[str, SnapshotRange]:
         """Per source table the snapshots to read: start exclusive, end inclusive."""
         return self.execution.ranges()
+
+    def matching(self, table: str) -> frozenset[SnapshotId] | None:
+        """The snapshots of a table whose commits alone are to be read; None where the trigger wants all of the range."""
+        trigger = self.flow.trigger
+        if not isinstance(trigger, SnapshotTrigger) or not trigger.only_matching or table not in trigger.tables:
+            return None
+        found = {event.event.snapshot_id for event in self.events if event.event.table == table}
+        return frozenset(snapshot for snapshot in found if snapshot is not None)
 
     def now(self) -> dt.datetime:
         """The store's clock."""

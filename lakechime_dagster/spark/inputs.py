@@ -41,7 +41,8 @@ class Input:
             return None
         return SourceResult(
             alias=self.job.alias, table=self.job.table, method=read.method.value, verdict=read.verdict, start=range_.start,
-            end=SnapshotId(str(read.version)), commits=read.commits, data_commits=read.data_commits, note=read.note,
+            end=SnapshotId(str(read.version)), commits=read.commits, data_commits=read.data_commits,
+            is_only_matching=self.job.only is not None, note=read.note,
         )  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def open_inputs(spark: SparkSession, job: TableJob, open_log: Callable[[str, str
         log = open_log(one.location, one.table)
         follows = one.mode is ReadMode.CHANGES or one.alias in rejoined or one.table in rejoined
         if one.range is not None and follows:
-            read = read_range(spark, log, one.range)
+            read = read_range(spark, log, one.range, None if one.only is None else frozenset(map(int, one.only)))
             opened.append(Input(one, read.end, read.version, read))
             continue
         at = one.range.end if one.range is not None else one.pinned
@@ -192,6 +193,7 @@ def _net_rows(one: Input, end: DataFrame, images: DataFrame, keys: Sequence[str]
 
     Where its writer guarantees the key, the change feed says so itself. Else rows with a changed key are looked up in
     the end snapshot, since a row that did not change may share the key; rows without a key are taken as they came.
+    Where single commits are read alone, all rows are as these made them: the end snapshot holds what others did.
     """
     read = one.read
     assert read is not None
@@ -200,7 +202,10 @@ def _net_rows(one: Input, end: DataFrame, images: DataFrame, keys: Sequence[str]
     if one.job.keys and set(one.job.keys) <= set(one.end.columns):
         return net_changes(images, one.job.keys)[0].select(*end.columns)
     has_key = reduce(lambda a, b: a & b, [F.col(key).isNotNull() for key in keys])
-    found = narrowed(end, images.where(has_key).select(*keys), {key: F.col(key) for key in keys})
+    if one.job.only is not None:
+        found = net_changes(images.where(has_key), keys)[0].select(*end.columns)
+    else:
+        found = narrowed(end, images.where(has_key).select(*keys), {key: F.col(key) for key in keys})
     keyless = net_changes(images.where(~has_key), end.columns)[0].select(*end.columns)
     return found.unionByName(keyless)
 

@@ -24,6 +24,7 @@ class InputJob:
     `key_columns` maps columns of the target to SQL expressions over this input; columns that it does not name are
     taken by their own name where the input has them. `keys` are unique in the input, as its writer guarantees.
     `rejoin` names the alias of the input whose changes, by the columns `on`, make rows of this one change.
+    `only` names the snapshots of the range whose commits alone are read (None: all of the range).
     """
 
     alias: str
@@ -36,6 +37,7 @@ class InputJob:
     keys: tuple[str, ...] = ()
     rejoin: str | None = None
     on: tuple[str, ...] = ()
+    only: frozenset[SnapshotId] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +108,10 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceResult:
-    """How one input was read: method and verdict, the snapshots (start exclusive, end inclusive), and what to know of it."""
+    """How one input was read: method and verdict, the snapshots (start exclusive, end inclusive), and what to know of it.
+
+    `data_commits` counts the commits whose rows were read; `is_only_matching` says that those of other commits were left out.
+    """
 
     alias: str
     table: str
@@ -116,6 +121,7 @@ class SourceResult:
     end: SnapshotId
     commits: int = 0
     data_commits: int = 0
+    is_only_matching: bool = False
     note: str = ""
 
 

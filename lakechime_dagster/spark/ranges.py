@@ -68,13 +68,21 @@ def pinned(spark: SparkSession, location: str, version: int) -> DataFrame:
     return spark.read.format("delta").option("versionAsOf", version).load(location)
 
 
-def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> RangeRead:
-    """The changes of a range, by the cheapest method that is exact.
+def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange, only: frozenset[int] | None = None) -> RangeRead:
+    """The changes of a range, by the cheapest method that is exact; with `only`, what the commits of these versions changed.
 
     Raises:
-        TableUnreadableError: the files of the end snapshot are gone.
+        TableUnreadableError: the files of the end snapshot are gone, or `only` asks for what the log cannot tell apart.
     """
-    judgement = judge(range_, log)
+    read = _read(spark, log, range_, judge(range_, log, only))
+    if only is not None and read.images is None:
+        why = f"the rows of matching commits alone cannot be told ({read.verdict.value}: {read.note})"
+        remedy = "seek the trigger past them, or declare it without only_matching"
+        raise TableUnreadableError(f"{range_.table} up to snapshot {range_.end}: {why}; {remedy}")
+    return read
+
+
+def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: Judgement) -> RangeRead:
     require_files(spark, log, judgement)
     read = RangeRead(
         location=log.location, version=judgement.version, method=ReadMethod.WHOLE, verdict=judgement.verdict, note=judgement.note,
@@ -82,7 +90,7 @@ def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> Ran
     )  # fmt: skip
     if not judgement.verdict.is_incremental:
         return read
-    if range_.is_whole:
+    if range_.is_whole and judgement.only is None:
         return replace(read, is_first=True)
     data = judgement.data_commits
     read = replace(read, only_appends=all(commit.only_appends for commit in data))
@@ -95,7 +103,11 @@ def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> Ran
         return replace(read, method=ReadMethod.LOG_FILES, images=_added_files(spark, log.location, judgement))
     if _has_change_feed(log, judgement, range_):
         images = _change_feed(spark, log.location, range_).select(*[F.col(f"`{name}`") for name in read.end.columns], CHANGE, VERSION)
+        if judgement.only is not None:
+            images = images.where(F.col(VERSION).isin([commit.version for commit in data]))
         return replace(read, method=ReadMethod.CHANGE_FEED, images=images)
+    if judgement.only is not None:
+        return replace(read, note="without a change feed only commits that append can be read alone")
     images = _version_diff(spark, log.location, judgement, range_)
     if images is None:
         note = "the replaced files cannot be compared: removals without partition values, or columns of maps"
@@ -206,8 +218,9 @@ def _files_at_risk(judgement: Judgement) -> list[str]:
 def _has_change_feed(log: TableLog, judgement: Judgement, range_: SnapshotRange) -> bool:
     """Whether Delta recorded changes throughout the range."""
     spoken = [commit.properties for commit in judgement.commits if commit.properties is not None]
+    before = first_version(range_) - 1
     try:
-        states = [log.properties(first_version(range_) - 1), *spoken] if spoken else [log.properties(judgement.version)]
+        states = [*([log.properties(before)] if before >= 0 else []), *spoken] if spoken else [log.properties(judgement.version)]
     except TableUnreadableError:
         return False
     return all(state.get(CHANGE_FEED, "").lower() == "true" for state in states)

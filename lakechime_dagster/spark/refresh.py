@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
-from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.errors import DeclarationError, TableUnreadableError
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.sql import with_views
 from lakechime_dagster.lake.tables import RefreshMode
@@ -77,7 +77,7 @@ class Attempt:
     def run(self) -> TableResult:
         with self._phase("read"):
             inputs = [self._kept_images(one) for one in open_inputs(self.spark, self.job, self.open_log)]
-            work = self._kept_scope(self._work(inputs))
+            work = self._kept_scope(self._allowed(self._work(inputs)))
         with self._phase("compute"):
             sifted = sift(self._in_scope(self._compute(work), work), self.job.keys, self.job.expect)
             self.held.callback(sifted.kept.unpersist)
@@ -115,6 +115,13 @@ class Attempt:
         if mode is RefreshMode.FULL:
             return whole(inputs)
         return groups_work(inputs, self.job.keys if mode is RefreshMode.AFFECTED_KEYS else self.job.partitioned_by)
+
+    def _allowed(self, work: Work) -> Work:
+        """The work, unless it reads everything where only rows of some commits are wanted."""
+        if work.replace and any(one.only is not None for one in self.job.inputs):
+            remedy = "seek the trigger past these commits, or declare it without only_matching"
+            raise TableUnreadableError(f"{self.job.name}: {'; '.join(work.notes)}, which would read other commits too; {remedy}")
+        return work
 
     def _fired(self, inputs: Sequence[Input]) -> Scope:
         """The partitions that the trigger fired for, in the types that the inputs' columns have."""

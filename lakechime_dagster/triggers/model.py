@@ -134,12 +134,14 @@ class SnapshotTrigger:
 
     `every` paces it: an event waits for the first grid point at or after its registration; without it the trigger
     fires as events arrive. `wait_after_last` waits until no matching event came for that long, `max_wait` at most.
-    Tags decide when: the rows read are all up to the newest matching event, commits between included.
+    Tags decide when: the rows read are all up to the newest matching event, commits between included; with
+    `only_matching` those alone that the commits of matching events wrote.
     """
 
     tables: tuple[str, ...]
     every: Schedule | None
     tags: Tags
+    only_matching: bool
     wait_after_last: dt.timedelta | None
     max_wait: dt.timedelta | None
     start_from: StartFrom
@@ -150,6 +152,7 @@ class SnapshotTrigger:
         every: Schedule | None = None,
         *,
         tags: Mapping[str, str] | None = None,
+        only_matching: bool = False,
         wait_after_last: dt.timedelta | None = None,
         max_wait: dt.timedelta | None = None,
         start_from: str = "beginning",
@@ -158,7 +161,9 @@ class SnapshotTrigger:
         names = tuple(table if isinstance(table, str) else table.name for table in several)  # type: ignore[union-attr]
         if max_wait is not None and wait_after_last is None:
             raise DeclarationError("SnapshotTrigger", "max_wait", "bounds wait_after_last, which is not given; give both or neither")
-        values = (names, every, Tags(tags), wait_after_last, max_wait, StartFrom(start_from))
+        if only_matching and not tags:
+            raise DeclarationError("SnapshotTrigger", "only_matching", "has no tags to match; give tags= too, or leave it out")
+        values = (names, every, Tags(tags), only_matching, wait_after_last, max_wait, StartFrom(start_from))
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
 
@@ -167,15 +172,16 @@ class SnapshotTrigger:
         if self.tables:
             return self
         return SnapshotTrigger(
-            tuple(tables), self.every, tags=self.tags, wait_after_last=self.wait_after_last, max_wait=self.max_wait,
-            start_from=self.start_from.where,
+            tuple(tables), self.every, tags=self.tags, only_matching=self.only_matching, wait_after_last=self.wait_after_last,
+            max_wait=self.max_wait, start_from=self.start_from.where,
         )  # fmt: skip
 
     def __str__(self) -> str:
         what = " or ".join(self.tables) or "its inputs"
         pace = f", {self.every}" if self.every else ", as events arrive"
         wait = f", {self.wait_after_last} after the last one" if self.wait_after_last else ""
-        return f"a change of {what}{_with_tags(self.tags)}{pace}{wait}"
+        alone = ", rows of those commits alone" if self.only_matching else ""
+        return f"a change of {what}{_with_tags(self.tags)}{pace}{wait}{alone}"
 
 
 Trigger = PartitionTrigger | SnapshotTrigger

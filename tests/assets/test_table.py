@@ -40,6 +40,12 @@ def silver_orders(orders: Any) -> Any:
     return orders
 
 
+@spark_table("silver.web_orders", reads={"orders": orders.changes()}, trigger=SnapshotTrigger(tags={"by": "web"}, only_matching=True))
+def web_orders(orders: Any) -> Any:
+    """Orders of the web shop's commits."""
+    return orders
+
+
 orders_of_day = sql_table(
     "gold.orders_of_day",
     sql="SELECT day, count(*) AS orders FROM bronze.orders GROUP BY day",
@@ -101,7 +107,7 @@ def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: P
         monkeypatch.setenv(f"LAKECHIME_{name}", value)
     monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
-    definitions = build_definitions(Lake("shop", [orders, silver_orders, orders_of_day, totals]))
+    definitions = build_definitions(Lake("shop", [orders, silver_orders, web_orders, orders_of_day, totals]))
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Location(instance, definitions, open_platform())
 
@@ -160,6 +166,19 @@ def test_materialising_all_claims_what_waits_for_each_table_in_its_order(locatio
     late = location.run("shop__tables", tags=dict(launched[0].tags), asset_selection=[dg.AssetKey(["silver", "orders"])])
     assert "step 1 of silver.orders is settled" in shown(late)["last fired because"]
     assert location.rows("silver.orders") == [(1, MAY[0], 10)]
+
+
+def test_a_trigger_may_want_the_rows_of_matching_commits_alone(location: Location) -> None:
+    location.commit((1, MAY[0], 10), tags={"by": "web"})
+    location.commit((2, MAY[0], 20))
+    location.commit((3, MAY[0], 30), tags={"by": "web"})
+    location.commit((4, MAY[0], 40))
+    seen = shown(location.run_of("silver_web_orders"))
+    assert [row[0] for row in location.rows("silver.web_orders")] == [1, 3]
+    assert "from nothing up to snapshot 2: 3 commits, 2 with matching data, read by log_files" in seen["range"]
+    location.commit((5, MAY[0], 50), tags={"by": "web"})
+    assert shown(location.run_of("silver_web_orders"))["rows inserted"] == 1
+    assert [row[0] for row in location.rows("silver.web_orders")] == [1, 3, 5]
 
 
 def test_a_day_without_rows_is_complete_too(location: Location) -> None:

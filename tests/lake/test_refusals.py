@@ -44,6 +44,7 @@ TWO = {"flights": flights.changes(), "weather": weather.changes()}
 UNREJOINED = {"flights": flights.changes(), "weather": weather.snapshot()}
 REJOINED = {"flights": REJOIN, "weather": weather.snapshot()}
 JOIN = "bronze.flights f JOIN bronze.weather w ON f.origin = w.origin"
+MATCHING = SnapshotTrigger(tags={"origin": "EWR"}, only_matching=True)
 PINNED = [weather.snapshot(on_change="ignore")]
 
 NAMES = [
@@ -107,6 +108,11 @@ READS = [
         "trigger: a change of bronze.weather wakes it, but bronze.weather is read as a",
     ),
     (lambda: make_table(trigger=SnapshotTrigger([flights, planes])), "trigger: waits for bronze.planes, which is not read"),
+    (lambda: make_table(refresh="full", trigger=MATCHING), "trigger.only_matching: is for refresh='rows'; 'full' reads rows of other"),
+    (
+        lambda: make_table(keys=["flight"], compute=joined, reads=REJOINED, trigger=MATCHING),
+        "trigger.only_matching: cannot go with changes(rejoin='bronze.weather'), which reads rows of other commits too",
+    ),
     (lambda: make_table(reads={"flights": flights.snapshot()}), "refresh='rows': reads no input as changes"),
     (lambda: make_table(refresh="affected_keys"), "keys: is empty; refresh='affected_keys' needs the columns that name a group"),
     (lambda: make_table(refresh="partitions"), "partitioned_by: is empty; refresh='partitions' needs"),

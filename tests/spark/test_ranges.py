@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from lakechime_dagster.dce.event import TableUid
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, net_changes, read_range
@@ -174,3 +176,32 @@ def test_a_table_replaced_at_the_path_is_read_whole(spark: SparkSession, tmp_pat
     read = read_range(spark, source.log, range_)
     assert (read.verdict, read.must_replace) == (Verdict.RECREATED, True)
     assert [row["k"] for row in read.end.orderBy("k").collect()] == [7, 8]
+
+
+def test_single_commits_of_appends_are_read_by_their_files(spark: SparkSession, tmp_path: Path) -> None:
+    source = Source(tmp_path / "t", SCHEMA, (), change_feed=False)
+    for key in range(4):
+        source.write((0, key, "a"))
+    source.update({"v": "'z'"}, "k = 1")
+    read = read_range(spark, source.log, source.range(0), only=frozenset({1, 3}))
+    assert (read.method, read.data_commits) == (ReadMethod.LOG_FILES, 2)
+    assert images(read) == {(0, 1, "a"): 1, (0, 3, "a"): 1}
+    assert images(read_range(spark, source.log, source.range(None, 2), only=frozenset({0}))) == {(0, 0, "a"): 1}
+    assert images(read_range(spark, source.log, source.range(0), only=frozenset())) == {}
+
+
+def test_single_commits_that_changed_rows_are_read_from_the_change_feed_alone(spark: SparkSession, tmp_path: Path) -> None:
+    def history(change_feed: bool) -> Source:
+        source = Source(tmp_path / str(change_feed), SCHEMA, (), change_feed)
+        source.write((0, 1, "a"), (0, 2, "b"))
+        source.update({"v": "'x'"}, "k = 1")
+        source.update({"v": "'y'"}, "k = 2")
+        return source
+
+    fed, unfed = history(change_feed=True), history(change_feed=False)
+    for start in (None, 0):
+        assert images(read_range(spark, fed.log, fed.range(start), only=frozenset({1}))) == {(0, 1, "a"): -1, (0, 1, "x"): 1}
+    with pytest.raises(TableUnreadableError, match="without a change feed only commits that append can be read alone"):
+        read_range(spark, unfed.log, unfed.range(0), only=frozenset({1}))
+    with pytest.raises(TableUnreadableError, match="seek the trigger past them"):
+        read_range(spark, fed.log, replace(fed.range(0), start_uid=TableUid("before")), only=frozenset({1}))
