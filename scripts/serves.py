@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 
 START_SECONDS, END_SECONDS = 300, 60
 QUERY = "{ assetNodes { id } repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"
@@ -55,10 +56,8 @@ def answer(port: int) -> dict[str, list[object]] | None:
 
 def kill(group: int) -> None:
     """End what is left of a process group."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 if __name__ == "__main__":
