@@ -1,5 +1,6 @@
 """What Spark's failures say, put into words while the JVM that can tell is still there."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +10,8 @@ from pyspark.errors import PySparkException
 
 from lakechime_dagster.errors import LakeChimeError
 
-STACK = "\n\nJVM stacktrace:"
+STACK = re.compile(r"\n+(?:JVM stacktrace:|Driver stacktrace:|\s+at \w).*", re.DOTALL)
+PACKAGE = re.compile(r"\b(?:org|java|javax|scala|io|com|py4j)\.(?:[a-z][\w$]*\.)+(?=[A-Z])")
 FULL_DISK = "No space left on device"
 
 
@@ -27,16 +29,24 @@ def described() -> Iterator[None]:
 
 
 def description(error: Exception) -> str:
-    """The text of a failure without the stack of the JVM; its type alone when the JVM cannot tell any more."""
+    """What failed, in Spark's words: of a Java failure the innermost cause that says something; without stacks and packages."""
     kind = type(error).__name__
     try:
         java = getattr(error, "java_exception", None)
-        if any(FULL_DISK in str(cause.getMessage()) for cause in _causes(java or getattr(error, "_origin", None))):
+        causes = list(_causes(java or getattr(error, "_origin", None)))
+        if any(FULL_DISK in str(cause.getMessage()) for cause in causes):
             return "no space is left on a disk that Spark writes to; free some, and the next attempt goes on"
-        text = str(error) if java is None else java.toString()
+        if java is None:
+            return f"{kind}: {plain(str(error))}"
+        speaking = [cause for cause in causes if cause.getMessage()] or causes[-1:]
+        return plain(speaking[-1].toString())
     except Exception:  # noqa: BLE001 - a dead JVM answers with whatever its socket says
         return f"{kind}: the Spark driver is gone, and with it what it had to say"
-    return f"{kind}: {text.split(STACK)[0].strip()}"
+
+
+def plain(text: str) -> str:
+    """A message of the JVM without its stack, classes by their own names."""
+    return PACKAGE.sub("", STACK.sub("", text)).strip()
 
 
 def _causes(java: Any) -> Iterator[Any]:
