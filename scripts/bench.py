@@ -1,6 +1,6 @@
 """`make bench`: runs every benchmark and prints its lines of goal, value and verdict.
 
-A benchmark is a script in benchmarks/ that prints, with --json, a list of {"name", "value", "goal", "verdict"}
+A benchmark is a script in benchmarks/ that prints, with --json, a list of {"name", "value", "unit", "goal", "verdict"}
 (verdict "ok", "short" or "info"; further fields are kept). Names given as arguments choose among them.
 """
 
@@ -63,9 +63,8 @@ def _failed(name: str, why: str) -> None:
 
 def shown(name: str, line: dict[str, Any]) -> str:
     """One line for people."""
-    return (
-        f"{name + ': ' + str(line['name']):70} {line['value']!s:>18}   goal {line.get('goal') or '-'!s:<16} {line.get('verdict', 'info')}"
-    )
+    value = f"{line['value']} {line.get('unit', '')}".rstrip()
+    return f"{name + ': ' + str(line['name']):70} {value:>18}   goal {line.get('goal') or '-'!s:<16} {line.get('verdict', 'info')}"
 
 
 if __name__ == "__main__":

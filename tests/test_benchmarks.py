@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GOOD = """
 import json
 print(json.dumps([{"name": "fast", "value": 0.9, "goal": ">= 0.85", "verdict": "ok"},
-                  {"name": "slow", "value": 61.0, "goal": "<= 50", "verdict": "short"}]))
+                  {"name": "slow", "value": 61.0, "unit": "ms", "goal": "<= 50", "verdict": "short"}]))
 """
 NUMBERS = {
     "single registration against a raw insert of the same engine": ("store", r'"SQLAlchemy insert": 0\.85'),
@@ -48,10 +48,20 @@ def test_make_bench_prints_goal_value_and_verdict_per_line_and_names_what_was_no
     printed = capsys.readouterr()
     fast, slow, total = printed.out.splitlines()
     assert re.fullmatch(r"good: fast +0\.9 +goal >= 0\.85 +ok", fast)
-    assert re.fullmatch(r"good: slow +61\.0 +goal <= 50 +short", slow)
+    assert re.fullmatch(r"good: slow +61\.0 ms +goal <= 50 +short", slow)
     assert total == "2 numbers, 1 short of their goal, 1 not measured"
     assert printed.err == "broken: not measured: exit code 3\n"
     assert len(json.loads((tmp_path / "build" / "benchmarks.json").read_text())["lines"]) == 2
+
+
+def test_what_falls_short_of_its_goal_stands_in_the_page_with_the_reason() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")]
+    assert {row[3] for row in rows[1:]} <= {"ok", "short", "info"}
+    short = [name for name, _, _, verdict in rows if verdict == "short"]
+    reasons = re.findall(r"^- \*\*(.+?)\*\*: ((?:.+\n?)+?)(?=^- |\Z|\n)", page, re.MULTILINE)
+    assert short
+    assert set(short) <= {name for name, reason in reasons if len(reason.split()) > 10}
 
 
 @pytest.mark.services
