@@ -1,5 +1,7 @@
 """Fixtures for all tests live in tests/support; they are registered here."""
 
+import signal
+
 pytest_plugins = [
     "tests.support.spark",
     "tests.support.postgres",
@@ -9,3 +11,9 @@ pytest_plugins = [
     "tests.support.properties",
     "tests.support.dagster_dev",
 ]
+
+
+def pytest_configure() -> None:
+    """Started in the background of a shell, the tests would hand an ignored SIGINT on to everything that they interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

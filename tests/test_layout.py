@@ -36,7 +36,7 @@ def test_the_top_level_is_the_one_that_was_fixed():
 
 def test_make_run_is_the_bootstrap_and_then_lakechime_dev():
     done = subprocess.run(["make", "-n", "run"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["sh scripts/bootstrap.sh", "exec .venv/bin/lakechime dev"]
+    assert [line.strip() for line in done.stdout.splitlines()] == ["sh scripts/bootstrap.sh", "exec .venv/bin/lakechime dev"]
 
 
 def test_pytest_shows_the_ten_slowest_tests():

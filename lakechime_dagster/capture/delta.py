@@ -6,7 +6,7 @@ look, or one after the log was cleaned up, opens the table's whole state.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -106,15 +106,16 @@ class DeltaLog:
         uid = state.metadata().id if version == state.version() else commit.table_uid or self._uid_at(version)
         return self._events(commit, TableUid(str(uid)))
 
-    def changes_after(self, seen: Seen | None) -> Captured:
+    def changes_after(self, seen: Seen | None, pushed: int | None = None) -> Captured:
         """The events since the last look.
 
         A first sight of a table with history registers its state as one commit (`baseline=true`); so does a table
         that was replaced at the same path (a new `table_uid`), and one whose log was cleaned up past what was seen
-        (`lakechime/verdict=EXPIRED`) or put back to an older state (`ROLLBACK`).
+        (`lakechime/verdict=EXPIRED`) or put back to an older state (`ROLLBACK`). Where commits from `pushed` on were
+        registered by their writers before the first sight, its state is that before them, and they follow one by one.
         """
         if seen is None:
-            return self._baseline(None)
+            return self._baseline(None) if pushed is None else self._first_sight(pushed)
         start = int(seen.snapshot_id)
         levels = self._levels_of(seen.table_uid)
         if levels is None:
@@ -133,6 +134,15 @@ class DeltaLog:
         if version == start and self._commit_text(start) is None and (now := self.version) != start:
             return self._baseline(Verdict.EXPIRED if now > start else Verdict.ROLLBACK)
         return Captured(events=tuple(events), seen=self.seen(version, seen.table_uid))
+
+    def _first_sight(self, pushed: int) -> Captured:
+        """The state before the first commit that is registered already, and the commits from there on."""
+        try:
+            before = self._baseline(None, pushed - 1).events if pushed else ()
+        except TableUnreadableError:  # cleaned up: the state of now is all that can be told
+            return self._baseline(None)
+        after = self.changes_after(self.seen(pushed - 1))
+        return replace(after, events=(*before, *after.events))
 
     def seen(self, version: int, uid: TableUid | None = None) -> Seen:
         """The statement that every commit up to a version has been registered."""
@@ -184,8 +194,8 @@ class DeltaLog:
         state = self._open(version)
         return _live(state, _levels(state))
 
-    def _baseline(self, verdict: Verdict | None) -> Captured:
-        state = self._open()
+    def _baseline(self, verdict: Verdict | None, at: int | None = None) -> Captured:
+        state = self._open(at)
         uid, version = TableUid(str(state.metadata().id)), state.version()
         seen = self.seen(version, uid)
         text = self._commit_text(version)

@@ -99,6 +99,31 @@ def test_what_was_pushed_is_not_found_again_and_what_was_found_is_a_duplicate_wh
     assert world.events("bronze.orders") == [("0", ("2024-05-01",)), ("1", ("2024-05-02",)), ("2", ("2024-05-03",))]
 
 
+def test_a_first_sight_adds_nothing_to_what_was_pushed_before_it(world: World) -> None:
+    for day in (1, 2, 3):
+        world.commit("bronze.orders", a_row(day), partition_by=["day"])
+    world.push("bronze.orders", 1)
+    world.push("bronze.orders", 2)
+    world.tick()
+    events = world.platform.store.fetch(EventQuery(table="bronze.orders"))
+    assert [(one.event.snapshot_id, one.event.partition, dict(one.event.tags)) for one in events] == [
+        ("1", ("2024-05-02",), {}), ("2", ("2024-05-03",), {}), ("0", ("2024-05-01",), {}),
+    ]  # fmt: skip
+
+
+def test_a_first_sight_after_a_push_tells_the_state_before_it(world: World) -> None:
+    for day in (1, 2, 3):
+        world.commit("bronze.orders", a_row(day), partition_by=["day"])
+    world.platform.store.register([DataChangeEvent(table="bronze.orders", partition=["2024-05-03"], snapshot_id="2")])  # type: ignore[arg-type]
+    world.tick()
+    events = world.platform.store.fetch(EventQuery(table="bronze.orders"))
+    assert [(one.event.snapshot_id, one.event.partition, dict(one.event.tags), one.amends) for one in events] == [
+        ("2", ("2024-05-03",), {}, None),
+        ("1", ("2024-05-01",), {"baseline": "true"}, None),
+        ("1", ("2024-05-02",), {"baseline": "true"}, None),
+    ]
+
+
 def test_a_push_by_hand_and_the_reconciler_are_one_event(world: World) -> None:
     world.commit("bronze.orders", a_row(1), partition_by=["day"])
     world.tick()
