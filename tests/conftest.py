@@ -10,6 +10,7 @@ pytest_plugins = [
     "tests.support.cli",
     "tests.support.properties",
     "tests.support.dagster_dev",
+    "tests.support.workers",
 ]
 
 

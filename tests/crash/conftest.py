@@ -1,8 +1,7 @@
 """`make test` strikes at the named points, `make test-crash KILLS=n` at random; both on the same deployment."""
 
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,14 +29,3 @@ def deployment(tmp_path: Path, spark_jars: Path) -> Iterator[Deployment]:
         deployed(tmp_path, store, url, spark_jars, attempts=attempts) as running,
     ):
         yield running
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Prints a line whether or not pytest shows what passing tests print."""
-
-    def say(line: str) -> None:
-        with capsys.disabled():
-            sys.stdout.write(f"\n{line}\n")
-
-    return say
