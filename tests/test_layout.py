@@ -35,7 +35,7 @@ def test_the_top_level_is_the_one_that_was_fixed():
 
 
 def test_make_run_is_the_bootstrap_and_then_lakechime_dev():
-    done = subprocess.run(["make", "-n", "run"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(["make", "-n", "--no-print-directory", "run"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert [line.strip() for line in done.stdout.splitlines()] == ["sh scripts/bootstrap.sh", "exec .venv/bin/lakechime dev"]
 
 

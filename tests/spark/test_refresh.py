@@ -86,7 +86,7 @@ def change(flights: Source, weather: Source, key: int, action: tuple[Any, ...]) 
 def test_increments_in_every_mode_end_where_a_computation_of_everything_ends(spark: SparkSession, tmp_path: Path) -> None:
     """A history drawn anew on each run; `--randomly-seed=N`, N as printed above the tests, draws it again."""
     folder, dice = tmp_path, random.Random(random.getrandbits(32))
-    history = [[any_change(dice) for _ in range(4)] for _ in range(3)]
+    history = [[any_change(dice) for _ in range(6)] for _ in range(2)]
     flights, weather = flights_source(folder), weather_source(folder)
     flights.write(*[(DAYS[i % 3], 10 + i, ORIGINS[i % 2], i) for i in range(6)])
     alone, both = {"flights": flights}, {"flights": flights, "weather": weather}

@@ -17,6 +17,7 @@ from lakechime_dagster.spark.jars import ensure_jars
 from lakechime_dagster.spark.java import find_java
 
 REPOSITORY = Path(__file__).parents[2]
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def small_settings(driver: str = "local", **others: object) -> SparkSettings:
@@ -32,10 +33,19 @@ def spark_jars() -> Path:
     return folder
 
 
+def pytest_configure() -> None:
+    """The drivers of deployments and clients live for seconds: the optimising compiler would cost them more than it gives."""
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED)
+
+
 @pytest.fixture(scope="session")
 def spark_driver(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """The driver of this test process; a driver that a test opens meanwhile shares its JVM, in a session of its own."""
-    with open_driver(small_settings(), tmp_path_factory.mktemp("spark-home"), jars=spark_jars) as driver:
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get("JAVA_TOOL_OPTIONS") == SHORT_LIVED:
+            patch.delenv("JAVA_TOOL_OPTIONS")
+        driver = open_driver(small_settings(), tmp_path_factory.mktemp("spark-home"), jars=spark_jars)
+    with driver:
         yield driver
 
 
