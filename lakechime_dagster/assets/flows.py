@@ -41,22 +41,12 @@ def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Ma
         refresh=RefreshMode.FULL if not table.inputs else table.refresh,
         compute=_with_injected(table.compute, injected),
         sql=table.sql,
-        partitions=fired_partitions(table, running),
+        partitions=running.fired_partitions,
         expect=table.expect,
         watermark=table.watermark,
         comment=table.description,
         may_settle_empty=running.execution.attempt == 1,
     )
-
-
-def fired_partitions(table: LakeTable, running: RunningExecution) -> tuple[tuple[Any, ...], ...]:
-    """The target's partition that the execution's fire key stands for, if it does for one."""
-    trigger = running.flow.trigger
-    if not isinstance(trigger, PartitionTrigger):
-        return ()
-    key = next((key for key in trigger.keys(running.now()) if key.text == running.execution.lane.key), None)
-    partition = running.flow.partition_of(key) if key is not None else None
-    return (partition,) if partition is not None else ()
 
 
 def _input(lake: Lake, table: LakeTable, alias: str, read: Read, running: RunningExecution) -> InputJob:
@@ -74,7 +64,6 @@ def _input(lake: Lake, table: LakeTable, alias: str, read: Read, running: Runnin
         keys=source.keys if isinstance(source, LakeTable) else (),
         rejoin=rejoin,
         on=read.on,
-        only=running.matching(read.table) if read.is_changing else None,
     )
 
 

@@ -11,14 +11,15 @@ from pathlib import Path
 
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, to_json
+from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
-from lakechime_dagster.resources.platform import Platform, tags_of
+from lakechime_dagster.resources.platform import FIRED, Platform, tags_of
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import CommitStamp, Execution
-from lakechime_dagster.triggers.model import SnapshotTrigger
+from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
 
 RENEW_SECONDS = 15.0
 ENV_LIMIT = 100_000  # bytes of one environment variable; Linux refuses 131,072
@@ -52,16 +53,31 @@ class RunningExecution:
 
     @property
     def ranges(self) -> dict[str, SnapshotRange]:
-        """Per source table the snapshots to read: start exclusive, end inclusive."""
-        return self.execution.ranges()
+        """Per source table the snapshots to read: start exclusive, end inclusive, or single ones of these.
 
-    def matching(self, table: str) -> frozenset[SnapshotId] | None:
-        """The snapshots of a table whose commits alone are to be read; None where the trigger wants all of the range."""
-        trigger = self.flow.trigger
-        if not isinstance(trigger, SnapshotTrigger) or not trigger.only_matching or table not in trigger.tables:
+        A trigger with `only_matching` reads the commits of the execution's own events, wherever the place is by now: an
+        event may come after one of a later commit.
+        """
+        ranges, trigger = self.execution.ranges(), self.flow.trigger
+        if not isinstance(trigger, SnapshotTrigger) or not trigger.only_matching:
+            return ranges
+        others = {table: range_ for table, range_ in ranges.items() if table not in trigger.tables}
+        found = [range_ for table in trigger.tables if (range_ := self._of_single_commits(table))]
+        return others | {range_.table: range_ for range_ in found}
+
+    def _of_single_commits(self, table: str) -> SnapshotRange | None:
+        end = self.execution.end.sources.get(table)
+        if end is None or end.snapshot_id is None:
             return None
-        found = {event.event.snapshot_id for event in self.events if event.event.table == table}
-        return frozenset(snapshot for snapshot in found if snapshot is not None)
+        mine = [event.event for event in self.events if event.event.table == table and event.event.table_uid in (None, end.table_uid)]
+        versions = sorted(int(event.snapshot_id) for event in mine if event.snapshot_id and event.snapshot_id.isdigit())
+        if not versions:
+            return None
+        last = max(versions[-1], int(end.snapshot_id))
+        return SnapshotRange(
+            table=table, table_uid=end.table_uid, start=SnapshotId(str(versions[0] - 1)) if versions[0] else None,
+            end=SnapshotId(str(last)), start_uid=end.table_uid, only=frozenset(SnapshotId(str(version)) for version in versions),
+        )  # fmt: skip
 
     def now(self) -> dt.datetime:
         """The store's clock."""
@@ -84,10 +100,22 @@ class RunningExecution:
     def stamp(self, watermark: int | None = None) -> CommitStamp:
         """What the commit of this attempt must say about itself."""
         execution = self.execution
+        fired = [dict(zip(self.flow.target_levels.names, partition, strict=True)) for partition in self.fired_partitions]
         return CommitStamp(
             lane=execution.lane, step=execution.step, attempt=execution.attempt, end=execution.end,
             execution_id=execution.execution_id, watermark=watermark, tags=dict(tags_of(self.flow)),
+            facts={FIRED: fired} if fired else {},
         )  # fmt: skip
+
+    @property
+    def fired_partitions(self) -> tuple[tuple[PartitionValue, ...], ...]:
+        """The target's partition that the execution's fire key stands for, if it does for one."""
+        trigger = self.flow.trigger
+        if not isinstance(trigger, PartitionTrigger):
+            return ()
+        key = next((key for key in trigger.keys(self.now()) if key.text == self.execution.lane.key), None)
+        partition = self.flow.partition_of(key) if key is not None else None
+        return (partition,) if partition is not None else ()
 
     def write_options(self, target: str) -> dict[str, str]:
         """Delta writer options by which the target lets this step in once: transaction, and the stamp.

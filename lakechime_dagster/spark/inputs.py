@@ -42,7 +42,7 @@ class Input:
         return SourceResult(
             alias=self.job.alias, table=self.job.table, method=read.method.value, verdict=read.verdict, start=range_.start,
             end=SnapshotId(str(read.version)), commits=read.commits, data_commits=read.data_commits,
-            is_only_matching=self.job.only is not None, note=read.note,
+            is_only_matching=range_.only is not None, note=read.note,
         )  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def open_inputs(spark: SparkSession, job: TableJob, open_log: Callable[[str, str
         log = open_log(one.location, one.table)
         follows = one.mode is ReadMode.CHANGES or one.alias in rejoined or one.table in rejoined
         if one.range is not None and follows:
-            read = read_range(spark, log, one.range, None if one.only is None else frozenset(map(int, one.only)))
+            read = read_range(spark, log, one.range)
             opened.append(Input(one, read.end, read.version, read))
             continue
         at = one.range.end if one.range is not None else one.pinned
@@ -202,7 +202,7 @@ def _net_rows(one: Input, end: DataFrame, images: DataFrame, keys: Sequence[str]
     if one.job.keys and set(one.job.keys) <= set(one.end.columns):
         return net_changes(images, one.job.keys)[0].select(*end.columns)
     has_key = reduce(lambda a, b: a & b, [F.col(key).isNotNull() for key in keys])
-    if one.job.only is not None:
+    if one.job.range is not None and one.job.range.only is not None:
         found = net_changes(images.where(has_key), keys)[0].select(*end.columns)
     else:
         found = narrowed(end, images.where(has_key).select(*keys), {key: F.col(key) for key in keys})

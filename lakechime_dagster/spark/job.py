@@ -24,7 +24,6 @@ class InputJob:
     `key_columns` maps columns of the target to SQL expressions over this input; columns that it does not name are
     taken by their own name where the input has them. `keys` are unique in the input, as its writer guarantees.
     `rejoin` names the alias of the input whose changes, by the columns `on`, make rows of this one change.
-    `only` names the snapshots of the range whose commits alone are read (None: all of the range).
     """
 
     alias: str
@@ -37,7 +36,6 @@ class InputJob:
     keys: tuple[str, ...] = ()
     rejoin: str | None = None
     on: tuple[str, ...] = ()
-    only: frozenset[SnapshotId] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +62,11 @@ class TableJob:
     comment: str = ""
     may_settle_empty: bool = True
     always_write: bool = False
+
+    @property
+    def reads_single_commits(self) -> bool:
+        """Whether of some input the rows of single commits alone are wanted."""
+        return any(one.range is not None and one.range.only is not None for one in self.inputs)
 
     def input(self, alias: str) -> InputJob:
         return next(one for one in self.inputs if one.alias == alias or one.table == alias)

@@ -68,14 +68,14 @@ def pinned(spark: SparkSession, location: str, version: int) -> DataFrame:
     return spark.read.format("delta").option("versionAsOf", version).load(location)
 
 
-def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange, only: frozenset[int] | None = None) -> RangeRead:
-    """The changes of a range, by the cheapest method that is exact; with `only`, what the commits of these versions changed.
+def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> RangeRead:
+    """The changes of a range, by the cheapest method that is exact.
 
     Raises:
-        TableUnreadableError: the files of the end snapshot are gone, or `only` asks for what the log cannot tell apart.
+        TableUnreadableError: the files of the end snapshot are gone, or single commits are wanted that cannot be told apart.
     """
-    read = _read(spark, log, range_, judge(range_, log, only))
-    if only is not None and read.images is None:
+    read = _read(spark, log, range_, judge(range_, log))
+    if range_.only is not None and read.images is None:
         why = f"the rows of matching commits alone cannot be told ({read.verdict.value}: {read.note})"
         remedy = "seek the trigger past them, or declare it without only_matching"
         raise TableUnreadableError(f"{range_.table} up to snapshot {range_.end}: {why}; {remedy}")
@@ -90,7 +90,7 @@ def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: 
     )  # fmt: skip
     if not judgement.verdict.is_incremental:
         return read
-    if range_.is_whole and judgement.only is None:
+    if range_.is_whole:
         return replace(read, is_first=True)
     data = judgement.data_commits
     read = replace(read, only_appends=all(commit.only_appends for commit in data))

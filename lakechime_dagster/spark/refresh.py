@@ -118,7 +118,7 @@ class Attempt:
 
     def _allowed(self, work: Work) -> Work:
         """The work, unless it reads everything where only rows of some commits are wanted."""
-        if work.replace and any(one.only is not None for one in self.job.inputs):
+        if work.replace and self.job.reads_single_commits:
             remedy = "seek the trigger past these commits, or declare it without only_matching"
             raise TableUnreadableError(f"{self.job.name}: {'; '.join(work.notes)}, which would read other commits too; {remedy}")
         return work

@@ -7,6 +7,7 @@ was itself put back, so that snapshots which were read before no longer exist.
 from dataclasses import dataclass
 
 from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit, TableLog
+from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 
 
@@ -15,7 +16,7 @@ class Judgement:
     """What the log says of a range.
 
     `version` is the snapshot to read as the end of the range. `commits` are those of the range, oldest first; `later`
-    those after it, whose clean-up may have taken files of the range. `only` names the versions whose commits alone are
+    those after it, whose clean-up may have taken files of the range. `only` names the snapshots whose commits alone are
     read (None: all). `note` says what a person must know.
     """
 
@@ -23,13 +24,15 @@ class Judgement:
     version: int
     commits: tuple[TableCommit, ...] = ()
     later: tuple[TableCommit, ...] = ()
-    only: frozenset[int] | None = None
+    only: frozenset[SnapshotId] | None = None
     note: str = ""
 
     @property
     def data_commits(self) -> tuple[TableCommit, ...]:
         """The commits to read: those that changed data."""
-        return tuple(commit for commit in self.commits if commit.changes_data and (self.only is None or commit.version in self.only))
+        return tuple(
+            commit for commit in self.commits if commit.changes_data and (self.only is None or SnapshotId(str(commit.version)) in self.only)
+        )
 
 
 def first_version(range_: SnapshotRange) -> int:
@@ -37,11 +40,8 @@ def first_version(range_: SnapshotRange) -> int:
     return 0 if range_.start is None else int(range_.start) + 1
 
 
-def judge(range_: SnapshotRange, log: TableLog, only: frozenset[int] | None = None) -> Judgement:
-    """The verdict on a range of a Delta table, by its log alone.
-
-    With `only`, a range from nothing is one from before the first commit: a whole snapshot cannot tell commits apart.
-    """
+def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
+    """The verdict on a range of a Delta table, by its log alone."""
     head, end = log.version, int(range_.end)
     if range_.table_uid is not None and log.uid != range_.table_uid:
         note = "the table was replaced after this execution was claimed; its newest snapshot is read"
@@ -52,7 +52,7 @@ def judge(range_: SnapshotRange, log: TableLog, only: frozenset[int] | None = No
     if end > head:
         note = f"snapshot {end} is no longer in the log, whose newest is {head}; that one is read"
         return Judgement(verdict=Verdict.ROLLBACK, version=head, note=note)
-    if range_.start is None and only is None:
+    if range_.is_whole:
         return Judgement(verdict=Verdict.CONTIGUOUS, version=end, later=_later(log, end, head))
     start = first_version(range_) - 1
     if start > end:
@@ -67,7 +67,7 @@ def judge(range_: SnapshotRange, log: TableLog, only: frozenset[int] | None = No
     if any(commit.table_uid not in (None, range_.table_uid or commit.table_uid) for commit in commits):
         return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was replaced in its own log")
     gap = any(not commit.changes_data for commit in commits)
-    return Judgement(verdict=Verdict.GAP_FILLED if gap else Verdict.CONTIGUOUS, version=end, commits=commits, later=later, only=only)
+    return Judgement(verdict=Verdict.GAP_FILLED if gap else Verdict.CONTIGUOUS, version=end, commits=commits, later=later, only=range_.only)
 
 
 def _later(log: TableLog, end: int, head: int) -> tuple[TableCommit, ...]:

@@ -135,7 +135,8 @@ class SnapshotTrigger:
     `every` paces it: an event waits for the first grid point at or after its registration; without it the trigger
     fires as events arrive. `wait_after_last` waits until no matching event came for that long, `max_wait` at most.
     Tags decide when: the rows read are all up to the newest matching event, commits between included; with
-    `only_matching` those alone that the commits of matching events wrote.
+    `only_matching` those alone that the commits of matching events wrote, in the order in which the events came: one of
+    an older commit that came later is applied later.
     """
 
     tables: tuple[str, ...]

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.event import TableUid
-from lakechime_dagster.dce.snapshots import Verdict
+from lakechime_dagster.dce.event import SnapshotId, TableUid
+from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, net_changes, read_range
 from tests.support.refreshes import Source, read_rows
@@ -62,6 +62,11 @@ def images(read: RangeRead) -> Counter[Row]:
     for row in read.images.select("p", "k", "v", CHANGE).collect():
         total[tuple(row)[:3]] += row[CHANGE]
     return Counter({row: count for row, count in total.items() if count})
+
+
+def alone(range_: SnapshotRange, *versions: int) -> SnapshotRange:
+    """The range with these commits of it alone."""
+    return replace(range_, only=frozenset(SnapshotId(str(version)) for version in versions))
 
 
 def difference(source: Source, start: int, end: int) -> Counter[Row]:
@@ -183,11 +188,11 @@ def test_single_commits_of_appends_are_read_by_their_files(spark: SparkSession, 
     for key in range(4):
         source.write((0, key, "a"))
     source.update({"v": "'z'"}, "k = 1")
-    read = read_range(spark, source.log, source.range(0), only=frozenset({1, 3}))
+    read = read_range(spark, source.log, alone(source.range(0), 1, 3))
     assert (read.method, read.data_commits) == (ReadMethod.LOG_FILES, 2)
     assert images(read) == {(0, 1, "a"): 1, (0, 3, "a"): 1}
-    assert images(read_range(spark, source.log, source.range(None, 2), only=frozenset({0}))) == {(0, 0, "a"): 1}
-    assert images(read_range(spark, source.log, source.range(0), only=frozenset())) == {}
+    assert images(read_range(spark, source.log, alone(source.range(None, 2), 0))) == {(0, 0, "a"): 1}
+    assert images(read_range(spark, source.log, alone(source.range(0)))) == {}
 
 
 def test_single_commits_that_changed_rows_are_read_from_the_change_feed_alone(spark: SparkSession, tmp_path: Path) -> None:
@@ -200,8 +205,8 @@ def test_single_commits_that_changed_rows_are_read_from_the_change_feed_alone(sp
 
     fed, unfed = history(change_feed=True), history(change_feed=False)
     for start in (None, 0):
-        assert images(read_range(spark, fed.log, fed.range(start), only=frozenset({1}))) == {(0, 1, "a"): -1, (0, 1, "x"): 1}
+        assert images(read_range(spark, fed.log, alone(fed.range(start), 1))) == {(0, 1, "a"): -1, (0, 1, "x"): 1}
     with pytest.raises(TableUnreadableError, match="without a change feed only commits that append can be read alone"):
-        read_range(spark, unfed.log, unfed.range(0), only=frozenset({1}))
+        read_range(spark, unfed.log, alone(unfed.range(0), 1))
     with pytest.raises(TableUnreadableError, match="seek the trigger past them"):
-        read_range(spark, fed.log, replace(fed.range(0), start_uid=TableUid("before")), only=frozenset({1}))
+        read_range(spark, fed.log, replace(alone(fed.range(0), 1), start_uid=TableUid("before")))

@@ -1,0 +1,79 @@
+"""What a run is handed: the events of its execution, and of which commits it reads the rows."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from lakechime_dagster.dce.event import SnapshotId, TableUid
+from lakechime_dagster.dce.store import Seen
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.settings import load_settings
+from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.triggers.flow import Flow
+from tests.support.world import World
+
+WEB = {"by": "web"}
+ALONE = Flow(name="web", trigger=SnapshotTrigger(["bronze.orders"], tags=WEB, only_matching=True))
+
+
+@pytest.fixture
+def world(sqlite_engine: Engine) -> World:
+    return World(sqlite_engine)
+
+
+@pytest.fixture
+def platform(world: World, tmp_path: Path) -> Platform:
+    return Platform(load_settings(home=tmp_path), world.store, world.ledger, world.evaluator)
+
+
+def read_next(world: World, platform: Platform) -> tuple[str | None, str, set[str]] | None:
+    """The range of the next execution, which is settled: start, end and the single commits."""
+    (execution,) = world.fire(ALONE)
+    range_ = RunningExecution(platform, ALONE, execution).ranges.get("bronze.orders")
+    world.ledger.settle(execution, None)
+    return None if range_ is None else (range_.start, range_.end, set(range_.only or ()))
+
+
+def test_only_the_matching_commits_are_read_alone(world: World, platform: Platform) -> None:
+    for version, tags in enumerate([WEB, {}, WEB, {}]):
+        world.change(version=version, tags=tags)
+    assert read_next(world, platform) == (None, "2", {"0", "2"})
+    world.change(version=4, tags=WEB)
+    assert read_next(world, platform) == ("3", "4", {"4"})
+
+
+def test_a_matching_commit_whose_event_comes_after_that_of_a_later_one_is_read_too(world: World, platform: Platform) -> None:
+    world.change(version=2, tags=WEB)
+    assert read_next(world, platform) == ("1", "2", {"2"})
+    world.change(version=1, tags=WEB)
+    assert read_next(world, platform) == ("0", "2", {"1"})
+
+
+def test_a_commit_that_gets_its_tag_after_the_place_went_past_it_is_read_then(world: World, platform: Platform) -> None:
+    world.change(version=0, tags=WEB)
+    world.change(version=1)
+    world.change(version=2, tags=WEB)
+    assert read_next(world, platform) == (None, "2", {"0", "2"})
+    world.change(version=1, tags=WEB)
+    assert read_next(world, platform) == ("0", "2", {"1"})
+
+
+def test_a_mark_vouches_for_no_commit_that_does_not_match_itself(world: World, platform: Platform) -> None:
+    world.change(version=0, tags=WEB)
+    assert read_next(world, platform) == (None, "0", {"0"})
+    world.change(version=1)
+    world.change(tags=WEB, event_key="mark")
+    assert read_next(world, platform) is None
+    world.change(version=1, tags=WEB)
+    assert read_next(world, platform) == ("0", "1", {"1"})
+
+
+def test_commits_of_a_table_that_was_replaced_since_are_not_taken_for_those_of_its_successor(world: World, platform: Platform) -> None:
+    world.store.register([], seen=[Seen("bronze.orders", TableUid("A"), SnapshotId("0"))])
+    world.change(version=1, tags=WEB, table_uid="A")
+    world.store.register([], seen=[Seen("bronze.orders", TableUid("B"), SnapshotId("0"))])
+    world.change(version=1, table_uid="B")
+    world.change(version=2, tags=WEB, table_uid="B")
+    assert read_next(world, platform) == ("1", "2", {"2"})
