@@ -8,15 +8,14 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.assets.checks import check_results, check_specs
-from lakechime_dagster.assets.flows import fired_partitions, job_of
+from lakechime_dagster.assets.flows import job_of
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
-from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
 from lakechime_dagster.resources.names import asset_key
-from lakechime_dagster.resources.platform import tags_of
+from lakechime_dagster.resources.platform import marks_of
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import SparkResource
 from lakechime_dagster.spark.job import Outcome, TableResult
@@ -84,18 +83,10 @@ def settle(running: RunningExecution, table: LakeTable, result: TableResult) -> 
     A fired partition in which nothing changed is complete all the same: it gets a mark (law 16).
     """
     platform, execution = running.platform, running.execution
-    untouched = [partition for partition in fired_partitions(table, running) if partition not in result.partitions]
-    marks = [
-        DataChangeEvent(
-            table=table.name, partition=partition, cluster=running.flow.cluster, tags=tags_of(running.flow),
-            event_key=f"mark/{execution.execution_id}/{partition}",
-        )
-        for partition in untouched
-    ]  # fmt: skip
     if result.outcome is Outcome.NOTHING:
+        marks = marks_of(running.stamp(), table.name, table.levels, running.flow.cluster)
         running.settled = platform.settle_without_commit(execution, marks, f"{execution.reason}; nothing to do")
         return
-    platform.store.register(marks)
     running.settled = platform.settle_if_committed(platform.log(table.name, table.location), execution) is not None
 
 

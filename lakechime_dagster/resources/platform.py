@@ -1,12 +1,13 @@
 """The platform of a process: store, ledger and the logs of tables, opened once from the settings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.settings import Settings, load_settings
 from lakechime_dagster.store.engine import open_engine
@@ -15,7 +16,9 @@ from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.ledger import Ledger
 from lakechime_dagster.store.upgrade import upgrade
 from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Committed, Execution, LaneId
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, LaneId
+
+FIRED = "partitions"  # among the facts of a stamp: the partitions that the step fired for, as values by level
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,15 @@ class Platform:
         return DeltaLog(location, table, self.settings.cluster)
 
     def settle_if_committed(self, target: DeltaLog | None, execution: Execution) -> Committed | None:
-        """Ask the target who committed this step; if somebody did, register that commit and settle by it (law 7)."""
+        """Ask the target who committed this step; if somebody did, register that commit and settle by it (law 7).
+
+        A partition that the step fired for and the commit did not touch gets its mark in the same registration: whoever
+        settles, an empty day is complete too (law 16).
+        """
         committed = target.committed(execution.lane, execution.step) if target is not None else None
         if committed is not None and target is not None:
-            self.store.register(target.events_of_commit(int(committed.version)))
+            events = target.events_of_commit(int(committed.version))
+            self.store.register([*events, *marks_of(committed.stamp, target.table, target.levels(), target.cluster, events)])
             self.ledger.settle(execution, committed)
         return committed
 
@@ -51,6 +59,22 @@ class Platform:
         """Settle a step that had nothing to write, after registering its marks (law 16)."""
         self.store.register(marks)
         return self.ledger.settle(execution, None, reason=reason)
+
+
+def marks_of(
+    stamp: CommitStamp, table: str, levels: PartitionLevels, cluster: str = "", events: Sequence[DataChangeEvent] = ()
+) -> list[DataChangeEvent]:
+    """A mark for each partition of a table that a step fired for and that no event of its commit names."""
+    touched = {canonical_partition(event.partition, levels) for event in events}
+    fired = [values for values in stamp.facts.get(FIRED, ()) if set(values) == set(levels.names)]
+    partitions = [tuple(values[name] for name in levels.names) for values in fired]
+    return [
+        DataChangeEvent(
+            table=table, partition=partition, cluster=cluster, tags=Tags(stamp.tags), event_key=f"mark/{stamp.execution_id}/{partition}"
+        )
+        for partition in partitions
+        if canonical_partition(partition, levels) not in touched
+    ]
 
 
 def ask_target(target: DeltaLog | None) -> Callable[[LaneId], Committed | None]:

@@ -1,0 +1,86 @@
+"""Settling by a commit: whoever finds it registers its events and the marks of what it fired for, before the place moves."""
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.settings import load_settings
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import CommitStamp, Execution
+from tests.support.tables import SCHEMA, rows, write
+from tests.support.world import World
+
+COMPLETE = {"complete": "true"}
+DAY = PartitionLevels.of({"day": "date"})
+GOLD = "gold.orders_of_day"
+MAY = dt.date(2013, 5, 1)
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    return World(engine)
+
+
+@pytest.fixture
+def platform(world: World, tmp_path: Path) -> Platform:
+    return Platform(load_settings(home=tmp_path), world.store, world.ledger, world.evaluator)
+
+
+def daily(name: str, table: str, **fields: object) -> Flow:
+    """A flow that waits for one day of a table."""
+    condition = PartitionCondition.of(table, {"day": tick("-1d")}, DAY)
+    trigger = PartitionTrigger(condition, every(days=1, start="2013-05-02", until="2013-05-02"), tags=COMPLETE)
+    return Flow(name=name, trigger=trigger, **fields)  # type: ignore[arg-type]
+
+
+def second_attempt(world: World, flow: Flow) -> Execution:
+    """The attempt after one that died; it may not settle without a commit."""
+    world.change(version=1, partition=[str(MAY)], tags=COMPLETE)
+    (first,) = world.fire(flow)
+    following = world.ledger.lose(world.ledger.begin(first.execution_id, "run-1"), "out of memory", immediately=True)
+    assert following is not None
+    return world.ledger.begin(following.execution_id, "run-2")
+
+
+def commit(platform: Platform, stamp: CommitStamp, *values: tuple[object, ...]) -> None:
+    """What the attempt commits to a table that holds another day: nothing is a fence."""
+    location = Path(platform.location(GOLD))
+    location.mkdir(parents=True)
+    write(location, rows((dt.date(2012, 1, 1), 0, 0, "x")), partition_by=["day"])
+    data = rows(*values) if values else SCHEMA.empty_table()
+    write(location, data, partition_by=["day"], user_metadata=stamp.to_text(), transaction=(stamp.txn_app_id, stamp.step))
+
+
+def test_a_day_whose_fence_is_settled_by_somebody_else_is_complete_downstream(world: World, platform: Platform) -> None:
+    flow = daily("daily", "bronze.orders", target=GOLD, target_levels=DAY)
+    execution = second_attempt(world, flow)
+    commit(platform, RunningExecution(platform, flow, execution).stamp())
+    platform.settle_if_committed(platform.log(GOLD), execution)
+    assert world.decide(daily("downstream", GOLD)).fires
+
+
+def test_a_day_that_the_commit_touched_needs_no_mark(world: World, platform: Platform) -> None:
+    flow = daily("daily", "bronze.orders", target=GOLD, target_levels=DAY)
+    execution = second_attempt(world, flow)
+    commit(platform, RunningExecution(platform, flow, execution).stamp(), (MAY, 0, 1, "a"))
+    platform.settle_if_committed(platform.log(GOLD), execution)
+    events = world.store.fetch(EventQuery(table=GOLD))
+    assert [(event.event.snapshot_id, event.event.partition) for event in events] == [("1", (str(MAY),))]
+
+
+def test_a_table_of_other_levels_than_its_flow_gets_no_mark(world: World, platform: Platform) -> None:
+    levels = PartitionLevels.of({"date": "date"})
+    condition = PartitionCondition.of("bronze.orders", {"date": tick("-1d")}, levels)
+    trigger = PartitionTrigger(condition, every(days=1, start="2013-05-02", until="2013-05-02"), tags=COMPLETE)
+    flow = Flow(name="daily", trigger=trigger, target=GOLD, target_levels=levels)
+    execution = second_attempt(world, flow)
+    commit(platform, RunningExecution(platform, flow, execution).stamp())
+    assert platform.settle_if_committed(platform.log(GOLD), execution) is not None
+    assert world.store.fetch(EventQuery(table=GOLD)) == []
