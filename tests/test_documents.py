@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+NAMED_LAWS = r"(?i)\blaws? (\d+(?:(?:, | to | and )\d+)*)"  # "law 7", "laws 5 to 8, 20"
 
 
 def code_of(page: str, heading: str) -> str:
@@ -37,6 +38,7 @@ def test_the_documents_that_are_promised_exist():
         "docs/glossary.md",
         "docs/why.md",
         "docs/features.md",
+        "docs/laws.md",
         "docs/benchmarks.md",
     )
     assert [name for name in promised if not (ROOT / name).is_file()] == []
@@ -71,6 +73,18 @@ def test_the_readme_begins_in_three_sentences_and_shows_the_ui():
     pictures = re.findall(r"!\[[^]]+\]\((docs/images/\w+\.png)\)", text)
     assert pictures
     assert all((ROOT / picture).read_bytes().startswith(b"\x89PNG") for picture in pictures)
+
+
+def test_every_law_that_is_named_stands_in_the_page_of_laws():
+    page = (ROOT / "docs" / "laws.md").read_text()
+    assert [int(number) for number in re.findall(r"^(\d+)\. \*\*", page, re.MULTILINE)] == list(range(1, 21))
+    texts = {file: file.read_text() for folder in ("lakechime_dagster", "tests") for file in (ROOT / folder).rglob("*.py")}
+    texts |= {page: page.read_text() for page in PAGES}
+    named = {int(number) for text in texts.values() for place in re.findall(NAMED_LAWS, text) for number in re.findall(r"\d+", place)}
+    assert {5, 13, 20} <= named <= set(range(1, 21))
+    assert "(laws.md)" in texts[ROOT / "docs" / "features.md"]
+    assert "(docs/laws.md)" in texts[ROOT / "README.md"]
+    assert "docs/laws.md" in texts[ROOT / "lakechime_dagster" / "store" / "ledger.py"].partition("\n")[0]
 
 
 def test_words_of_the_glossary_stand_once():

@@ -1,4 +1,4 @@
-"""The ledger: what every lane has consumed, what it is at, and who runs it (DESIGN laws 5 to 8).
+"""The ledger: what every lane has consumed, what it is at, and who runs it (laws 5 to 8 of docs/laws.md).
 
 All moves are compare-and-set in one transaction that holds the row of the lane, so several daemons may run at once.
 Nothing here knows Dagster or Spark: a run is an id.
