@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import LaneConflictError
@@ -183,8 +184,8 @@ class Evaluator:
             stands = place.sources.get(table)
             tags = flow.trigger.tags if table in flow.trigger.tables and isinstance(flow.trigger, SnapshotTrigger) else {}
             since = after if stands is not None else Position.ORIGIN
-            newest = evidence.newest_snapshot(connection, (flow.cluster, table), tags, since, through)
-            chosen = newer(stands, newest)
+            found = evidence.newest_snapshot(connection, (flow.cluster, table), tags, since, through)
+            chosen = stands if found is None else newer(stands, *found)
             if chosen is not None:
                 sources[table] = chosen
         return sources
@@ -194,14 +195,16 @@ def _available(states: Mapping[Atom, AtomState], atom: Atom) -> bool:
     return atom in states and states[atom].available
 
 
-def newer(stands: SnapshotPlace | None, found: SnapshotPlace | None) -> SnapshotPlace | None:
-    """The later of two places in a table; another table uid is always later, an older Delta version never is."""
-    if stands is None or found is None:
-        return found or stands
-    if stands.table_uid != found.table_uid and stands.table_uid is not None and found.table_uid is not None:
+def newer(stands: SnapshotPlace | None, found: SnapshotPlace, table_format: TableFormat) -> SnapshotPlace:
+    """The later of a lane's place in a table and the snapshot found after it, of this format.
+
+    Another table uid is always later, an older Delta version never is; the ids of other formats say nothing of their
+    order, so that what was registered after the place is later.
+    """
+    if stands is None or (stands.table_uid != found.table_uid and stands.table_uid is not None and found.table_uid is not None):
         return found
     old, new = stands.snapshot_id, found.snapshot_id
-    if old is not None and new is not None and old.isdigit() and new.isdigit() and int(new) < int(old):
+    if table_format is TableFormat.DELTA and old is not None and new is not None and old.isdigit() and int(new) < int(old):
         return stands
     return found
 

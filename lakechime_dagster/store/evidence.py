@@ -18,7 +18,7 @@ from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.store import ledger_schema as ledger
-from lakechime_dagster.store.codes import FORMAT_CODES, OPERATION_CODES
+from lakechime_dagster.store.codes import FORMAT_CODES, FORMATS, OPERATION_CODES
 from lakechime_dagster.store.dialect import VisibleBelow
 from lakechime_dagster.store.queries import carries, is_after, is_through
 from lakechime_dagster.store.schema import dce_availability, dce_event, dce_table
@@ -105,8 +105,8 @@ def waiting(
 
 def newest_snapshot(
     connection: Connection, table: TableKey, tags: Mapping[str, str], place: Position, through: Position
-) -> SnapshotPlace | None:
-    """The newest snapshot of a table in (place, through] that the tags vouch for, or None.
+) -> tuple[SnapshotPlace, TableFormat] | None:
+    """The newest snapshot of a table in (place, through] that the tags vouch for, with its format, or None.
 
     An event with the tags vouches for its own snapshot; a mark or amendment with them for all that was registered
     before it, also before the place: what nobody vouched for was not read then. Delta versions are compared as
@@ -126,7 +126,7 @@ def newest_snapshot(
     number = sa.case((dce_event.c.table_format == FORMAT_CODES[TableFormat.DELTA], sa.cast(dce_event.c.snapshot_id, sa.BigInteger)))
     same_table = dce_event.c.table_uid == uid if uid else dce_event.c.table_uid.is_(None)
     query = (
-        sa.select(dce_event.c.snapshot_id)
+        sa.select(dce_event.c.snapshot_id, dce_event.c.table_format)
         .where(*in_history, dce_event.c.snapshot_id.is_not(None), same_table, vouched)
         .order_by(
             number.desc().nulls_last(),
@@ -136,8 +136,8 @@ def newest_snapshot(
         )
         .limit(1)
     )
-    snapshot = connection.execute(query).scalar()
-    return SnapshotPlace(table_uid=uid, snapshot_id=SnapshotId(snapshot)) if snapshot is not None else None
+    row = connection.execute(query).one_or_none()
+    return None if row is None else (SnapshotPlace(table_uid=uid, snapshot_id=SnapshotId(row.snapshot_id)), FORMATS[row.table_format])
 
 
 def without_snapshot(connection: Connection, tables: Sequence[TableKey], through: Position) -> list[str]:
