@@ -1,5 +1,10 @@
 """The errors a user of lakechime_dagster can meet, each saying what to do about it."""
 
+import re
+from urllib.parse import unquote
+
+_PASSWORD = re.compile(r"^((?:[\w+.-]+://)?+[^:/?]*):.*@", re.DOTALL)
+
 
 class LakeChimeError(Exception):
     """Something a user or an operator can answer; the message names the remedy."""
@@ -56,3 +61,10 @@ def shown(value: object, limit: int = 80) -> str:
     except ValueError:  # a number of more than 4,300 digits
         text = f"a {type(value).__name__} too long to show"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def without_password(url: str) -> str:
+    """A URL as logs and messages may show it: `***` from the first `:` to the last `@`, and no query key that names a password."""
+    text, mark, query = _PASSWORD.sub(r"\1:***@", url).partition("?")
+    kept = [pair for pair in query.split("&") if "pass" not in unquote(pair.partition("=")[0]).lower()]
+    return f"{text}{mark}{'&'.join(kept)}" if any(kept) else text

@@ -6,12 +6,11 @@ Read by `definitions`, `cli`, `api` and `resources` only; everything below gets 
 import os
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.errors import InvalidValueError, without_password
 
 MARKER = "workspace.yaml"  # the file beside which the home folder lies
 
@@ -104,12 +103,3 @@ def find_home(start: Path) -> Path:
         if (folder / MARKER).is_file():
             return folder / ".lakechime"
     return start / ".lakechime"
-
-
-def without_password(url: str) -> str:
-    """A URL as logs may show it: its password replaced by ***."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    user, host = parts.username or "", parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{user}:***@{host}"))

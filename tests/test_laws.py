@@ -22,7 +22,7 @@ from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.dce.store import EventQuery, Registration, Seen
-from lakechime_dagster.errors import InvalidValueError, LakeChimeError, LaneConflictError
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError, LaneConflictError, without_password
 from lakechime_dagster.lake import sql_table
 from lakechime_dagster.resources.names import run_tags
 from lakechime_dagster.resources.platform import Platform
@@ -327,8 +327,26 @@ def an_unreachable_store_is_a_sentence(engine: Engine, make: Callable[[str], Eng
     assert not [internal for internal in ("psycopg", "sqlalche", "\n") if internal in str(refused.value)]
 
 
-def shows_no_password(engine: Engine, show: Callable[[Any], str]) -> None:
-    assert "s3cret" not in show(make_url("postgresql://ada:s3cret@db/dce?sslpassword=s3cret"))
+SECRETS = (
+    "postgresql://ada:s3cret@db/dce?sslpassword=s3cret",
+    "postgresql://ada@db/dce?password=s3cret",
+    "postgresql+psycopg://ada:p@s3cret@db/dce",
+    "postgresql://ada@lake:p/s3cret?s3cret@db/dce?application_name=x&passfile=s3cret",
+)
+
+
+def shows_no_password(engine: Engine, show: Callable[[str], str]) -> None:
+    assert [url for url in SECRETS if "s3cret" in show(url)] == []
+    for url in ("sqlite:////var/a:b@c.sqlite", "postgresql://ada@db:5432/dce?application_name=x"):
+        assert show(url) == url
+
+
+def shown_of_engine(url: str) -> str:
+    return shown_url(make_url(url))
+
+
+def as_sqlalchemy_shows(url: str) -> str:
+    return make_url(url).render_as_string(hide_password=True)
 
 
 # 20: a deployment is in the key of every lane
@@ -370,7 +388,8 @@ LAWS = {
     "16 marks": Law(an_empty_day_is_complete, settle, settle_silently),
     "17 rows add up": Law(a_lost_row_is_seen, lambda counts: counts.is_balanced, not_more_than_returned),
     "18 no internals": Law(an_unreachable_store_is_a_sentence, open_engine, plain_engine),
-    "19 no secret": Law(shows_no_password, shown_url, lambda url: url.render_as_string(hide_password=False)),
+    "19 no secret": Law(shows_no_password, without_password, as_sqlalchemy_shows),
+    "19 no secret of an engine": Law(shows_no_password, shown_of_engine, as_sqlalchemy_shows),
     "20 deployments": Law(deployments_are_apart, of_its_own, of_all),
 }
 

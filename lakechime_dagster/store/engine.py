@@ -14,7 +14,7 @@ from sqlalchemy.engine.url import make_url
 from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from lakechime_dagster.errors import InvalidValueError, StoreUnreachableError, StoreVersionError
+from lakechime_dagster.errors import InvalidValueError, StoreUnreachableError, StoreVersionError, without_password
 
 BUSY_SECONDS = 30  # how long a SQLite writer waits for another; its tail under eight writers is 2 s
 IDLE_SECONDS = 1.0  # a pooled connection that rested longer is asked whether it still lives
@@ -81,8 +81,7 @@ def at_once(engine: Engine) -> Iterator[Connection]:
 
 def shown_url(url: URL) -> str:
     """The URL as messages may show it: no password, wherever it stands, and no driver."""
-    plain = url.set(drivername=url.get_backend_name())
-    return plain.difference_update_query([name for name in url.query if "pass" in name]).render_as_string(hide_password=True)
+    return without_password(url.set(drivername=url.get_backend_name()).render_as_string(hide_password=False))
 
 
 def _address(url: str) -> URL:
@@ -90,7 +89,11 @@ def _address(url: str) -> URL:
         address = make_url(url)
         backend = address.get_backend_name()
     except (ArgumentError, NoSuchModuleError, ValueError):
-        raise InvalidValueError("store URL", url.partition("://")[0], "is not a database URL; write postgresql:// or sqlite:///") from None
+        raise InvalidValueError(
+            "store URL", without_password(url).partition("://")[0], "is not a database URL; write postgresql:// or sqlite:///"
+        ) from None
+    if url.partition("://")[2].partition("/")[0].count("@") > 1:
+        raise InvalidValueError("store URL", without_password(url), 'its password holds "@"; write it as %40')
     if backend in ("postgresql", "postgres"):
         return address.set(drivername="postgresql+psycopg")
     if backend != "sqlite":

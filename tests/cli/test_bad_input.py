@@ -152,6 +152,8 @@ CASES = {
     # settings
     "unknown database": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "mysql://root:secret@db/x"}),
     "url that is none": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "not a url"}),
+    "url without scheme": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "ops:secret@db/dce"}),
+    "password with @": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "postgresql://ops:p@secret@db/dce"}),
     "lake that is no module": Bad(["trigger", "explain", "x"], environment={"LAKECHIME_LAKE": "no.such.module:lake"}),
     "lake that is no lake": Bad(["trigger", "explain", "x"], environment={"LAKECHIME_LAKE": "json:dumps"}),
     "lake without attribute": Bad(["status"], environment={"LAKECHIME_LAKE": "json"}),

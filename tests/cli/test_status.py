@@ -2,6 +2,9 @@
 
 import pytest
 
+from sqlalchemy.engine.url import make_url
+
+from lakechime_dagster.settings import load_settings
 from tests.cli import flows
 from tests.cli.test_execution import held
 from tests.support.cli import Cli
@@ -30,3 +33,16 @@ def test_a_lake_that_cannot_be_loaded_is_said_and_hides_nothing(lakechime: Cli, 
     listed = lakechime("trigger", "list", "--json")
     assert (listed.code, listed.json) == (0, {"triggers": []})
     assert listed.err.startswith("warning: ")
+
+
+@pytest.mark.services
+def test_status_shows_no_password_of_the_store(lakechime: Cli, monkeypatch: pytest.MonkeyPatch, postgres_url: str) -> None:
+    url = make_url(postgres_url).update_query_dict({"password": "s3cret", "application_name": "ops"})
+    monkeypatch.setenv("LAKECHIME_STORE_URL", url.render_as_string(hide_password=False))
+    answer = lakechime("status", "--json")
+    assert (answer.code, "s3cret" in answer.out + answer.err) == (0, False)
+    assert answer.json["store"].endswith("?application_name=ops")
+
+
+def test_settings_show_no_password_that_holds_an_at_sign() -> None:
+    assert load_settings(store_url="postgresql://ada:p@s3cret@db/dce").shown_store_url == "postgresql://ada:***@db/dce"
