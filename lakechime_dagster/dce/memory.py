@@ -161,7 +161,15 @@ class InMemoryDCEStore:
             and (query.through is None or position <= query.through)
             and (query.since is None or registered.event_ts >= query.since)
             and (query.until is None or registered.event_ts < query.until)
+            and (not query.only_new or self._is_new(registered, query))
         )
+
+    def _is_new(self, registered: RegisteredEvent, query: EventQuery) -> bool:
+        if not query.tags or registered.amends is None:
+            return bool(query.tags) or registered.changes_data
+        earlier = [event for event in self._events if event.position < registered.position]
+        versions = [event for event in earlier if registered.amends in (event.position, event.amends)]
+        return not any(version.event.tags.carries(query.tags) for version in versions)
 
     def _levels(self, event: DataChangeEvent) -> PartitionLevels:
         table = self._tables.get((event.cluster, event.table))

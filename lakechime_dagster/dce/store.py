@@ -44,7 +44,8 @@ class EventQuery:
     """Which events to fetch; every given condition must hold.
 
     `partition` is compared by the table's declared levels. `tags` must all be on one event. Positions: `after`
-    exclusive, `through` inclusive. Times (`event_ts`, milliseconds): `since` inclusive, `until` exclusive.
+    exclusive, `through` inclusive. Times (`event_ts`, milliseconds): `since` inclusive, `until` exclusive. `only_new`
+    leaves out amendments of an event that carried the tags before, and without tags whatever changes no data.
     """
 
     table: str | None = None
@@ -56,6 +57,7 @@ class EventQuery:
     since: int | None = None
     until: int | None = None
     limit: int | None = None
+    only_new: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partition", checked_partition(self.partition))

@@ -66,7 +66,9 @@ def _inactive(platform: Platform, flow: Flow) -> FlowRow:
 
 def _of_tables(platform: Platform, flow: Flow, after: Position, through: Position) -> Iterator[RegisteredEvent]:
     for table in flow.trigger.tables:
-        query = EventQuery(table=table, cluster=flow.cluster, tags=flow.trigger.tags, after=after, through=through, limit=MOST_EVENTS)
+        query = EventQuery(
+            table=table, cluster=flow.cluster, tags=flow.trigger.tags, only_new=True, after=after, through=through, limit=MOST_EVENTS
+        )
         yield from platform.store.fetch(query)
 
 

@@ -41,11 +41,14 @@ class RunningExecution:
 
     @property
     def events(self) -> list[RegisteredEvent]:
-        """Exactly the events of this execution: those of its flow's tables with its tags, in its range of positions."""
+        """Exactly the events of this execution: those of its flow's tables with its tags, in its range of positions.
+
+        An amendment is one of them only if it brought the tags; without tags only changes of data are.
+        """
         found: list[RegisteredEvent] = []
         for table in self.flow.trigger.tables:
             query = EventQuery(
-                table=table, cluster=self.flow.cluster, tags=self.flow.trigger.tags,
+                table=table, cluster=self.flow.cluster, tags=self.flow.trigger.tags, only_new=True,
                 after=self.execution.start.position, through=self.execution.end.position,
             )  # fmt: skip
             found += self.platform.store.fetch(query)

@@ -20,7 +20,7 @@ from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.codes import FORMAT_CODES, FORMATS, OPERATION_CODES
 from lakechime_dagster.store.dialect import VisibleBelow
-from lakechime_dagster.store.queries import carries, is_after, is_through
+from lakechime_dagster.store.queries import carries, is_after, is_data, is_new, is_through
 from lakechime_dagster.store.schema import dce_availability, dce_event, dce_table
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
@@ -28,11 +28,6 @@ from lakechime_dagster.triggers.decision import AtomState, Waiting
 CHUNK = 5_000  # parameters of one statement
 Item = TypeVar("Item")
 TableKey = tuple[str, str]  # cluster, name
-
-is_data = sa.and_(
-    dce_event.c.amends_seq.is_(None),
-    sa.or_(dce_event.c.snapshot_id.is_not(None), dce_event.c.table_format == FORMAT_CODES[TableFormat.HIVE]),
-)
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:
@@ -76,10 +71,11 @@ def waiting(
 ) -> list[Waiting]:
     """Per table the events in (place, through]: how many match, when they came, how many do not match.
 
-    Without tags only changes of data match: a mark says nothing to who did not ask for its tags.
+    Without tags only changes of data match: a mark says nothing to who did not ask for its tags. An amendment of an
+    event that had the tags before says nothing new.
     """
     ids = table_ids(connection, tables)
-    matches = carries(connection.dialect.name, dict(tags)) if tags else is_data
+    matches = is_new(connection.dialect.name, dict(tags))
     matched = sa.case((matches, 1), else_=0)
     query = (
         sa.select(
@@ -108,7 +104,7 @@ def newest_snapshot(
 ) -> tuple[SnapshotPlace, TableFormat] | None:
     """The newest snapshot of a table in (place, through] that the tags vouch for, with its format, or None.
 
-    An event with the tags vouches for its own snapshot; a mark or amendment with them for all that was registered
+    An event with the tags vouches for its own snapshot; a mark or amendment that brings them for all that was registered
     before it, also before the place: what nobody vouched for was not read then. Delta versions are compared as
     numbers, since registration may come in any order.
     """
@@ -119,7 +115,7 @@ def newest_snapshot(
     in_history = (dce_event.c.table_id == table_id, is_through(through))
     vouched: sa.ColumnElement[bool] = is_after(place)
     if tags:
-        matches = sa.and_(is_after(place), carries(connection.dialect.name, dict(tags)))
+        matches = sa.and_(is_after(place), is_new(connection.dialect.name, dict(tags)))
         mark = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(*in_history, matches, sa.not_(is_data))
         newest_mark = connection.execute(mark.order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)).one_or_none()
         vouched = sa.or_(matches, is_through(Position(newest_mark.tx_id, newest_mark.seq))) if newest_mark else matches

@@ -1,16 +1,24 @@
 """Statements that read events in commit order, never beyond what is visible for good."""
 
+from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, literal, or_, select, true, tuple_, type_coerce
+from sqlalchemy import ColumnElement, FromClause, Select, and_, exists, func, literal, not_, or_, select, true, tuple_, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 
+from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import canonical_partition
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.store.codes import FORMAT_CODES
 from lakechime_dagster.store.dialect import VisibleBelow
 from lakechime_dagster.store.schema import dce_event, dce_table
 from lakechime_dagster.store.tables import TableRow
+
+is_data = and_(
+    dce_event.c.amends_seq.is_(None),
+    or_(dce_event.c.snapshot_id.is_not(None), dce_event.c.table_format == FORMAT_CODES[TableFormat.HIVE]),
+)
 
 
 def select_events() -> Select[Any]:
@@ -38,11 +46,24 @@ def is_through(position: Position) -> ColumnElement[bool]:
     return tuple_(dce_event.c.tx_id, dce_event.c.seq) <= _place(position)
 
 
-def carries(dialect: str, tags: dict[str, str]) -> ColumnElement[bool]:
+def carries(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -> ColumnElement[bool]:
     """Whether the event has all of these tags."""
     if dialect == "postgresql":
-        return type_coerce(dce_event.c.tags, JSONB).contains(tags)
-    return and_(true(), *(_has_tag(key, value) for key, value in tags.items()))
+        return type_coerce(event.c.tags, JSONB).contains(tags)
+    return and_(true(), *(_has_tag(event, key, value) for key, value in tags.items()))
+
+
+def is_new(dialect: str, tags: dict[str, str]) -> ColumnElement[bool]:
+    """Whether the event says something new to who asked for these tags; without tags only changes of data do."""
+    return for_the_first_time(lambda event: carries(dialect, tags, event)) if tags else is_data
+
+
+def for_the_first_time(holds: Callable[[FromClause], ColumnElement[bool]]) -> ColumnElement[bool]:
+    """Whether something holds of the event that held of no earlier version of it: an amendment repeats the tags it had before."""
+    earlier = dce_event.alias("earlier")
+    is_version = or_(earlier.c.seq == dce_event.c.amends_seq, earlier.c.amends_seq == dce_event.c.amends_seq)
+    repeated = exists(select(1).select_from(earlier).where(is_version, earlier.c.seq < dce_event.c.seq, holds(earlier)))
+    return and_(holds(dce_event), or_(dce_event.c.amends_seq.is_(None), not_(repeated)))
 
 
 def matching(dialect: str, query: EventQuery, tables: dict[int, TableRow]) -> Select[Any]:
@@ -58,6 +79,7 @@ def matching(dialect: str, query: EventQuery, tables: dict[int, TableRow]) -> Se
         (query.since, lambda: dce_event.c.event_ts >= query.since),
         (query.until, lambda: dce_event.c.event_ts < query.until),
         (query.tags or None, lambda: carries(dialect, dict(query.tags))),
+        (query.only_new or None, lambda: is_new(dialect, dict(query.tags))),
     ]
     for given, condition in conditions:
         if given is not None:
@@ -79,6 +101,6 @@ def _place(position: Position) -> Any:
     return tuple_(literal(position.tx_id, dce_event.c.tx_id.type), literal(position.seq, dce_event.c.seq.type))
 
 
-def _has_tag(key: str, value: str) -> ColumnElement[bool]:
-    pairs = func.json_each(dce_event.c.tags).table_valued("key", "value")
+def _has_tag(event: FromClause, key: str, value: str) -> ColumnElement[bool]:
+    pairs = func.json_each(event.c.tags).table_valued("key", "value")
     return exists(select(1).select_from(pairs).where(pairs.c.key == key, pairs.c.value == value))

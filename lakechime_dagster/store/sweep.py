@@ -23,7 +23,7 @@ from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.evaluation import Evaluator
 from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.ledger_rows import FlowRow
-from lakechime_dagster.store.queries import is_after, is_through
+from lakechime_dagster.store.queries import for_the_first_time, is_after, is_data, is_through
 from lakechime_dagster.store.schema import dce_event, dce_table
 from lakechime_dagster.triggers.decision import Decision, LaneView, Waiting, decide_snapshot
 from lakechime_dagster.triggers.flow import Flow
@@ -43,9 +43,12 @@ class NewEvent:
     event_ts: int
     tags: Tags
     is_data: bool
+    before: Sequence[Tags] = ()  # of an amendment the tags of its earlier versions
 
     def matches(self, tags: Tags) -> bool:
-        return self.tags.carries(tags) if tags else self.is_data
+        if not tags:
+            return self.is_data
+        return self.tags.carries(tags) and not any(earlier.carries(tags) for earlier in self.before)
 
 
 @dataclass
@@ -229,7 +232,7 @@ def _new_events(connection: Connection, since: Position, through: Position) -> d
     query = (
         sa.select(
             dce_table.c.cluster, dce_table.c.name, dce_event.c.tx_id, dce_event.c.seq, dce_event.c.event_ts, dce_event.c.tags,
-            sa.case((evidence.is_data, 1), else_=0).label("is_data"),
+            dce_event.c.amends_seq, sa.case((is_data, 1), else_=0).label("is_data"),
         )
         .join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
         .where(is_after(since), is_through(through))
@@ -238,11 +241,23 @@ def _new_events(connection: Connection, since: Position, through: Position) -> d
     rows = connection.execute(query).all()
     if len(rows) > DELTA:
         return None
+    versions = _versions(connection, sorted({row.amends_seq for row in rows if row.amends_seq is not None}))
     new: dict[evidence.TableKey, list[NewEvent]] = {}
     for row in rows:
-        event = NewEvent(Position(row.tx_id, row.seq), row.event_ts, Tags(row.tags), bool(row.is_data))
+        before = [tags for seq, tags in versions.get(row.amends_seq, ()) if seq < row.seq]
+        event = NewEvent(Position(row.tx_id, row.seq), row.event_ts, Tags(row.tags), bool(row.is_data), before)
         new.setdefault((row.cluster, row.name), []).append(event)
     return new
+
+
+def _versions(connection: Connection, firsts: Sequence[int]) -> dict[int, list[tuple[int, Tags]]]:
+    """All versions of amended events, by the number of the first."""
+    found: dict[int, list[tuple[int, Tags]]] = {}
+    for chunk in evidence.chunks(firsts):
+        one_of = sa.or_(among(connection, dce_event.c.seq, chunk), among(connection, dce_event.c.amends_seq, chunk))
+        for row in connection.execute(sa.select(dce_event.c.seq, dce_event.c.amends_seq, dce_event.c.tags).where(one_of)):
+            found.setdefault(row.amends_seq or row.seq, []).append((row.seq, Tags(row.tags)))
+    return found
 
 
 def _dirty_tables(connection: Connection, since: Position, through: Position) -> list[evidence.TableKey]:
@@ -285,7 +300,7 @@ def _counting(connection: Connection, asked: Sequence[tuple[int, Position, Tags]
         arrays = [sa.bindparam(None, list(values), type_=ARRAY(kind)) for values, kind in zip(columns, kinds, strict=True)]
         names = [sa.column(name, kind) for name, kind in zip(("number", "table_id", "tx", "seq", "tags"), kinds, strict=True)]
         q = sa.func.unnest(*arrays).table_valued(*names).render_derived(name="asked").c
-        carries = sa.cast(dce_event.c.tags, JSONB).contains(q.tags)
+        carries = for_the_first_time(lambda event: sa.cast(event.c.tags, JSONB).contains(q.tags))
         tagged = q.tags != sa.cast(sa.literal("{}"), JSONB)
         number, table_id, tx, seq = q.number, q.table_id, q.tx, q.seq
     else:
@@ -293,12 +308,9 @@ def _counting(connection: Connection, asked: Sequence[tuple[int, Position, Tags]
         value = sa.func.json_each(wire).table_valued("value", name="asked").c.value
         number, table_id, tx, seq = (sa.func.json_extract(value, f"$[{index}]") for index in range(4))
         tags = sa.func.json_extract(value, "$[4]")
-        wanted = sa.func.json_each(tags).table_valued("key", "value", name="wanted").c
-        given = sa.func.json_each(dce_event.c.tags).table_valued("key", "value", name="given").c
-        same = sa.exists(sa.select(sa.literal(1)).where(given.key == wanted.key, given.value == wanted.value))
-        carries = sa.not_(sa.exists(sa.select(sa.literal(1)).where(sa.not_(same))))
+        carries = for_the_first_time(lambda event: _has_all(event, tags))
         tagged = tags != "{}"
-    matches = sa.case((tagged, carries), else_=evidence.is_data)
+    matches = sa.case((tagged, carries), else_=is_data)
     return (
         sa.select(
             number.label("number"),
@@ -314,3 +326,11 @@ def _counting(connection: Connection, asked: Sequence[tuple[int, Position, Tags]
         )
         .group_by(number)
     )
+
+
+def _has_all(event: sa.FromClause, tags: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    """Whether an event has all tags of a JSON map, on SQLite."""
+    wanted = sa.func.json_each(tags).table_valued("key", "value", name="wanted").c
+    given = sa.func.json_each(event.c.tags).table_valued("key", "value", name="given").c
+    same = sa.exists(sa.select(sa.literal(1)).where(given.key == wanted.key, given.value == wanted.value))
+    return sa.not_(sa.exists(sa.select(sa.literal(1)).where(sa.not_(same))))

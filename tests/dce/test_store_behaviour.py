@@ -278,6 +278,25 @@ def test_all_wanted_tags_must_be_on_one_event(store: DCEStore) -> None:
     assert all_of(store, tags={"a": "2"}) == []
 
 
+def test_only_the_first_version_that_carries_the_tags_is_new(store: DCEStore) -> None:
+    for tags in ({}, {"a": "1"}, {"b": "1"}, {"c": "1"}):
+        store.register([make_event(snapshot_id="1", tags=tags)])
+    (mark,) = store.register([make_event(tags={"a": "1"})]).registered
+    versions = all_of(store)
+
+    assert all_of(store, tags={"a": "1"}, only_new=True) == [versions[1], mark]
+    assert all_of(store, tags={"a": "1", "b": "1"}, only_new=True) == [versions[2]]
+    assert all_of(store, tags={"c": "1"}, only_new=True) == [versions[3]]
+    assert all_of(store, tags={"a": "2"}, only_new=True) == []
+
+
+def test_without_tags_only_changes_of_data_are_new(store: DCEStore) -> None:
+    (data, hive) = store.register([make_event(snapshot_id="1"), make_event("hive.t", table_format="HIVE")]).registered
+    store.register([make_event(tags={"a": "1"}), make_event(snapshot_id="1", tags={"a": "1"})])
+
+    assert all_of(store, only_new=True) == [data, hive]
+
+
 def test_positions_bound_a_fetch_after_exclusive_through_inclusive(store: DCEStore) -> None:
     at = [one.position for one in store.register([make_event(snapshot_id=str(number)) for number in range(5)]).registered]
 

@@ -11,6 +11,7 @@ from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.store.dialect import TransactionId
 from lakechime_dagster.store.engine import writing
+from lakechime_dagster.triggers import SnapshotTrigger
 from tests.support.world import World, a_flow
 
 
@@ -34,6 +35,16 @@ def test_a_sensor_that_ticks_is_no_reason(platform: Platform) -> None:
     flow = a_flow("silver")
     platform.ledger.note_tick([platform.evaluator.activate(flow)], platform.store.now())
     assert "ticked" not in explain(platform, flow).sentence
+
+
+def test_an_amendment_that_says_nothing_new_is_no_event_of_the_explanation(platform: Platform, sqlite_engine: Engine) -> None:
+    world, flow = World(sqlite_engine), a_flow(trigger=SnapshotTrigger("bronze.orders", tags={"complete": "true"}))
+    world.change(version=1, tags={"complete": "true"})
+    world.ledger.settle(world.fire(flow)[0], None)
+    world.change(version=1, tags={"owner": "ops"})
+    assert explain(platform, flow).events == ()
+    world.change(version=2, tags={"complete": "true"})
+    assert [event.event.snapshot_id for event in explain(platform, flow).events] == ["2"]
 
 
 def test_a_flow_that_never_ticked_here_is_said_to_be_inactive(platform: Platform) -> None:

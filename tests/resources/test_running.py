@@ -12,7 +12,7 @@ from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers import SnapshotTrigger
 from lakechime_dagster.triggers.flow import Flow
-from tests.support.world import World
+from tests.support.world import World, a_flow
 
 WEB = {"by": "web"}
 ALONE = Flow(name="web", trigger=SnapshotTrigger(["bronze.orders"], tags=WEB, only_matching=True))
@@ -77,3 +77,30 @@ def test_commits_of_a_table_that_was_replaced_since_are_not_taken_for_those_of_i
     world.change(version=1, table_uid="B")
     world.change(version=2, tags=WEB, table_uid="B")
     assert read_next(world, platform) == ("1", "2", {"2"})
+
+
+def events_of_next(world: World, platform: Platform, flow: Flow) -> list[tuple[str | None, bool]]:
+    """Snapshot, and whether it is an amendment, of each event of the next execution, which is settled."""
+    (execution,) = world.fire(flow)
+    events = RunningExecution(platform, flow, execution).events
+    world.ledger.settle(execution, None)
+    return [(event.event.snapshot_id, event.amends is not None) for event in events]
+
+
+def test_without_tags_neither_marks_nor_amendments_are_handed_over(world: World, platform: Platform) -> None:
+    world.change(version=0)
+    assert events_of_next(world, platform, a_flow()) == [("0", False)]
+    world.change(version=0, tags=WEB)
+    world.change(tags=WEB)
+    world.change(version=1)
+    assert events_of_next(world, platform, a_flow()) == [("1", False)]
+
+
+def test_an_event_that_was_handed_over_is_not_again_when_it_gets_further_tags(world: World, platform: Platform) -> None:
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags=WEB))
+    world.change(version=0, tags=WEB)
+    assert events_of_next(world, platform, flow) == [("0", False)]
+    world.change(version=1)
+    world.change(version=0, tags={"owner": "ops"})
+    world.change(version=1, tags=WEB)
+    assert events_of_next(world, platform, flow) == [("1", True)]

@@ -9,6 +9,7 @@ from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.retention import expire
+from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.flow import Flow
@@ -165,6 +166,48 @@ def test_an_amendment_alone_changes_no_data_for_a_trigger_without_tags(world: Wo
     world.ledger.settle(one(world.fire(a_flow())), None)
     world.change(version=0, tags=COMPLETE)
     assert not world.decide(a_flow()).fires
+
+
+def test_an_amendment_that_repeats_the_tags_does_not_fire_again_nor_vouch_for_what_came_since(world: World) -> None:
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    sweep = Sweep(world.evaluator, [flow])
+    world.change(version=0, tags=COMPLETE)
+    world.ledger.settle(one(world.fire(flow)), None)
+    assert sweep.decisions() == {}
+    world.change(version=1)
+    assert sweep.decisions() == {}
+    world.change(version=0, tags={"owner": "ops"})
+    decision = world.decide(flow)
+    assert not decision.fires
+    assert decision.sentence == "2 events of bronze.orders came, none with complete=true"
+    assert (sweep.decisions(), Sweep(world.evaluator, [flow]).decisions()) == ({}, {})
+    world.change(version=2, tags=COMPLETE)
+    assert sweep.decisions()["silver"].reasons == Sweep(world.evaluator, [flow]).decisions()["silver"].reasons == world.decide(flow).reasons
+    assert one(world.fire(flow)).reason == "1 event came (1 of bronze.orders)"
+
+
+def test_a_repeating_amendment_vouches_for_nothing_when_another_table_fires(world: World) -> None:
+    flow = a_flow("joined", trigger=SnapshotTrigger(["bronze.orders", "bronze.items"], tags=COMPLETE))
+    world.change("bronze.orders", 0, tags=COMPLETE)
+    world.ledger.settle(one(world.fire(flow)), None)
+    world.change("bronze.orders", 1)
+    world.change("bronze.orders", 0, tags={"owner": "ops"})
+    world.change("bronze.items", 0, tags=COMPLETE)
+    assert snapshots(one(world.fire(flow))) == {"bronze.items": (None, "0")}
+
+
+def test_the_tags_that_several_amendments_bring_together_fire_once(world: World) -> None:
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags={"a": "1", "b": "2"}))
+    sweep = Sweep(world.evaluator, [flow])
+    sweep.decisions()
+    for tags in ({}, {"a": "1"}):
+        world.change(version=0, tags=tags)
+        assert not world.decide(flow).fires
+        assert sweep.decisions() == {}
+    for tags in ({"b": "2"}, {"c": "3"}, {"d": "4"}):
+        world.change(version=0, tags=tags)
+    assert sweep.decisions()["silver"].reasons == world.decide(flow).reasons
+    assert one(world.fire(flow)).reason == "1 event came (1 of bronze.orders)"
 
 
 def test_delta_versions_count_as_numbers_in_whatever_order_they_are_registered(world: World) -> None:

@@ -169,9 +169,16 @@ def whole(world: World, flow: Flow) -> list[str]:
 
 def _waiting(every_event: Sequence[RegisteredEvent], table: str, trigger: SnapshotTrigger, place: Place) -> Waiting:
     mine = [event for event in every_event if event.event.table == table and event.position > place.position]
-    matching = [event for event in mine if (event.event.tags.carries(trigger.tags) if trigger.tags else event.changes_data)]
+    matching = [event for event in mine if (_carries_first(every_event, event, trigger) if trigger.tags else event.changes_data)]
     times = [event.event_ts for event in matching]
     return Waiting(table=table, count=len(matching), first_ts=min(times, default=None), last_ts=max(times, default=None))
+
+
+def _carries_first(every_event: Sequence[RegisteredEvent], event: RegisteredEvent, trigger: SnapshotTrigger) -> bool:
+    """Whether the event has the tags and no earlier version of it had them."""
+    first = event.amends or event.position
+    versions = [one for one in every_event if (one.amends or one.position) == first and one.position < event.position]
+    return event.event.tags.carries(trigger.tags) and not any(one.event.tags.carries(trigger.tags) for one in versions)
 
 
 def _state(every_event: Sequence[RegisteredEvent], atom: Atom, trigger: PartitionTrigger) -> AtomState:
