@@ -18,7 +18,7 @@ from lakechime_dagster.capture.delta_log import DeltaLevels, ForeignLevelsError,
 from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit
 from lakechime_dagster.dce.event import DataChangeEvent, OperationType, SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue
-from lakechime_dagster.dce.snapshots import Verdict
+from lakechime_dagster.dce.snapshots import Verdict, next_epoch, own_uid
 from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.errors import InvalidValueError, TableUnreadableError
@@ -111,13 +111,14 @@ class DeltaLog:
 
         A first sight of a table with history registers its state as one commit (`baseline=true`); so does a table
         that was replaced at the same path (a new `table_uid`), and one whose log was cleaned up past what was seen
-        (`lakechime/verdict=EXPIRED`) or put back to an older state (`ROLLBACK`). Where commits from `pushed` on were
+        (`lakechime/verdict=EXPIRED`) or put back to an older state (`ROLLBACK`, which begins a new epoch of its
+        `table_uid`, since its snapshot ids will come again). Where commits from `pushed` on were
         registered by their writers before the first sight, its state is that before them, and they follow one by one.
         """
         if seen is None:
             return self._baseline(None) if pushed is None else self._first_sight(pushed)
         start = int(seen.snapshot_id)
-        levels = self._levels_of(seen.table_uid)
+        levels = self._levels_of(own_uid(seen.table_uid))
         if levels is None:
             return self._baseline(Verdict.RECREATED)
         events: list[DataChangeEvent] = []
@@ -128,11 +129,11 @@ class DeltaLog:
                 commit = self._parsed(version, text, levels)
             except ForeignLevelsError:
                 return self._baseline(Verdict.RECREATED)
-            if commit.table_uid not in (None, seen.table_uid):
+            if commit.table_uid not in (None, own_uid(seen.table_uid)):
                 return self._baseline(Verdict.RECREATED)
             events += self._events(commit, seen.table_uid)
         if version == start and self._commit_text(start) is None and (now := self.version) != start:
-            return self._baseline(Verdict.EXPIRED if now > start else Verdict.ROLLBACK)
+            return self._baseline(Verdict.EXPIRED, of=seen.table_uid) if now > start else self._put_back(seen.table_uid)
         return Captured(events=tuple(events), seen=self.seen(version, seen.table_uid))
 
     def _first_sight(self, pushed: int) -> Captured:
@@ -194,9 +195,12 @@ class DeltaLog:
         state = self._open(version)
         return _live(state, _levels(state))
 
-    def _baseline(self, verdict: Verdict | None, at: int | None = None) -> Captured:
+    def _put_back(self, uid: TableUid) -> Captured:
+        return self._baseline(Verdict.ROLLBACK, of=next_epoch(uid))
+
+    def _baseline(self, verdict: Verdict | None, at: int | None = None, of: TableUid | None = None) -> Captured:
         state = self._open(at)
-        uid, version = TableUid(str(state.metadata().id)), state.version()
+        uid, version = of or TableUid(str(state.metadata().id)), state.version()
         seen = self.seen(version, uid)
         text = self._commit_text(version)
         levels = _levels(state)

@@ -23,6 +23,20 @@ class Verdict(StrEnum):
         return self in (Verdict.CONTIGUOUS, Verdict.GAP_FILLED)
 
 
+_EPOCH = "~"
+
+
+def own_uid(uid: TableUid) -> TableUid:
+    """The id that the table itself has, whatever epoch of it is meant."""
+    return TableUid(uid.partition(_EPOCH)[0])
+
+
+def next_epoch(uid: TableUid) -> TableUid:
+    """The uid of a table whose log was put back: its snapshot ids come again, and do not mean what they meant."""
+    own, _, epoch = uid.partition(_EPOCH)
+    return TableUid(f"{own}{_EPOCH}{int(epoch or 0) + 1}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class SnapshotPlace:
     """Up to where a lane has read one source: a table (by uid) and a snapshot of it; no snapshot = nothing yet."""
@@ -52,7 +66,7 @@ class SnapshotRange:
 
     @property
     def is_recreated(self) -> bool:
-        """Whether the table was dropped and created again since the start."""
+        """Whether the table was dropped and created again, or its log put back, since the start."""
         return self.start is not None and self.start_uid is not None and self.table_uid is not None and self.start_uid != self.table_uid
 
 

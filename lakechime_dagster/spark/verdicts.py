@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit, TableLog
 from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
+from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict, own_uid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +43,15 @@ def first_version(range_: SnapshotRange) -> int:
 def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
     """The verdict on a range of a Delta table, by its log alone."""
     head, end = log.version, int(range_.end)
-    if range_.table_uid is not None and log.uid != range_.table_uid:
+    own = None if range_.table_uid is None else own_uid(range_.table_uid)
+    if own is not None and log.uid != own:
         note = "the table was replaced after this execution was claimed; its newest snapshot is read"
         return Judgement(verdict=Verdict.RECREATED, version=head, note=note)
-    if range_.is_recreated:
-        note = "the table was dropped and created again since it was last read"
-        return Judgement(verdict=Verdict.RECREATED, version=end, later=_later(log, end, head), note=note)
+    if range_.is_recreated and end <= head:
+        put_back = range_.start_uid is not None and own_uid(range_.start_uid) == own
+        note = "the log was put back" if put_back else "the table was dropped and created again"
+        verdict = Verdict.ROLLBACK if put_back else Verdict.RECREATED
+        return Judgement(verdict=verdict, version=end, later=_later(log, end, head), note=f"{note} since it was last read")
     if end > head:
         note = f"snapshot {end} is no longer in the log, whose newest is {head}; that one is read"
         return Judgement(verdict=Verdict.ROLLBACK, version=head, note=note)
@@ -64,7 +67,7 @@ def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
         return Judgement(verdict=Verdict.EXPIRED, version=end, later=_later(log, end, head), note=note)
     commits = tuple(commit for commit in all_commits if commit.version <= end)
     later = tuple(commit for commit in all_commits if commit.version > end)
-    if any(commit.table_uid not in (None, range_.table_uid or commit.table_uid) for commit in commits):
+    if any(commit.table_uid not in (None, own or commit.table_uid) for commit in commits):
         return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was replaced in its own log")
     gap = any(not commit.changes_data for commit in commits)
     return Judgement(verdict=Verdict.GAP_FILLED if gap else Verdict.CONTIGUOUS, version=end, commits=commits, later=later, only=range_.only)

@@ -194,6 +194,12 @@ def test_a_log_put_back_to_an_older_state_says_rollback(location: Path) -> None:
     captured = log_of(location).changes_after(seen)
     assert {event.tags["lakechime/verdict"] for event in captured.events} == {"ROLLBACK"}
     assert captured.seen.snapshot_id == "0"
+    assert captured.seen.table_uid == f"{seen.table_uid}~1"
+    hourly(location, 3)
+    again = log_of(location).changes_after(captured.seen)
+    assert [(event.snapshot_id, event.table_uid) for event in again.events] == [("1", captured.seen.table_uid)]
+    forget(location, 1)
+    assert log_of(location).changes_after(again.seen).seen.table_uid == f"{seen.table_uid}~2"
 
 
 def test_tags_come_from_a_producers_commit_metadata_and_from_our_stamp(location: Path) -> None:

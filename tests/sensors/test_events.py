@@ -13,8 +13,11 @@ from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.lake import Lake, SourceTable
-from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
 from lakechime_dagster.sensors.events import events_sensor, reconcile
+from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import Cause
 from tests.support.tables import write
 
 SCHEMA = pa.schema([("day", pa.date32()), ("id", pa.int64())])
@@ -122,6 +125,33 @@ def test_a_first_sight_after_a_push_tells_the_state_before_it(world: World) -> N
         ("1", ("2024-05-01",), {"baseline": "true"}, None),
         ("1", ("2024-05-02",), {"baseline": "true"}, None),
     ]
+
+
+def test_after_a_log_was_put_back_its_state_and_new_commits_of_known_numbers_are_new_events(world: World) -> None:
+    flow = Flow(name="items", trigger=SnapshotTrigger(["bronze.items"]))
+    for day in (1, 2, 3):
+        world.commit("bronze.items", a_row(day))
+    world.tick()
+    assert fired(world, flow) == (None, "2")
+    (world.location("bronze.items") / "_delta_log" / f"{2:020d}.json").unlink()
+    world.tick()
+    assert fired(world, flow) == ("2", "1")
+    world.commit("bronze.items", a_row(4))
+    world.tick()
+    assert fired(world, flow) == ("1", "2")
+    assert [snapshot for snapshot, _ in world.events("bronze.items")] == ["2", "1", "2"]
+
+
+def fired(world: World, flow: Flow) -> tuple[str | None, str]:
+    """The snapshots of the next execution, which is settled."""
+    evaluator, ledger = world.platform.evaluator, world.platform.ledger
+    row = evaluator.activate(flow)
+    (firing,) = evaluator.evaluate(flow, row).firings
+    execution = evaluator.claim(flow, row, firing, ask_target(None), cause=Cause.TRIGGER)
+    assert execution is not None
+    ledger.settle(execution, None)
+    range_ = execution.ranges()["bronze.items"]
+    return range_.start, range_.end
 
 
 def test_a_push_by_hand_and_the_reconciler_are_one_event(world: World) -> None:

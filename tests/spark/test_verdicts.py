@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakechime_dagster.dce.event import SnapshotId, TableUid
-from lakechime_dagster.dce.snapshots import Verdict
+from lakechime_dagster.dce.snapshots import Verdict, next_epoch
 from lakechime_dagster.spark.verdicts import first_version, judge
 from tests.support.refreshes import Source
 
@@ -58,6 +58,14 @@ def test_a_restore_is_a_change_like_any_other(source: Source) -> None:
 def test_a_log_put_back_below_the_start_is_a_rollback(source: Source) -> None:
     range_ = replace(source.range(3), end=SnapshotId("1"))
     assert judge(range_, source.log).verdict is Verdict.ROLLBACK
+
+
+def test_a_log_put_back_since_the_start_is_a_rollback_and_its_next_range_is_read_like_any_other(source: Source) -> None:
+    put_back = next_epoch(source.log.uid)
+    range_ = replace(source.range(3), end=SnapshotId("1"), table_uid=put_back)
+    judgement = judge(range_, source.log)
+    assert (judgement.verdict, judgement.note) == (Verdict.ROLLBACK, "the log was put back since it was last read")
+    assert judge(replace(source.range(0, 2), table_uid=put_back, start_uid=put_back), source.log).verdict.is_incremental
 
 
 def test_an_end_that_the_log_lost_is_a_rollback_to_its_newest(source: Source) -> None:
