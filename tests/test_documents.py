@@ -1,21 +1,32 @@
 """What the documents say is true: their links lead somewhere, and their code runs."""
 
 import re
+import shlex
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
+
+from lakechime_dagster.demo.flights import FAIL_SWITCH
+from lakechime_dagster.settings import MARKER, Settings, SparkSettings
+from tests.support.cli import Cli
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 NAMED_LAWS = r"(?i)\blaws? (\d+(?:(?:, | to | and )\d+)*)"  # "law 7", "laws 5 to 8, 20"
 
 
-def code_of(page: str, heading: str) -> str:
-    """The first Python block below a heading."""
-    section = (ROOT / page).read_text().partition(f"\n## {heading}\n")[2]
-    block = re.search(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
-    assert block, f"{page} has no Python block below {heading!r}"
+def section_of(page: str, heading: str) -> str:
+    """What stands below a heading, up to the next one."""
+    return (ROOT / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def code_of(page: str, heading: str, language: str = "python") -> str:
+    """The first block of a language below a heading."""
+    block = re.search(rf"^```{language}\n(.*?)^```", section_of(page, heading), re.MULTILINE | re.DOTALL)
+    assert block, f"{page} has no {language} block below {heading!r}"
     return block.group(1)
 
 
@@ -51,6 +62,46 @@ def test_the_lake_of_the_readme_loads_and_has_ten_lines():
     names: dict = {"__name__": "readme_lake"}
     exec(compile(code, "README.md", "exec"), names)
     assert names["lake"].name == "shop"
+
+
+@pytest.fixture
+def beside_the_marker(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A project folder with the README's lake in it, and nothing set but what the README exports."""
+    folder = Path.cwd()
+    monkeypatch.delenv("LAKECHIME_HOME")
+    name, _, value = re.findall(r"`export (\S+?)(=)(\S+)`", section_of("README.md", "Your own lake in ten lines"))[0]
+    monkeypatch.setenv(name, value)
+    (folder / MARKER).touch()
+    (folder / "my_package").mkdir()
+    (folder / "my_package" / "lake.py").write_text(code_of("README.md", "Your own lake in ten lines"))
+    path, modules = list(sys.path), set(sys.modules)
+    yield folder
+    sys.path[:] = path
+    for module in set(sys.modules) - modules:
+        if module.startswith("my_package"):
+            del sys.modules[module]
+
+
+def test_the_commands_of_the_readme_work_after_its_lake(lakechime: Cli, beside_the_marker: Path):
+    commands = [shlex.split(line, comments=True) for line in code_of("README.md", "Producers and people on call", "sh").splitlines()]
+    assert [command[0] for command in commands] == ["lakechime"] * 3
+    registered, listed, explained = [lakechime(*command[1:]) for command in commands]
+    assert (registered.code, registered.err) == (0, "")
+    assert [event["snapshot_id"] for event in listed.json["events"]] == ["17"]
+    assert explained.code == 0, explained.err
+    assert explained.out.startswith("silver.orders")
+
+
+def test_the_readme_says_where_the_source_of_its_lake_is_looked_for(lakechime: Cli, beside_the_marker: Path):
+    place = Path(lakechime.platform.location("bronze.orders")).relative_to(beside_the_marker)
+    assert f"`{place}`" in section_of("README.md", "Your own lake in ten lines")
+
+
+def test_the_readme_names_every_setting():
+    named = re.findall(r"^\| `(LAKECHIME_\w+)` \|", section_of("README.md", "Settings"), re.MULTILINE)
+    own = {f"LAKECHIME_{field.upper()}" for field in Settings.model_fields if field != "spark"}
+    assert set(named) == own | {f"LAKECHIME_SPARK_{field.upper()}" for field in SparkSettings.model_fields} | {FAIL_SWITCH}
+    assert len(named) == len(set(named))
 
 
 def test_the_trigger_of_the_readme_is_a_sensor_of_an_existing_asset_in_five_lines():
