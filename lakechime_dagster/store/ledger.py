@@ -257,10 +257,7 @@ class Ledger:
             error = _error_of(connection, current) or error
             if current.attempt >= MAX_ATTEMPTS:
                 reason = f"attempt {current.attempt} of step {current.step} failed: {error}"
-                held = {"state": LaneState.HELD.value, "state_reason": reason}
-                connection.execute(
-                    sa.update(schema.lane).where(schema.lane.c.lane_id == self.lane_of(connection, current).lane_id).values(**held)
-                )
+                _hold(connection, self.lane_of(connection, current), reason)
                 return None
             pause = 0 if immediately else BACKOFF_MS[min(current.attempt, len(BACKOFF_MS) - 1)]
             return self.next_attempt(connection, current, end or current.end, due_ts=now + pause)
@@ -305,19 +302,19 @@ class Ledger:
     def close(
         self, connection: Connection, execution: Execution, state: ExecutionState, end: Place, version: str | None, reason: str
     ) -> None:
+        """Close a step; its lane goes on, but a STALE one only when a person gives the step up: its events are still lost."""
         connection.execute(
             sa.update(schema.execution)
             .where(schema.execution.c.execution_id == execution.execution_id)
             .values(state=state.value, end_place=end.to_json(), settled_ts=now_ms(connection), version=version, reason=reason)
         )
-        connection.execute(
-            sa.update(schema.lane)
-            .where(schema.lane.c.lane_id == self.lane_of(connection, execution).lane_id)
-            .values(
-                settled=execution.step, place=end.to_json(), place_tx=end.position.tx_id, place_seq=end.position.seq,
-                state=LaneState.ACTIVE.value, state_reason="",
-            )
-        )  # fmt: skip
+        lane = self.lane_of(connection, execution)
+        values = {
+            "settled": execution.step, "place": end.to_json(), "place_tx": end.position.tx_id, "place_seq": end.position.seq,
+        }  # fmt: skip
+        if lane.state is not LaneState.STALE or state is ExecutionState.SKIPPED:
+            values |= {"state": LaneState.ACTIVE.value, "state_reason": ""}
+        connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == lane.lane_id).values(**values))
 
     # Reading rows inside a transaction
 
@@ -393,6 +390,13 @@ def lanes_of(connection: Connection, flow_id: int, keys: Sequence[str] | None = 
 def _lane(connection: Connection, flow_id: int, key: str, *, lock: bool) -> LaneRow:
     query = sa.select(schema.lane).where(schema.lane.c.flow_id == flow_id, schema.lane.c.key == key)
     return lane_from(connection.execute(query.with_for_update() if lock else query).one())
+
+
+def _hold(connection: Connection, lane: LaneRow, reason: str) -> None:
+    """Let a lane wait for a person; one that is STALE waits already, for what is worse."""
+    if lane.state is not LaneState.STALE:
+        held = {"state": LaneState.HELD.value, "state_reason": reason}
+        connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == lane.lane_id).values(**held))
 
 
 def _has_history(connection: Connection, lane_id: int) -> bool:

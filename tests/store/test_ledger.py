@@ -197,6 +197,33 @@ def test_the_error_that_a_run_noted_is_the_reason_that_is_shown(world: World) ->
     assert "RuntimeError: boom" in world.ledger.lanes(row)[""].state_reason
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_stale_lane_stays_stale_when_its_open_step_settles_or_is_lost(world: World, commit: bool) -> None:
+    row = world.ledger.ensure_flow(a_flow())
+    execution: Execution | None = world.claim(row)
+    assert execution is not None
+    with writing(world.engine) as connection:
+        connection.execute(sa.update(schema.lane).values(state=LaneState.STALE.value, state_reason="events were expired by force"))
+    if commit:
+        assert world.ledger.settle(execution, committed(execution))
+    else:
+        while execution is not None:
+            execution = world.ledger.lose(execution, "disk full")
+    lane = world.ledger.lanes(row)[""]
+    assert (lane.state, lane.state_reason) == (LaneState.STALE, "events were expired by force")
+
+
+def test_a_held_lane_goes_on_when_a_commit_of_its_step_is_found(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow())
+    execution: Execution | None = world.claim(row)
+    newest = execution
+    while execution is not None:
+        newest, execution = execution, world.ledger.lose(execution, "disk full")
+    assert newest is not None
+    assert world.ledger.settle(newest, committed(newest))
+    assert world.ledger.lanes(row)[""].state is LaneState.ACTIVE
+
+
 def test_an_attempt_is_lost_once(world: World) -> None:
     execution = world.claim(world.ledger.ensure_flow(a_flow()))
     world.ledger.lose(execution, "it died")
