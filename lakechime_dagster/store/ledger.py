@@ -124,7 +124,7 @@ class Ledger:
         """
         with writing(self.engine) as connection:
             current = _lane(connection, flow.flow_id, lane.key, lock=True)
-            if current.settled != lane.settled or current.state is not LaneState.ACTIVE:
+            if (current.settled, current.place) != (lane.settled, lane.place) or current.state is not LaneState.ACTIVE:
                 raise LaneConflictError(f"lane {flow.name} {lane.key} moved on (step {current.settled}, {current.state.value})")
             if _open_of(connection, current.lane_id) is not None:
                 raise LaneConflictError(f"lane {flow.name} {lane.key} has an open execution")

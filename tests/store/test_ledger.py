@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.ledger import BACKOFF_MS, LEASE_MS, MAX_ATTEMPTS, Claim
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState
 from tests.support.world import World, a_flow, committed, elsewhere, place
@@ -39,6 +40,14 @@ def test_a_claim_of_a_lane_that_moved_on_is_refused(world: World) -> None:
     world.ledger.settle(world.claim(row), None)
     with pytest.raises(LaneConflictError, match="moved on"):
         world.ledger.claim(row, seen, Claim(end=place(2)))
+
+
+def test_a_claim_of_a_lane_that_a_person_put_elsewhere_meanwhile_is_refused(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow())
+    lane = world.ledger.ensure_lane(row, "")
+    world.people.seek(row, None, By(who="me", reason="replay"), lambda connection, lane: place(5))
+    with pytest.raises(LaneConflictError, match="moved on"):
+        world.ledger.claim(row, lane, Claim(end=place(3)))
 
 
 def test_of_many_daemons_that_claim_at_once_one_gets_the_step(world: World) -> None:
