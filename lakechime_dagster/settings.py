@@ -1,6 +1,6 @@
 """Where things are: home, store, warehouse, lake module, deployment, Spark — read from LAKECHIME_* and .env, validated.
 
-Read by `definitions`, `cli`, `api` and `resources` only; everything below gets values.
+`definitions`, `cli` and `resources` load them; `spark` is given its part; everything else gets values.
 """
 
 import os
@@ -12,13 +12,13 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lakechime_dagster.errors import InvalidValueError, without_password
 
-MARKER = "workspace.yaml"  # the file beside which the home folder lies
+MARKER = "workspace.yaml"  # the file beside which the home folder and .env lie
 
 
 class SparkSettings(BaseSettings):
     """How runs get a Spark driver (LAKECHIME_SPARK_*)."""
 
-    model_config = SettingsConfigDict(env_prefix="LAKECHIME_SPARK_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="LAKECHIME_SPARK_", extra="ignore", frozen=True)
 
     driver: str = Field(default="warm", description="`warm`, `local`, or a Spark master URL such as spark://host:7077.")
     memory: str = Field(default="2g", pattern=r"^\d+[mg]$", description="Heap of the driver's JVM.")
@@ -39,7 +39,7 @@ class SparkSettings(BaseSettings):
 class Settings(BaseSettings):
     """All settings of a deployment (LAKECHIME_*)."""
 
-    model_config = SettingsConfigDict(env_prefix="LAKECHIME_", env_file=".env", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="LAKECHIME_", extra="ignore", frozen=True)
 
     home: Path = Field(default=Path(), description="Folder of store, warehouse, Dagster home and jars.")
     lake: str = Field(default="lakechime_dagster.demo.flights:lake", description="The lake to run, as module:attribute.")
@@ -47,7 +47,7 @@ class Settings(BaseSettings):
     warehouse: str = Field(default="", description="Where tables without a location of their own lie.")
     deployment: str = Field(default="local", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")
     cluster: str = Field(default="", max_length=128, description="Name of this data platform in events.")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="WARNING", description="What the command line logs.")
     spark: SparkSettings = Field(default_factory=SparkSettings)
 
     @field_validator("lake")
@@ -61,7 +61,7 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _defaults_beside_home(cls, values: dict[str, object]) -> dict[str, object]:
-        home = Path(str(values["home"])).expanduser().resolve() if values.get("home") else find_home(Path.cwd())
+        home = (project_folder() / Path(str(values.get("home") or ".lakechime")).expanduser()).resolve()
         values["home"] = home
         values["store_url"] = values.get("store_url") or f"sqlite:///{home / 'dce.sqlite'}"
         values["warehouse"] = values.get("warehouse") or str(home / "warehouse")
@@ -81,13 +81,15 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: object) -> Settings:
-    """The settings of this process's environment.
+    """The settings of this process's environment, and of `.env` in the project's folder for what the environment does not say.
 
     Raises:
         InvalidValueError: naming the variable, its value and the remedy.
     """
     try:
-        return Settings(**overrides)  # type: ignore[arg-type]
+        env_file = project_folder() / ".env"
+        spark = SparkSettings(_env_file=env_file)  # type: ignore[call-arg]
+        return Settings(_env_file=env_file, **{"spark": spark} | overrides)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
         place = [str(part) for part in first["loc"]]
@@ -97,9 +99,7 @@ def load_settings(**overrides: object) -> Settings:
         raise InvalidValueError(name, secret, first["msg"].removeprefix("Value error, ")) from None
 
 
-def find_home(start: Path) -> Path:
-    """`.lakechime` beside the nearest workspace.yaml at or above a folder, else in that folder."""
-    for folder in (start, *start.parents):
-        if (folder / MARKER).is_file():
-            return folder / ".lakechime"
-    return start / ".lakechime"
+def project_folder(start: Path | None = None) -> Path:
+    """The folder of the nearest workspace.yaml at or above the current one, else the current one."""
+    start = start or Path.cwd()
+    return next((folder for folder in (start, *start.parents) if (folder / MARKER).is_file()), start)

@@ -3,11 +3,10 @@
 import importlib
 import sys
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
-from lakechime_dagster.settings import MARKER, Settings, load_settings
+from lakechime_dagster.settings import Settings, load_settings, project_folder
 
 if TYPE_CHECKING:
     from lakechime_dagster.lake import Lake
@@ -21,12 +20,6 @@ def open_platform(settings: Settings | None = None) -> "Platform":
     from lakechime_dagster.resources.platform import open_platform as opened
 
     return opened(settings)
-
-
-def project_folder(start: Path | None = None) -> Path:
-    """The folder of the nearest workspace.yaml at or above the current one, else the current one."""
-    start = start or Path.cwd()
-    return next((folder for folder in (start, *start.parents) if (folder / MARKER).is_file()), start)
 
 
 def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[str, "Flow"]:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakechime_dagster.cli.context import project_folder
 from lakechime_dagster.cli.demo import DEMO_LAKE
 from lakechime_dagster.cli.output import note, say
 from lakechime_dagster.cli.processes import Child, end_children, start_child
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.settings import MARKER, Settings, load_settings
+from lakechime_dagster.settings import MARKER, Settings, load_settings, project_folder
 
 if TYPE_CHECKING:
     from lakechime_dagster.spark.warm import WarmHost

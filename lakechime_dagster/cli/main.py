@@ -16,6 +16,7 @@ import typer
 from lakechime_dagster.cli import dce, demo, dev, execution, status, store, table, trigger
 from lakechime_dagster.cli.output import error_document, note, one_line, print_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
+from lakechime_dagster.settings import load_settings
 
 ERROR, USAGE, NOTHING, INTERRUPTED = 1, 2, 3, 130
 
@@ -46,7 +47,8 @@ def root(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    level = _log_level()
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     as_json = "--json" in arguments
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to fail
@@ -65,11 +67,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         _report(error, as_json)
         return NOTHING if isinstance(error, NotFoundError) else ERROR
     except Exception as error:
-        if os.environ.get("LAKECHIME_LOG_LEVEL") == "DEBUG":
+        if level == "DEBUG":
             raise
         what = f"this should not have happened ({type(error).__name__}); LAKECHIME_LOG_LEVEL=DEBUG shows where"
         _report(LakeChimeError(what), as_json)
         return ERROR
+
+
+def _log_level() -> str:
+    """As the settings say; settings that cannot be read are reported by the commands that need them."""
+    try:
+        return load_settings().log_level
+    except (LakeChimeError, OSError):
+        return "WARNING"
 
 
 def _usage(error: typer.TyperException, as_json: bool) -> int:

@@ -138,6 +138,6 @@ def test_what_should_not_happen_is_one_line_unless_asked_for_more(lakechime: Cli
     answer = lakechime("dce", "list")
     assert (answer.code, answer.out) == (1, "")
     assert answer.err == "error: this should not have happened (ZeroDivisionError); LAKECHIME_LOG_LEVEL=DEBUG shows where\n"
-    monkeypatch.setenv("LAKECHIME_LOG_LEVEL", "DEBUG")
+    Path(".env").write_text("LAKECHIME_LOG_LEVEL=DEBUG\n")  # in the temporary folder of the test
     with pytest.raises(ZeroDivisionError):
         main(["dce", "list"])

@@ -1,7 +1,6 @@
 """`lakechime status`: one look."""
 
 import pytest
-
 from sqlalchemy.engine.url import make_url
 
 from lakechime_dagster.settings import load_settings
