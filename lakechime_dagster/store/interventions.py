@@ -13,7 +13,7 @@ from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
-from lakechime_dagster.store.ledger import Ledger, lanes_of
+from lakechime_dagster.store.ledger import Ledger, lanes_of, nothing_looked
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState, Place
 
@@ -156,8 +156,7 @@ class Interventions:
                 if not values["fired"]:
                     connection.execute(sa.delete(schema.lane_partition).where(schema.lane_partition.c.lane_id == lane.lane_id))
         if moved and not dry_run:
-            nothing_looked = {"looked_tx": 0, "looked_seq": -1}  # unlike any position that an evaluation under way has looked up to
-            connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**nothing_looked))
+            connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**nothing_looked(connection)))
         return moved
 
     def _open_flow(self, connection: Connection, execution: Execution) -> FlowRow:

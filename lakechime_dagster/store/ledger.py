@@ -59,7 +59,7 @@ class Ledger:
             }  # fmt: skip
             same = (schema.flow.c.deployment == self.deployment, schema.flow.c.name == flow.name)
             # what was looked through for another declaration must be looked at again
-            changed = connection.execute(sa.update(schema.flow).where(*same).values(**values, looked_tx=0, looked_seq=0))
+            changed = connection.execute(sa.update(schema.flow).where(*same).values(**values, **nothing_looked(connection)))
             if not changed.rowcount:
                 place = start(connection) if start else Place()
                 fixed = {"deployment": self.deployment, "name": flow.name, "activated_ts": now_ms(connection), "start": place.to_json()}
@@ -376,6 +376,11 @@ class Ledger:
         )
         connection.execute(sa.insert(schema.attempt).values(execution_id=execution.execution_id, number=number, due_ts=due_ts))
         return self._execution(connection, execution.execution_id)
+
+
+def nothing_looked(connection: Connection) -> dict[str, int]:
+    """Before every position, and unlike any that an evaluation under way has looked up to, also from such a beginning."""
+    return {"looked_tx": 0, "looked_seq": -now_ms(connection)}
 
 
 def lanes_of(connection: Connection, flow_id: int, keys: Sequence[str] | None = None, *, lock: bool = False) -> dict[str, LaneRow]:

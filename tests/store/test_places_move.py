@@ -55,6 +55,17 @@ def test_events_of_partitions_that_no_key_waits_for_are_not_needed_once_they_wer
     assert folded(world) == 1
 
 
+def test_a_tick_of_the_declaration_before_does_not_move_the_new_one_on(world: World) -> None:
+    before = a_flow(trigger=SnapshotTrigger(ORDERS, tags={"by": "web"}))
+    after = a_flow(trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
+    world.change(version=0, tags=COMPLETE)
+    row = world.evaluator.activate(before)
+    found = world.evaluator.evaluate(before, row)
+    world.evaluator.activate(after)
+    world.evaluator.looked_through(row, found.through)
+    assert world.decide(after).fires
+
+
 def test_an_event_that_waits_for_its_grid_point_stays_needed(world: World) -> None:
     flow = a_flow(trigger=SnapshotTrigger(ORDERS, every(days=3_650)))
     world.evaluator.activate(flow)
