@@ -36,14 +36,14 @@ def is_visible() -> ColumnElement[bool]:
     return dce_event.c.tx_id < select(VisibleBelow()).scalar_subquery()
 
 
-def is_after(position: Position) -> ColumnElement[bool]:
+def is_after(position: Position, event: FromClause = dce_event) -> ColumnElement[bool]:
     """Whether the event comes after a position."""
-    return tuple_(dce_event.c.tx_id, dce_event.c.seq) > _place(position)
+    return tuple_(event.c.tx_id, event.c.seq) > _place(position)
 
 
-def is_through(position: Position) -> ColumnElement[bool]:
+def is_through(position: Position, event: FromClause = dce_event) -> ColumnElement[bool]:
     """Whether the event is at a position or before it."""
-    return tuple_(dce_event.c.tx_id, dce_event.c.seq) <= _place(position)
+    return tuple_(event.c.tx_id, event.c.seq) <= _place(position)
 
 
 def carries(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -> ColumnElement[bool]:

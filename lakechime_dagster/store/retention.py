@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, FromClause, and_, delete, exists, func, or_, select
 
 from lakechime_dagster.dce.event import OperationType, RegisteredEvent
 from lakechime_dagster.dce.position import Position
@@ -142,16 +142,19 @@ class _Fold:
 def _expire_table(
     connection: Connection, table: TableRow, before_ms: int, place: Position | None, tag_keys: set[str], dry_run: bool, force: bool
 ) -> ExpiredTable:
-    old = [
-        dce_event.c.table_id == table.table_id,
-        dce_event.c.event_ts < before_ms,
-        dce_event.c.tx_id < high_water(connection),
-    ]
+    visible_below = high_water(connection)
+
+    def is_old(event: FromClause) -> ColumnElement[bool]:
+        return and_(event.c.table_id == table.table_id, event.c.event_ts < before_ms, event.c.tx_id < visible_below)
+
+    def may_go(event: FromClause) -> ColumnElement[bool]:
+        return is_old(event) if place is None or force else and_(is_old(event), is_through(place, event))
+
     if not dry_run:
         locked_whole(connection, [table.table_id])  # from here on nobody registers into this table
-    needed = 0 if place is None else _count(connection, [*old, is_after(place)])
+    needed = 0 if place is None else _count(connection, [is_old(dce_event), is_after(place)])
     is_forced = bool(needed) and force
-    expiring = old if place is None or force else [*old, is_through(place)]
+    expiring = [may_go(dce_event), _goes_whole(may_go)]
     if dry_run:
         return ExpiredTable(table=table.name, cluster=table.cluster, folded=_count(connection, expiring), needed=needed, forced=is_forced)
     fold = _Fold(tag_keys)
@@ -163,6 +166,14 @@ def _expire_table(
         connection.execute(delete(dce_event).where(*expiring))
         changed_table(connection, table.table_id)  # who registers a single event must look again: its repeat may be folded now
     return ExpiredTable(table=table.name, cluster=table.cluster, folded=fold.events, needed=needed, forced=is_forced, through=fold.newest)
+
+
+def _goes_whole(may_go: Callable[[FromClause], ColumnElement[bool]]) -> ColumnElement[bool]:
+    """Whether all versions of the event may go: what an amendment brings is known only beside the earlier versions."""
+    other = dce_event.alias("other")
+    first = func.coalesce(dce_event.c.amends_seq, dce_event.c.seq)
+    is_version = or_(other.c.seq == first, other.c.amends_seq == first)
+    return ~exists(select(1).select_from(other).where(is_version, ~may_go(other)))
 
 
 def _count(connection: Connection, conditions: list[ColumnElement[bool]]) -> int:

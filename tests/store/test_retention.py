@@ -101,6 +101,22 @@ def test_what_a_live_lane_needs_stays_per_table(store: SqlDCEStore) -> None:
     assert (report.folded, report.held_back, report.forced) == (3, 2, ())
 
 
+def test_an_event_is_folded_only_with_all_its_amendments(store: SqlDCEStore) -> None:
+    (first,) = store.register([make_event(snapshot_id="1")]).registered
+    (amendment,) = store.register([make_event(snapshot_id="1", tags={"complete": "true"})]).registered
+    (other,) = store.register([make_event(snapshot_id="2")]).registered
+    _set_time(store.engine, first.position, 1_000)
+    _set_time(store.engine, amendment.position, 3_000)
+    _set_time(store.engine, other.position, 1_000)
+
+    assert expire(store.engine, 2_000, needed={ORDERS: first.position}).folded == 0
+    assert expire(store.engine, 2_000, needed={}).folded == 1
+    assert [one.position for one in store.fetch(EventQuery())] == [first.position, amendment.position]
+    assert expire(store.engine, 4_000, needed={ORDERS: first.position}).folded == 0
+    assert expire(store.engine, 4_000, needed={}, dry_run=True).folded == 2
+    assert expire(store.engine, 4_000, needed={}).folded == 2
+
+
 def test_force_removes_what_is_needed_and_says_so_in_the_same_transaction(store: SqlDCEStore) -> None:
     at = [one.position for one in store.register([make_event(snapshot_id=str(number)) for number in range(4)]).registered]
     told = []
