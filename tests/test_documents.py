@@ -64,6 +64,12 @@ def test_the_lake_of_the_readme_loads_and_has_ten_lines():
     assert names["lake"].name == "shop"
 
 
+def the_example_of_the_readme() -> dg.Definitions:
+    names: dict = {"__name__": "readme_sensor"}
+    exec(compile(code_of("README.md", "A trigger on a job that exists already"), "README.md", "exec"), names)
+    return names["defs"]
+
+
 @pytest.fixture
 def beside_the_marker(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A project folder with the README's lake in it, and nothing set but what the README exports."""
@@ -106,15 +112,25 @@ def test_the_readme_names_every_setting():
 
 def test_the_trigger_of_the_readme_is_a_sensor_of_an_existing_asset_in_five_lines():
     code = code_of("README.md", "A trigger on a job that exists already")
-    assert lines_of(code) <= 5
+    stock = re.compile(r"@dg|def |defs = |import dagster| +context")
+    added = [line for line in code.splitlines() if line.strip() and not stock.match(line)]
+    assert len(added) == 5
+    defs = the_example_of_the_readme()
+    assert [sensor.name for sensor in defs.sensors or ()] == ["features"]
 
-    @dg.asset
-    def features() -> None:
-        """An asset that knows nothing of the lake."""
 
-    names: dict = {"__name__": "readme_sensor", "features": features}
-    exec(compile(code, "README.md", "exec"), names)
-    assert isinstance(names["sensor"], dg.SensorDefinition)
+def test_the_asset_of_the_readme_is_launched_with_the_changes_of_its_table(lakechime: Cli, tmp_path: Path):
+    assert lakechime("dce", "register", "--table", "silver.orders", "--snapshot-id", "1").code == 0
+    defs = the_example_of_the_readme()
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        with dg.build_sensor_context(instance=instance, definitions=defs) as context:
+            requests = list(defs.resolve_sensor_def("features").evaluate_tick(context).run_requests or ())
+        assert len(requests) == 1
+        job = defs.resolve_implicit_global_asset_job_def()
+        run = job.execute_in_process(instance=instance, tags=requests[0].tags)
+        said = [record.user_message for record in instance.all_logs(run.run_id)]
+    assert run.success
+    assert "1 changes of silver.orders" in said
 
 
 def test_the_readme_begins_in_three_sentences_and_shows_the_ui():
