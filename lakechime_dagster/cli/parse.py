@@ -15,6 +15,7 @@ from lakechime_dagster.dce.text import checked_milliseconds
 from lakechime_dagster.errors import InvalidValueError, shown
 from lakechime_dagster.triggers.grid import to_milliseconds
 
+EARLIEST = 100_000_000_000  # a smaller number of milliseconds, before March 1973, is a year, a count of days or seconds
 _AGE = re.compile(r"(\d{1,6})(m|h|d)", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -33,12 +34,12 @@ def reading(option: str) -> Iterator[None]:
         raise wrong(option, str(error)) from None
 
 
-def milliseconds(option: str, text: str) -> int:
-    """An ISO 8601 time with a zone, or milliseconds since the epoch."""
+def milliseconds(option: str, text: str, otherwise: str = "") -> int:
+    """An ISO 8601 time with a zone, or milliseconds since the epoch; `otherwise` says what else the option takes."""
     with reading(option):
-        if text.isascii() and text.isdigit():
-            return checked_milliseconds("time", int(text))
-        return checked_milliseconds("time", to_milliseconds(_iso_time(text)))
+        if text.isascii() and text.isdigit() and int(text[:20]) >= EARLIEST:
+            return checked_milliseconds("time", int(text[:20]))
+        return checked_milliseconds("time", to_milliseconds(_iso_time(text, otherwise)))
 
 
 def optional_milliseconds(option: str, text: str | None) -> int | None:
@@ -50,7 +51,7 @@ def past_milliseconds(option: str, text: str, now_ms: int) -> int:
     """A time, or an age such as 30d, 12h or 45m."""
     age = _AGE.fullmatch(text)
     if age is None:
-        return milliseconds(option, text)
+        return milliseconds(option, text, ", or as an age such as 30d")
     return now_ms - dt.timedelta(**{_UNITS[age.group(2)]: int(age.group(1))}) // dt.timedelta(milliseconds=1)
 
 
@@ -95,12 +96,13 @@ def who(given: str | None) -> str:
         raise wrong("--who", "this user has no name; say who you are") from None
 
 
-def _iso_time(text: str) -> dt.datetime:
+def _iso_time(text: str, otherwise: str) -> dt.datetime:
     try:
-        moment = dt.datetime.fromisoformat(text)
+        moment = None if text.isdigit() else dt.datetime.fromisoformat(text)
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
         problem = "is not a time" if moment is None else "has no zone"
-        raise InvalidValueError("time", text, f"{problem}; write it as 2013-01-02T06:00Z, with a zone, or in milliseconds since the epoch")
+        remedy = f"write it as 2013-01-02T06:00Z, with a zone, or in milliseconds since the epoch (13 digits){otherwise}"
+        raise InvalidValueError("time", text, f"{problem}; {remedy}")
     return moment
