@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,6 +153,30 @@ def test_every_law_that_is_named_stands_in_the_page_of_laws():
     assert "(laws.md)" in texts[ROOT / "docs" / "features.md"]
     assert "(docs/laws.md)" in texts[ROOT / "README.md"]
     assert "docs/laws.md" in texts[ROOT / "lakechime_dagster" / "store" / "ledger.py"].partition("\n")[0]
+
+
+def test_the_rooms_of_the_contributing_guide_are_those_that_exist_in_the_order_of_the_contract():
+    (contract,) = [
+        one for one in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"] if one["id"] == "rooms"
+    ]
+    layers = [re.findall(r"\w+", layer) for layer in contract["layers"]]
+    package = ROOT / "lakechime_dagster"
+    built = {room for layer in layers for room in layer if (package / room).is_dir() or (package / f"{room}.py").is_file()}
+    section = section_of("CONTRIBUTING.md", "Rooms")
+    chain = next(line for line in section.splitlines() if "→" in line)
+    shown = [re.findall(r"\w+", layer) for layer in chain.split("→")]
+    assert shown == [there for layer in layers if (there := [room for room in layer if room in built])]
+    reserved = next(line for line in section.splitlines() if "reserved" in line)
+    assert {room for layer in layers for room in layer} - built == set(re.findall(r"`(\w+)`", reserved))
+
+
+def test_the_rooms_that_are_said_to_read_neither_environment_nor_clock_do_not():
+    (rule,) = re.findall(r"((?:`\w+`(?:, | and )?)+) read neither the environment nor the clock", (ROOT / "CONTRIBUTING.md").read_text())
+    rooms = re.findall(r"\w+", rule.replace(" and ", " "))
+    assert rooms == ["dce", "triggers", "lake"]
+    files = [file for room in rooms for file in (ROOT / "lakechime_dagster" / room).rglob("*.py")]
+    outside = re.compile(r"environ|getenv|load_settings|import time|time\.time|datetime\.now|utcnow|date\.today")
+    assert [str(file) for file in files if outside.search(file.read_text())] == []
 
 
 def test_words_of_the_glossary_stand_once():
