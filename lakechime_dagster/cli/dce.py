@@ -141,7 +141,11 @@ def complete(
     partitions = [parse.partition("--partition", text) for text in partition or []] or [None]
     if event_key is not None and len(partitions) > 1:
         raise parse.wrong("--event-key", "identifies one event; give one --partition with it")
-    tags = Tags(parse.tags("--tag", tag or [])).merged({"complete": "true"})
+    tags = Tags({"complete": "true"} | parse.tags("--tag", tag or []))
+    if tags["complete"] != "true":
+        raise parse.wrong(
+            "--tag", f"complete={tags['complete']}: this command states complete=true; `lakechime dce register` states anything else"
+        )
     platform = load_settings().cluster if cluster is None else cluster
     marks = [DataChangeEvent(table=table, partition=value, tags=tags, cluster=platform, event_key=event_key) for value in partitions]
     _register(marks, dry_run=dry_run, as_json=as_json)

@@ -65,6 +65,15 @@ def when(milliseconds: int | None) -> str:
     return f"{dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def shown_fact(name: str, value: Any) -> object:
+    """A value of a document for people: times, which end in `_ts`, as such, lists and maps in a line."""
+    if name.endswith("_ts"):
+        return when(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}:{one}" for key, one in value.items())
+    return ", ".join(value) if isinstance(value, list) else value
+
+
 def count(number: int, noun: str) -> str:
     """`1 event`, `2 events`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

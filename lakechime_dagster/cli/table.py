@@ -7,7 +7,7 @@ import typer
 from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.options import Cluster, DryRun, Json
-from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, when
+from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, shown_fact
 from lakechime_dagster.dce.event import TableFormat, to_json
 from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
@@ -35,7 +35,7 @@ def list_(as_json: Json = False) -> None:
         print_json({"tables": documents})
         return
     columns = ("name", "cluster", "role", "format", "levels", "events", "last_event_ts", "captured_up_to")
-    rows = [[_shown(column, document[column]) for column in columns] for document in documents]
+    rows = [[shown_fact(column, document[column]) for column in columns] for document in documents]
     print_table([column.replace("_ts", "").replace("_", " ") for column in columns], rows, empty="no table")
 
 
@@ -55,7 +55,7 @@ def show(name: Name, cluster: Cluster = None, as_json: Json = False) -> None:
     if as_json:
         print_json({"table": document})
     else:
-        print_facts({column: _shown(column, value) for column, value in document.items() if value not in (None, "", [], {})})
+        print_facts({column: shown_fact(column, value) for column, value in document.items() if value not in (None, "", [], {})})
 
 
 @app.command()
@@ -150,11 +150,3 @@ def _reconciled(platform: "Platform", log: "DeltaLog", dry_run: bool) -> dict[st
     return {
         "table": log.table, "registered": registered, "duplicates": duplicates, "captured_up_to": captured.seen.snapshot_id,
     }  # fmt: skip
-
-
-def _shown(column: str, value: Any) -> object:
-    if column.endswith("_ts"):
-        return when(value)
-    if isinstance(value, dict):
-        return ", ".join(f"{name}:{kind}" for name, kind in value.items())
-    return ", ".join(value) if isinstance(value, list) else value

@@ -9,7 +9,7 @@ from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import declared_flows, flow_declared, flow_known, open_platform
 from lakechime_dagster.cli.dce import print_events
 from lakechime_dagster.cli.options import DryRun, Json, Module, Reason, Who
-from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, when
+from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, shown_fact, when
 from lakechime_dagster.dce.event import to_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 
@@ -64,7 +64,7 @@ def show(name: Name, module: Module = None, as_json: Json = False) -> None:
         done = [vars(one) | {"action": one.action.value} for one in history]
         print_json({"trigger": document, "lanes": [_lane(lane) for lane in lanes.values()], "interventions": done})
         return
-    print_facts({key: ", ".join(value) if isinstance(value, list) else value for key, value in document.items() if value not in (None, [])})
+    print_facts({key: shown_fact(key, value) for key, value in document.items() if value not in (None, [])})
     say("")
     columns = ["lane", "state", "settled", "position", "snapshots", "reason"]
     rows = [

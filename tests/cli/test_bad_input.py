@@ -128,6 +128,7 @@ CASES = {
     "bytes that are no UTF-8": line(b"\xff\xfe\x00"),
     "file that is not there": Bad(["dce", "register", "--file", "no/such/file"]),
     "file and flags": register("--file", "-"),
+    "completeness denied": Bad(["dce", "complete", "bronze.orders", "--tag", "complete=false"]),
     # partitions
     "partition that is no JSON": register("--partition", "2013-01-01"),
     "partition that is no list": register("--partition", '{"day": 1}'),

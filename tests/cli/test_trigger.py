@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from lakechime_dagster.cli.output import when
 from lakechime_dagster.store.interventions import Interventions
 from lakechime_dagster.triggers.lanes import Execution
 from tests.cli import flows
@@ -190,3 +191,13 @@ def test_people_read_why_in_sentences(lakechime: Cli) -> None:
     assert lines[1] == "  - 1 event came (1 of bronze.orders)"
     assert flows.ORDERS in lakechime("trigger", "list", *MODULE).out
     assert "bronze.orders" in lakechime("trigger", "show", flows.ORDERS, *MODULE).out
+
+
+def test_people_read_when_a_trigger_was_activated_as_a_time(lakechime: Cli) -> None:
+    change(lakechime, 1)
+    claim(lakechime)
+    row = lakechime.platform.ledger.flow(flows.ORDERS)
+    assert row is not None
+    facts = dict(line.split(maxsplit=1) for line in lakechime("trigger", "show", flows.ORDERS, *MODULE).out.splitlines() if " " in line)
+    assert facts["activated_ts"].strip() == when(row.activated_ts)
+    assert trigger(lakechime, "show", flows.ORDERS).json["trigger"]["activated_ts"] == row.activated_ts
