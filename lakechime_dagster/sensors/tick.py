@@ -11,7 +11,7 @@ from lakechime_dagster.resources.platform import Platform, ask_target
 from lakechime_dagster.store.ledger_rows import FlowRow
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Execution
+from lakechime_dagster.triggers.lanes import Execution, LaneState
 
 MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds
 UNBEGUN_MS = 600_000  # a run that has started must begin its execution by then, else its process is taken for dead
@@ -127,6 +127,8 @@ def attend(
     if platform.settle_if_committed(target, execution) is not None:
         return None, f"{where} is settled by its commit"
     lane = platform.ledger.lanes(row)[execution.lane.key]
+    if lane.state is not LaneState.ACTIVE:
+        return None, ""  # it waits for a person, which the decision says; its last attempt was called lost when it was held
     following = platform.ledger.lose(execution, reason, end=platform.evaluator.end_of(flow, row, lane))
     if following is None:
         return None, f"{where} is HELD after attempt {execution.attempt}: {reason}"

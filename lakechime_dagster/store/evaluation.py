@@ -162,7 +162,7 @@ class Evaluator:
             )
             for key in keys
         ]  # fmt: skip
-        in_flight = sum(1 for view in views.values() if view.open)
+        in_flight = sum(1 for view in views.values() if view.open and not view.blocked)
         return decide_partition(
             row.name, trigger, found, in_flight=in_flight, activated_ms=row.activated_ts, now_ms=now, through=through, blocked=blocked
         )

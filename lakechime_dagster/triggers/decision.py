@@ -65,7 +65,8 @@ class Waiting:
 class LaneView:
     """What the ledger says of a lane when its trigger is evaluated.
 
-    `blocked` is a sentence when the lane may not claim (paused, held, stale); `open` one when an execution is open.
+    `blocked` is a sentence when the lane may not claim (paused, held, stale); `open` one when an execution is open. A lane
+    that is held is both: its open execution waits for a person.
     """
 
     place: Place = field(default_factory=Place)
@@ -136,23 +137,27 @@ def decide_partition(
 ) -> Decision:  # fmt: skip
     """Fire for each complete key that has not fired, oldest first, and for late changes of fired keys."""
     firings: list[Firing] = []
+    blocked_keys: list[str] = []
     waiting: list[str] = []
     expired = done = busy = 0
-    kept = False  # late events that a blocked lane must not forget
+    kept = False  # late events, or an open step, that a blocked lane must not forget
     for evidence in keys:
-        if evidence.lane.open:
+        if evidence.lane.open and evidence.lane.blocked:
+            blocked_keys.append(f"{evidence.key.text}: {evidence.lane.blocked}")
+            kept = True
+        elif evidence.lane.open:
             busy += 1
         elif evidence.fired:
             done += 1
             if trigger.late is Late.REFIRE and evidence.late_events and evidence.lane.blocked:
-                waiting.append(f"{evidence.key.text}: {evidence.lane.blocked}")
+                blocked_keys.append(f"{evidence.key.text}: {evidence.lane.blocked}")
                 kept = True
             elif trigger.late is Late.REFIRE and evidence.late_events:
                 reason = f"{_events(evidence.late_events)} came late for {evidence.key.text}"
                 firings.append(_firing(evidence, reason))
         elif all(evidence.atoms.get(atom, AtomState(available=False)).available for atom in evidence.key.atoms):
             if evidence.lane.blocked:
-                waiting.append(f"{evidence.key.text}: {evidence.lane.blocked}")
+                blocked_keys.append(f"{evidence.key.text}: {evidence.lane.blocked}")
             else:
                 reason = f"all {len(evidence.key.atoms)} partitions of {evidence.key.text} are there"
                 firings.append(_firing(evidence, reason))
@@ -160,6 +165,7 @@ def decide_partition(
             expired += 1
         else:
             waiting.append(_missing(trigger, evidence))
+    waiting = [*blocked_keys, *waiting]  # what only a person can move is said first
     counts = f"{done} of {len(keys)} keys fired" + (f", {busy} in flight" if busy else "") + (f", {expired} expired" if expired else "")
     if blocked:
         return Decision(trigger=name, fires=False, reasons=(blocked, counts), through=through, waits=True)

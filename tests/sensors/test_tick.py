@@ -4,12 +4,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.sensors.tick import UNBEGUN_MS, RunFact, RunState, run_tick
 from lakechime_dagster.settings import load_settings
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
@@ -183,6 +186,19 @@ def test_a_lane_that_is_held_says_why_in_every_tick(world: World, platform: Plat
     assert later.launches == ()
     assert any("silver is HELD" in sentence for sentence in later.sentences)
     assert world.ledger.lanes(world.evaluator.activate(a_flow()))[""].state is LaneState.HELD
+
+
+def test_the_last_attempt_of_a_lane_that_is_held_is_lost_once(world: World, platform: Platform, runs: ToldRuns) -> None:
+    world.change(version=0)
+    execution = one(run_tick(platform, a_flow(), runs).launches)
+    while (following := world.ledger.lose(execution, "disk full", immediately=True)) is not None:
+        execution = following
+    runs.tell(execution, RunState.FAILED)
+    with writing(world.engine) as connection:
+        connection.execute(sa.update(schema.attempt).values(ended_ts=1))
+    found = run_tick(platform, a_flow(), runs)
+    assert {attempt.ended_ts for attempt in world.ledger.attempts(execution.execution_id)} == {1}
+    assert sum("silver is HELD" in sentence for sentence in found.sentences) == 1
 
 
 def test_a_partition_that_dagster_does_not_know_is_refused_before_the_claim(world: World, platform: Platform, runs: ToldRuns) -> None:

@@ -381,6 +381,19 @@ def test_an_open_key_does_not_block_others(world: World) -> None:
     assert fired(world.decide(flow)) == ["day=2013-01-02"]
 
 
+def test_a_key_that_is_held_says_why_and_keeps_no_other_from_running(world: World) -> None:
+    flow = days(max_in_flight=1)
+    for version, day in enumerate(("2013-01-01", "2013-01-02")):
+        arrive(world, day, version)
+    execution: Execution | None = one(world.fire(flow))
+    while execution is not None:
+        execution = world.ledger.lose(execution, "disk full")
+    decision = world.decide(flow)
+    assert fired(decision) == ["day=2013-01-02"]
+    assert "daily day=2013-01-01 is HELD: attempt 5 of step 1 failed: disk full" in decision.sentence
+    assert decision.waits
+
+
 def test_a_partition_needs_all_tags_on_one_event(world: World) -> None:
     flow = days(tags={"a": "1", "b": "2"})
     arrive(world, "2013-01-01", 0, tags={"a": "1"})

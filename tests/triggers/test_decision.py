@@ -16,6 +16,7 @@ MINUTE = 60_000
 TAGS = {"complete": "true"}
 HOUR = PartitionLevels.of({"day": "date", "hour": "int"})
 THERE, SEEN = AtomState(available=True, seen=True), AtomState(available=False, seen=True)
+HELD = "daily is HELD: disk full; `lakechime execution retry` goes on"
 DROPPED = AtomState(available=False, seen=True, dropped=True)
 
 
@@ -36,14 +37,14 @@ def trigger_of(*tables: str, **fields: object) -> PartitionTrigger:
 
 
 def partition(
-    trigger: PartitionTrigger, *states: AtomState | None, first: dict | None = None, in_flight: int = 0, blocked: str = "",
-    activated_ms: int = NOON,
+    trigger: PartitionTrigger, *states: AtomState | None, first: dict | None = None, last: dict | None = None, in_flight: int = 0,
+    blocked: str = "", activated_ms: int = NOON,
 ) -> Decision:  # fmt: skip
-    """The decision when the partitions of every key are in these states; `first` tells what is special of the first key."""
+    """The decision when the partitions of every key are in these states; `first` and `last` tell what is special of the two keys."""
     keys = []
-    for number, key in enumerate(trigger.keys(dt.datetime.fromtimestamp(NOON / 1000, dt.UTC))):
+    for special, key in zip((first, last), trigger.keys(dt.datetime.fromtimestamp(NOON / 1000, dt.UTC)), strict=True):
         atoms = {atom: state for atom, state in zip(key.atoms, states, strict=True) if state is not None}
-        keys.append(KeyEvidence(key=key, atoms=atoms, **(first or {} if number == 0 else {})))
+        keys.append(KeyEvidence(key=key, atoms=atoms, **(special or {})))
     return decide_partition(
         "daily", trigger, keys, in_flight=in_flight, activated_ms=activated_ms, now_ms=NOON, through=Position(0, 9), blocked=blocked
     )
@@ -77,6 +78,10 @@ def table_of_decisions() -> dict[str, Decision]:
         "two tables, one missing": partition(trigger_of("a", "b"), THERE, THERE, THERE, None),
         "a key that fired": partition(two, THERE, THERE, first=fired),
         "a key that is open": partition(two, THERE, THERE, first=fired | {"lane": LaneView(open="open")}),
+        "a key that is held": partition(two, THERE, THERE, first=fired | {"lane": LaneView(open="open", blocked=HELD)}),
+        "a key that is held behind others that wait": partition(
+            trigger_of("a", late="refire"), THERE, None, last=fired | {"lane": LaneView(open="open", blocked=HELD)}
+        ),
         "late events, ignored": partition(two, THERE, None, first=fired | {"late_events": 2}),
         "late events, fired again": partition(refire, THERE, None, first=fired | {"late_events": 2}),
         "late events of a lane that is stale": partition(
