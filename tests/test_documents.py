@@ -10,8 +10,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.demo.flights import FAIL_SWITCH
 from lakechime_dagster.settings import MARKER, Settings, SparkSettings
+from lakechime_dagster.triggers.lanes import Cause
 from tests.support.cli import Cli
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -146,7 +148,7 @@ def test_the_readme_begins_in_three_sentences_and_shows_the_ui():
 def test_every_law_that_is_named_stands_in_the_page_of_laws():
     page = (ROOT / "docs" / "laws.md").read_text()
     assert [int(number) for number in re.findall(r"^(\d+)\. \*\*", page, re.MULTILINE)] == list(range(1, 21))
-    texts = {file: file.read_text() for folder in ("lakechime_dagster", "tests") for file in (ROOT / folder).rglob("*.py")}
+    texts = sources() | {file: file.read_text() for file in (ROOT / "tests").rglob("*.py")}
     texts |= {page: page.read_text() for page in PAGES}
     named = {int(number) for text in texts.values() for place in re.findall(NAMED_LAWS, text) for number in re.findall(r"\d+", place)}
     assert {5, 13, 20} <= named <= set(range(1, 21))
@@ -184,3 +186,31 @@ def test_words_of_the_glossary_stand_once():
     terms = [term for term in terms if term not in ("term", "---")]
     assert len(terms) > 50
     assert sorted(terms) == sorted(set(terms))
+
+
+def test_the_words_for_doing_again_name_commands_that_there_are(lakechime: Cli):
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    (replay,) = re.findall(r"^\| replay \| (.+) \|$", glossary, re.MULTILINE)
+    (command,) = re.findall(r"`(.+?)`", replay)
+    assert "back to replay" in lakechime(*command.split(), "--help").out
+    assert not re.search(r"^\| (?:backfill|rebuild) \|", glossary, re.MULTILINE)
+    given = {cause for cause in Cause if any(f"Cause.{cause.name}" in text for text in sources().values())}
+    assert given == set(Cause)
+
+
+def test_the_glossary_says_which_verdict_nothing_gives_yet():
+    (row,) = re.findall(r"^\| verdict \| (.+) \|$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    given = {verdict for verdict in Verdict if any(f"Verdict.{verdict.name}" in text for text in sources().values())}
+    assert set(re.findall(r"\b[A-Z]{3}[A-Z_]+\b", row)) == {verdict.name for verdict in Verdict}
+    assert set(re.findall(r"(\w+) is reserved", row)) == {verdict.name for verdict in set(Verdict) - given}
+
+
+def test_the_formats_that_are_read_are_told_from_those_that_are_pushed():
+    compared = (ROOT / "docs" / "why.md").read_text()
+    assert "open tables (Delta read; Iceberg and Hive by pushed events)" in compared
+    assert {file.stem for file in sources() if file.parent.name == "capture"} == {"__init__", "delta", "delta_log"}
+
+
+def sources() -> dict[Path, str]:
+    """The text of each module of the package."""
+    return {file: file.read_text() for file in (ROOT / "lakechime_dagster").rglob("*.py")}

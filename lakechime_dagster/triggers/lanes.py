@@ -31,7 +31,6 @@ class Cause(StrEnum):
 
     TRIGGER = "trigger"
     MANUAL = "manual"
-    REPLAY = "replay"
 
 
 class ExecutionState(StrEnum):
