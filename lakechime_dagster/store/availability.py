@@ -32,16 +32,17 @@ def kept_availability(connection: Connection, table: TableRow, canonicals: Itera
     return found
 
 
-def keep_availability(connection: Connection, table: TableRow, folded: Iterable[Availability], withdrawn: Collection[PartitionUid]) -> None:
+def keep_availability(connection: Connection, table: TableRow, folded: Iterable[Availability], dropped: Collection[str]) -> None:
     """Add what was folded just now to what was folded before; the table is locked whole.
 
-    What was kept of the `withdrawn` partitions is forgotten first: they were dropped since.
+    What was kept of the `dropped` partitions before is forgotten.
     """
     fresh = _by_key(folded)
-    touched = {canonical for canonical, _ in (*fresh, *withdrawn)}
-    before = {key: one for key, one in _by_key(kept_availability(connection, table, touched)).items() if key not in withdrawn}
-    for canonical, uid in withdrawn:
-        _forget(connection, table, canonical, uid)
+    before = _by_key(kept_availability(connection, table, {canonical for canonical, _ in fresh} | set(dropped)))
+    for canonical, uid in before:
+        if canonical in dropped:
+            _forget(connection, table, canonical, uid)
+    before = {key: one for key, one in before.items() if key[0] not in dropped}
     _replace(connection, table, {key: merged(before[key], one) if key in before else one for key, one in fresh.items()})
 
 

@@ -18,9 +18,9 @@ from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.store import ledger_schema as ledger
-from lakechime_dagster.store.codes import FORMAT_CODES, FORMATS, OPERATION_CODES
+from lakechime_dagster.store.codes import FORMATS, OPERATION_CODES
 from lakechime_dagster.store.dialect import VisibleBelow
-from lakechime_dagster.store.queries import carries, is_after, is_data, is_new, is_through
+from lakechime_dagster.store.queries import carries, delta_version, is_after, is_data, is_drop, is_dropped, is_new, is_through
 from lakechime_dagster.store.schema import dce_availability, dce_event, dce_table
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
@@ -119,13 +119,12 @@ def newest_snapshot(
         mark = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(*in_history, matches, sa.not_(is_data))
         newest_mark = connection.execute(mark.order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)).one_or_none()
         vouched = sa.or_(matches, is_through(Position(newest_mark.tx_id, newest_mark.seq))) if newest_mark else matches
-    number = sa.case((dce_event.c.table_format == FORMAT_CODES[TableFormat.DELTA], sa.cast(dce_event.c.snapshot_id, sa.BigInteger)))
     same_table = dce_event.c.table_uid == uid if uid else dce_event.c.table_uid.is_(None)
     query = (
         sa.select(dce_event.c.snapshot_id, dce_event.c.table_format)
         .where(*in_history, dce_event.c.snapshot_id.is_not(None), same_table, vouched)
         .order_by(
-            number.desc().nulls_last(),
+            delta_version().desc().nulls_last(),
             dce_event.c.snapshot_ts.desc().nulls_last(),
             dce_event.c.tx_id.desc(),
             dce_event.c.seq.desc(),
@@ -174,13 +173,13 @@ def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str
 def _states(
     connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str], through: Position
 ) -> Iterator[tuple[str, AtomState]]:
-    drop = dce_event.c.operation_type == OPERATION_CODES[OperationType.DELETE]
-    matches = sa.and_(carries(connection.dialect.name, dict(tags)), sa.not_(drop))
+    is_delete = dce_event.c.operation_type == OPERATION_CODES[OperationType.DELETE]
+    matches = sa.and_(carries(connection.dialect.name, dict(tags)), sa.not_(is_delete))
     query = (
         sa.select(
             dce_event.c.partition_key,
             sa.func.max(sa.case((matches, 1), else_=0)).label("matched"),
-            sa.func.max(sa.case((drop, 1), else_=0)).label("dropped"),
+            sa.func.max(sa.case((is_drop(), 1), else_=0)).label("dropped"),
         )
         .where(dce_event.c.table_id == table_id, dce_event.c.partition_key.in_(keys), is_through(through))
         .group_by(dce_event.c.partition_key)
@@ -190,20 +189,16 @@ def _states(
     for key in keys:
         row = seen.get(key)
         if row is not None and row.dropped:
-            yield key, _after_drops(connection, table_id, key, matches, drop, through)
+            yield key, _after_drops(connection, table_id, key, matches, through)
         elif row is not None or key in folded:
             yield key, AtomState(available=bool((row is not None and row.matched) or folded.get(key)), seen=True)
 
 
-def _after_drops(
-    connection: Connection, table_id: int, key: str, matches: sa.ColumnElement[bool], drop: sa.ColumnElement[bool], through: Position
-) -> AtomState:
-    """The state of a partition that was dropped at least once: what came after the newest drop."""
+def _after_drops(connection: Connection, table_id: int, key: str, matches: sa.ColumnElement[bool], through: Position) -> AtomState:
+    """The state of a partition that was dropped at least once: whether something is there that no drop came after."""
     mine = (dce_event.c.table_id == table_id, dce_event.c.partition_key == key, is_through(through))
-    newest = sa.select(dce_event.c.tx_id, dce_event.c.seq).order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)
-    dropped = connection.execute(newest.where(*mine, drop)).one()
-    matched = connection.execute(newest.where(*mine, matches)).one_or_none()
-    available = matched is not None and (matched.tx_id, matched.seq) > (dropped.tx_id, dropped.seq)
+    newest_first = sa.select(sa.literal(1)).order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)
+    available = connection.execute(newest_first.where(*mine, matches, sa.not_(is_dropped(through)))).scalar() is not None
     return AtomState(available=available, seen=True, dropped=not available)
 
 

@@ -3,14 +3,31 @@
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Select, and_, exists, func, literal, not_, or_, select, true, tuple_, type_coerce
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    FromClause,
+    Select,
+    and_,
+    case,
+    cast,
+    exists,
+    func,
+    literal,
+    not_,
+    or_,
+    select,
+    true,
+    tuple_,
+    type_coerce,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
-from lakechime_dagster.dce.event import TableFormat
+from lakechime_dagster.dce.event import OperationType, TableFormat
 from lakechime_dagster.dce.partition import canonical_partition
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.store.codes import FORMAT_CODES
+from lakechime_dagster.store.codes import FORMAT_CODES, OPERATION_CODES
 from lakechime_dagster.store.dialect import VisibleBelow
 from lakechime_dagster.store.schema import dce_event, dce_table
 from lakechime_dagster.store.tables import TableRow
@@ -44,6 +61,31 @@ def is_after(position: Position, event: FromClause = dce_event) -> ColumnElement
 def is_through(position: Position, event: FromClause = dce_event) -> ColumnElement[bool]:
     """Whether the event is at a position or before it."""
     return tuple_(event.c.tx_id, event.c.seq) <= _place(position)
+
+
+def delta_version(event: FromClause = dce_event) -> ColumnElement[int]:
+    """The Delta version of the event as a number, NULL where it has none."""
+    return case((event.c.table_format == FORMAT_CODES[TableFormat.DELTA], cast(event.c.snapshot_id, BigInteger)))
+
+
+def is_drop(event: FromClause = dce_event) -> ColumnElement[bool]:
+    """Whether the event drops its whole partition; the amendment of a drop does not do so once more."""
+    return and_(event.c.operation_type == OPERATION_CODES[OperationType.DELETE], event.c.amends_seq.is_(None))
+
+
+def is_dropped(through: Position) -> ColumnElement[bool]:
+    """Whether the event's partition was dropped after it, by the drops up to a position.
+
+    By Delta versions of the same table, since registration may come in any order; by position where one has no version.
+    """
+    drop = dce_event.alias("dropping")
+    versions = (delta_version(drop), delta_version(dce_event))
+    same_table = drop.c.table_uid.is_not_distinct_from(dce_event.c.table_uid)
+    are_versions = and_(same_table, *(version.is_not(None) for version in versions))
+    is_later = tuple_(drop.c.tx_id, drop.c.seq) > tuple_(dce_event.c.tx_id, dce_event.c.seq)
+    after = case((are_versions, versions[0] > versions[1]), else_=is_later)
+    mine = (drop.c.table_id == dce_event.c.table_id, drop.c.partition_key == dce_event.c.partition_key)
+    return exists(select(1).select_from(drop).where(*mine, is_through(through, drop), is_drop(drop), after))
 
 
 def carries(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -> ColumnElement[bool]:

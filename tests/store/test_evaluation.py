@@ -427,6 +427,48 @@ def test_a_drop_withdraws_a_partition_until_it_comes_again(world: World) -> None
     assert world.decide(flow).fires
 
 
+def test_a_drop_that_is_registered_late_withdraws_only_what_was_before_it_in_the_table(world: World) -> None:
+    flow = days()
+    arrive(world, "2013-01-01", 10)
+    arrive(world, "2013-01-01", 9, operation_type=OperationType.DELETE)
+    assert world.decide(flow).fires
+    arrive(world, "2013-01-02", 11)
+    arrive(world, "2013-01-02", 12, operation_type=OperationType.DELETE)
+    arrive(world, "2013-01-02", 8)
+    assert fired(world.decide(flow)) == ["day=2013-01-01"]
+
+
+def test_an_amended_drop_withdraws_nothing_anew(world: World) -> None:
+    flow = days()
+    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
+    world.change(partition=["2013-01-01"])
+    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE, tags={"by": "ops"})
+    assert world.decide(flow).fires
+
+
+def test_an_amended_drop_makes_nothing_available(world: World) -> None:
+    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
+    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE, tags=COMPLETE)
+    assert not world.decide(days(tags=COMPLETE)).fires
+
+
+def test_tags_that_come_after_a_drop_for_a_version_before_it_do_not_bring_the_partition_back(world: World) -> None:
+    arrive(world, "2013-01-01", 1)
+    arrive(world, "2013-01-01", 2, operation_type=OperationType.DELETE)
+    arrive(world, "2013-01-01", 1, tags=COMPLETE)
+    assert not world.decide(days(tags=COMPLETE)).fires
+
+
+def test_versions_of_a_table_and_of_its_successor_are_not_compared(world: World) -> None:
+    flow = days()
+    arrive(world, "2013-01-01", 9, table_uid="old", operation_type=OperationType.DELETE)
+    arrive(world, "2013-01-01", 1, table_uid="new")
+    assert world.decide(flow).fires
+    arrive(world, "2013-01-02", 9, table_uid="old")
+    arrive(world, "2013-01-02", 1, table_uid="new", operation_type=OperationType.DELETE)
+    assert fired(world.decide(flow)) == ["day=2013-01-01"]
+
+
 def test_a_drop_after_the_key_fired_does_not_fire_it_again(world: World) -> None:
     flow = days()
     arrive(world, "2013-01-01", 0)

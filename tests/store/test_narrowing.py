@@ -182,15 +182,18 @@ def _carries_first(every_event: Sequence[RegisteredEvent], event: RegisteredEven
 
 
 def _state(every_event: Sequence[RegisteredEvent], atom: Atom, trigger: PartitionTrigger) -> AtomState:
-    available = seen = False
-    for event in every_event:
-        if (event.event.table, event.canonical) == (atom.table, atom.canonical):
-            seen = True
-            if event.event.operation_type is OperationType.DELETE:
-                available = False
-            elif event.event.tags.carries(trigger.tags):
-                available = True
-    return AtomState(available=available, seen=seen)
+    mine = [event for event in every_event if (event.event.table, event.canonical) == (atom.table, atom.canonical)]
+    deletes = [event for event in mine if event.event.operation_type is OperationType.DELETE]
+    drops = [event for event in deletes if event.amends is None]
+    matching = [event for event in mine if event not in deletes and event.event.tags.carries(trigger.tags)]
+    return AtomState(available=any(not any(_is_after(drop, one) for drop in drops) for one in matching), seen=bool(mine))
+
+
+def _is_after(drop: RegisteredEvent, other: RegisteredEvent) -> bool:
+    """By versions of the same table, else by registration."""
+    if drop.event.snapshot_id is not None and other.event.snapshot_id is not None and drop.event.table_uid == other.event.table_uid:
+        return int(drop.event.snapshot_id) > int(other.event.snapshot_id)
+    return drop.position > other.position
 
 
 def _late(every_event: Sequence[RegisteredEvent], atoms: Sequence[Atom], lane: LaneRow | None) -> int:

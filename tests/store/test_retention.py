@@ -164,6 +164,26 @@ def test_a_folded_drop_withdraws_what_was_there_before_it(store: SqlDCEStore) ->
     assert dict(kept.tag_positions) == {("complete", "again"): back.position}
 
 
+def test_a_drop_that_was_registered_late_withdraws_only_what_was_before_it_in_the_table(store: SqlDCEStore) -> None:
+    (kept,) = store.register([make_event(partition=["a"], snapshot_id="10")]).registered
+    store.register([make_event(partition=["a"], snapshot_id="9", operation_type="DELETE")])
+    store.register([make_event(partition=["a"], snapshot_id="8", tags={"complete": "true"})])
+
+    expire(store.engine, FAR, needed={}, tag_keys=["complete"])
+
+    (found,) = store.availability(ORDERS)
+    assert (found.newest, found.events, dict(found.tag_positions)) == (kept.position, 1, {})
+
+
+def test_a_folded_drop_withdraws_what_a_table_held_before_it_was_created_anew(store: SqlDCEStore) -> None:
+    store.register([make_event(partition=["a"], snapshot_id="10", table_uid="old")])
+    store.register([make_event(partition=["a"], snapshot_id="1", table_uid="new", operation_type="DELETE")])
+
+    expire(store.engine, FAR, needed={})
+
+    assert store.availability(ORDERS) == []
+
+
 def test_folded_partitions_are_compared_by_levels_declared_later(store: SqlDCEStore) -> None:
     at = [one.position for one in store.register([make_event(partition=[hour], snapshot_id="1") for hour in ("05", 5, "6")]).registered]
     expire(store.engine, FAR, needed={})
