@@ -1,6 +1,7 @@
 #!/bin/sh
 # Proves that a clone works on a bare machine: `env -i`, an empty home, a PATH of links to python3, make, git and the core
 # utilities only, and (as root on Linux) no Java; then a second start without network, and `make run` until its UI shows the assets.
+# The tests want two tools more: `runuser` starts their PostgreSQL where root runs them, `ps` shows processes that are left over.
 # Usage: test_bare.sh [target] [VARIABLE=…]
 set -eu
 [ $# -gt 0 ] || set -- test

