@@ -96,6 +96,7 @@ class Sweep:
                 dirty = _dirty_tables(connection, self._through, through)
                 self._restless |= {name: None for table in dirty for names in self._by_table.get(table, {}).values() for name in names}
             single = {name for name in self._apart if self._is_due(name, new or {}, now)}
+            self._restless |= dict.fromkeys(sorted(single))  # until they are decided: an evaluation may fail
             together, undecided = self._together(connection, new or {}, single, now, through, most)
         apart = {name: self.evaluator.evaluate(self._flows[name], self._fresh(name)) for name in sorted(single)}
         found = together | apart
