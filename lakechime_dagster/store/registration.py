@@ -94,19 +94,21 @@ def _plan(incoming: Sequence[_Incoming], known: dict[bytes, Version], positions:
             key = item.identity or fresh_key()
             if item.identity:
                 known[item.identity] = Version(first=position, newest=stored)
-        elif version.newest is None:
-            folded = RegisteredEvent(event=item.event, event_ts=version.event_ts, position=version.first, canonical=item.canonical)
-            plan.duplicates.append(folded)
-            continue
-        elif version.newest.event.tags.carries(item.event.tags):
-            plan.duplicates.append(version.newest)
-            continue
         else:
-            tags = version.newest.event.tags.merged(item.event.tags)
-            amended = version.newest.event.tagged(tags)
-            stored = replace(version.newest, event=amended, event_ts=now, position=position, amends=version.first)
+            before = version.newest or _folded(item, version)
+            if before.event.tags.carries(item.event.tags):
+                plan.duplicates.append(before)
+                continue
+            amended = before.event.tagged(before.event.tags.merged(item.event.tags))
+            stored = replace(before, event=amended, event_ts=now, position=position, amends=version.first)
             key = amendment_key(item.identity, position) if item.identity else fresh_key()
             version.newest = stored
         plan.rows.append(row_of(stored, item.table_id, key))
         plan.registered.append(stored)
     return plan
+
+
+def _folded(item: _Incoming, version: Version) -> RegisteredEvent:
+    """A folded event as its repeat tells it, with the tags that were kept; where none were kept, those of the repeat."""
+    event = item.event if version.folded_tags is None else item.event.tagged(version.folded_tags)
+    return RegisteredEvent(event=event, event_ts=version.event_ts, position=version.first, canonical=item.canonical)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, FromClause, and_, delete, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, FromClause, and_, bindparam, delete, exists, func, or_, select, update
 
 from lakechime_dagster.dce.event import OperationType, RegisteredEvent, TableFormat
 from lakechime_dagster.dce.position import Position
@@ -208,8 +208,13 @@ def _pages(connection: Connection, conditions: list[ColumnElement[bool]]) -> Ite
 
 
 def _remember_identities(connection: Connection, conditions: list[ColumnElement[bool]]) -> None:
-    """Keep the keys of first events that can be repeated."""
+    """Keep the keys of first events that can be repeated, each with the tags of its newest version."""
     can_repeat = and_(dce_event.c.amends_seq.is_(None), or_(dce_event.c.snapshot_id.is_not(None), dce_event.c.producer_key.is_not(None)))
-    columns: list[Any] = [dce_event.c.event_key, dce_event.c.tx_id, dce_event.c.seq, dce_event.c.event_ts]
+    columns: list[Any] = [dce_event.c.event_key, dce_event.c.tx_id, dce_event.c.seq, dce_event.c.event_ts, dce_event.c.tags]
     folding = select(*columns).where(*conditions, can_repeat)
     connection.execute(insert_if_absent(connection, dce_folded).from_select([column.name for column in columns], folding))
+    amended = {event.amends.seq: dict(event.event.tags) for event in _pages(connection, [*conditions, dce_event.c.amends_seq.is_not(None)])
+               if event.amends}  # fmt: skip
+    if amended:
+        renewing = update(dce_folded).where(dce_folded.c.seq == bindparam("first")).values(tags=bindparam("newest"))
+        connection.execute(renewing, [{"first": first, "newest": tags} for first, tags in amended.items()])

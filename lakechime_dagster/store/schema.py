@@ -100,7 +100,7 @@ dce_availability = Table(
     PrimaryKeyConstraint("table_id", "partition_key", "table_uid"),
 )
 
-# Identities of folded events, so that their repeats stay duplicates.
+# Identities of folded events, so that their repeats stay duplicates; the tags of all versions, unless folded before these were kept.
 dce_folded = Table(
     "dce_folded",
     metadata,
@@ -108,4 +108,6 @@ dce_folded = Table(
     Column("tx_id", BIG, nullable=False),
     Column("seq", BIG, nullable=False),
     Column("event_ts", BIG, nullable=False),
+    Column("tags", DOCUMENT),
 )
+Index("dce_folded_seq", dce_folded.c.seq)

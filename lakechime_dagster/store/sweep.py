@@ -6,8 +6,8 @@ what a person did to it. The new events are read once for all flows; flows that 
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,7 +24,7 @@ from lakechime_dagster.store.evaluation import Evaluator
 from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.ledger_rows import FlowRow
 from lakechime_dagster.store.queries import for_the_first_time, is_after, is_data, is_through
-from lakechime_dagster.store.schema import dce_event, dce_table
+from lakechime_dagster.store.schema import dce_event, dce_folded, dce_table
 from lakechime_dagster.triggers.decision import Decision, LaneView, Waiting, decide_snapshot
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -104,6 +104,25 @@ class Sweep:
         calm = {name for name, decision in found.items() if not decision.fires and not decision.waits}
         self._restless = dict.fromkeys([*undecided, *(name for name in found if name not in calm)])
         return {name: decision for name, decision in found.items() if name not in calm}
+
+    def reread(self) -> None:
+        """Read the flows' rows again; one whose search somebody else began anew is decided at the next look."""
+        for row in self.evaluator.ledger.flows():
+            if row.name in self._flows:
+                self._restless |= {row.name: None} if row.looked != self.rows[row.name].looked else {}
+                self.rows[row.name] = row
+
+    def move_on(self, busy: Set[str]) -> None:
+        """Remember that nothing up to the last look can fire the flows that rest, so that retention may fold it.
+
+        Left out are those that are `busy`, having an open execution, and those that were declared otherwise since.
+        """
+        if self._through is None:
+            return
+        rows = [row for name, row in self.rows.items() if name not in self._restless and name not in busy]
+        resting = [row for row in rows if row.looked < self._through and row.describes(self._flows[row.name])]
+        self.evaluator.all_looked_through(resting, self._through)
+        self.rows |= {row.name: replace(row, looked=self._through) for row in resting}
 
     def _fresh(self, name: str) -> FlowRow:
         row = self.evaluator.ledger.flow(name)
@@ -252,12 +271,15 @@ def _new_events(connection: Connection, since: Position, through: Position) -> d
 
 
 def _versions(connection: Connection, firsts: Sequence[int]) -> dict[int, list[tuple[int, Tags]]]:
-    """All versions of amended events, by the number of the first."""
+    """All versions of amended events, folded ones too, by the number of the first."""
     found: dict[int, list[tuple[int, Tags]]] = {}
     for chunk in evidence.chunks(firsts):
         one_of = sa.or_(among(connection, dce_event.c.seq, chunk), among(connection, dce_event.c.amends_seq, chunk))
         for row in connection.execute(sa.select(dce_event.c.seq, dce_event.c.amends_seq, dce_event.c.tags).where(one_of)):
             found.setdefault(row.amends_seq or row.seq, []).append((row.seq, Tags(row.tags)))
+        is_first = among(connection, dce_folded.c.seq, chunk)
+        for row in connection.execute(sa.select(dce_folded.c.seq, dce_folded.c.tags).where(is_first, dce_folded.c.tags.is_not(None))):
+            found.setdefault(row.seq, []).append((row.seq, Tags(row.tags)))
     return found
 
 

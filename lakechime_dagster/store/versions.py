@@ -8,6 +8,7 @@ from sqlalchemy import Connection, select
 
 from lakechime_dagster.dce.event import RegisteredEvent, digest
 from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.queries import select_events
 from lakechime_dagster.store.rows import event_of
@@ -19,11 +20,15 @@ Key = TypeVar("Key", bytes, int)
 
 @dataclass
 class Version:
-    """An identity that is there: where it came first, and its newest version; None once it is folded."""
+    """An identity that is there: where it came first, and its newest version; None once it is folded.
+
+    `folded_tags` are those of a folded event; None where they were not kept.
+    """
 
     first: Position
     newest: RegisteredEvent | None
     event_ts: int = 0
+    folded_tags: Tags | None = None
 
 
 def versions_of(connection: Connection, identities: Sequence[bytes]) -> dict[bytes, Version]:
@@ -31,7 +36,8 @@ def versions_of(connection: Connection, identities: Sequence[bytes]) -> dict[byt
     known: dict[bytes, Version] = {}
     for keys in _chunks(sorted(set(identities))):
         for row in connection.execute(select(dce_folded).where(among(connection, dce_folded.c.event_key, keys))):
-            known[row.event_key] = Version(Position(row.tx_id, row.seq), None, row.event_ts)
+            tags = None if row.tags is None else Tags(row.tags)
+            known[row.event_key] = Version(Position(row.tx_id, row.seq), None, row.event_ts, tags)
         _add_live(connection, known, keys)
     return known
 
@@ -42,7 +48,7 @@ def amendment_key(identity: bytes, position: Position) -> bytes:
 
 
 def _add_live(connection: Connection, known: dict[bytes, Version], keys: list[bytes]) -> None:
-    firsts: dict[int, bytes] = {}
+    firsts = {known[key].first.seq: key for key in keys if key in known}  # a folded event may be amended
     for row in connection.execute(select_events().where(among(connection, dce_event.c.event_key, keys))):
         known[row.event_key] = Version(Position(row.tx_id, row.seq), event_of(row), row.event_ts)
         firsts[row.seq] = row.event_key

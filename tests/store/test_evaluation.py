@@ -511,6 +511,31 @@ def test_a_drop_after_folding_withdraws_what_was_folded(world: World) -> None:
     assert not world.decide(flow).fires
 
 
+def fold_all(world: World) -> None:
+    world.let_pass(3_600_000)
+    assert expire(world.engine, world.store.now() - 60_000, needed={}, tag_keys={"complete"}).folded
+
+
+def test_a_tag_that_comes_after_folding_completes_its_partition(world: World) -> None:
+    flow = days(tags=COMPLETE)
+    arrive(world, "2013-01-01", 0)
+    fold_all(world)
+    arrive(world, "2013-01-01", 0, tags=COMPLETE)
+    assert fired(world.decide(flow)) == ["day=2013-01-01"]
+
+
+def test_a_further_tag_of_a_folded_event_does_not_fire_again(world: World) -> None:
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    world.change(version=0, tags=COMPLETE)
+    world.ledger.settle(one(world.fire(flow)), None)
+    fold_all(world)
+    sweep = Sweep(world.evaluator, [flow])
+    assert sweep.decisions() == {}
+    world.change(version=0, tags={"owner": "ops"})
+    assert not world.decide(flow).fires
+    assert (sweep.decisions(), Sweep(world.evaluator, [flow]).decisions()) == ({}, {})
+
+
 # Late
 
 

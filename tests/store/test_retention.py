@@ -1,7 +1,7 @@
 """Retention folds what nobody needs any more, and partition triggers still see it."""
 
 import pytest
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import Engine, func, null, select, update
 
 from lakechime_dagster.dce.event import TableUid
 from lakechime_dagster.dce.partition import PartitionLevels
@@ -62,15 +62,50 @@ def test_a_later_fold_adds_to_an_earlier_one(store: SqlDCEStore) -> None:
 
 
 def test_a_repeat_of_a_folded_event_stays_a_duplicate(store: SqlDCEStore) -> None:
-    events = [make_event(partition=["a"], snapshot_id="1"), make_event(event_key="k")]
+    events = [make_event(partition=["a"], snapshot_id="1", tags={"run": "7"}), make_event(event_key="k")]
     originals = store.register(events).registered
     expire(store.engine, FAR, needed={})
 
     for event, original in zip(events, originals, strict=True):
-        result = store.register([event.tagged(make_event(tags={"more": "1"}).tags)])
+        result = store.register([event])
         assert result.registered == ()
         assert [one.position for one in result.duplicates] == [original.position]
     assert store.register(events).registered == ()
+    assert store.register([events[0].tagged(make_event().tags)]).registered == ()
+
+
+def test_a_tag_that_comes_after_folding_amends_the_folded_event_once(store: SqlDCEStore) -> None:
+    (original,) = store.register([make_event(partition=["a"], snapshot_id="1", tags={"run": "7"})]).registered
+    expire(store.engine, FAR, needed={})
+    late = make_event(partition=["a"], snapshot_id="1", tags={"complete": "true"})
+
+    (amendment,) = store.register([late, late]).registered
+    assert (amendment.amends, amendment.changes_data) == (original.position, False)
+    assert dict(amendment.event.tags) == {"run": "7", "complete": "true"}
+    assert store.fetch(EventQuery()) == [amendment]
+    assert store.register([late]).duplicates == (amendment,)
+
+    expire(store.engine, FAR, needed={})
+    assert [one.position for one in store.register([late]).duplicates] == [original.position]
+    (last,) = store.register([make_event(partition=["a"], snapshot_id="1", tags={"more": "1"})]).registered
+    assert dict(last.event.tags) == {"run": "7", "complete": "true", "more": "1"}
+
+
+def test_an_amendment_that_is_folded_with_its_event_is_no_news_later(store: SqlDCEStore) -> None:
+    for tags in ({}, {"complete": "true"}):
+        store.register([make_event(snapshot_id="1", tags=tags)])
+    expire(store.engine, FAR, needed={})
+
+    assert store.register([make_event(snapshot_id="1", tags={"complete": "true"})]).registered == ()
+
+
+def test_an_event_that_was_folded_before_its_tags_were_kept_stays_a_duplicate(store: SqlDCEStore) -> None:
+    store.register([make_event(snapshot_id="1")])
+    expire(store.engine, FAR, needed={})
+    with writing(store.engine) as connection:
+        connection.execute(update(dce_folded).values(tags=null()))
+
+    assert store.register([make_event(snapshot_id="1", tags={"complete": "true"})]).registered == ()
 
 
 def test_a_process_that_knew_the_table_before_sees_the_fold(store: SqlDCEStore) -> None:
