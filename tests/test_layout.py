@@ -76,3 +76,14 @@ def test_make_features_prints_the_counts_and_fails_for_a_demand_that_is_not_prov
     monkeypatch.setattr(features, "REPORT", tmp_path / "report.xml")
     assert features.main() == code
     assert capsys.readouterr().out.splitlines() == said
+
+
+def test_a_demand_that_another_one_says_is_withdrawn_with_its_id():
+    page = features.PAGE.read_text()
+    demands = {demand.id: demand for demand in features.parse(page)}
+    (sentence,) = re.findall(r"Withdrawn, .+?: (.+?)\.\n", page, re.DOTALL)
+    withdrawn = dict(re.findall(r"(\d\.\d-\d+)\s\((\d\.\d-\d+)\)", sentence))
+    assert withdrawn == {"3.1-20": "3.1-06", "3.2-19": "3.2-15", "3.8-15": "3.8-02", "3.8-16": "3.8-14"}
+    assert not withdrawn.keys() & demands.keys()
+    assert set(withdrawn.values()) <= demands.keys()
+    assert "tests/test_repository.py::test_every_make_target_that_the_readme_names_exists" in demands["3.1-06"].tests
