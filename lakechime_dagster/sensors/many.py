@@ -66,12 +66,15 @@ def run_many(
 ) -> Tick:
     """One tick of many flows: settle or retry what is open, then decide those that changed and claim for them."""
     now = platform.store.now()
-    if now - sweep.noted_ts >= TICK_NOTE_MS:
+    is_noted = now - sweep.noted_ts >= TICK_NOTE_MS
+    if is_noted:
+        sweep.reread()
         platform.ledger.note_tick(list(sweep.rows.values()), now)
         sweep.noted_ts = now
     attempts: list[Execution] = []
     sentences: list[str] = []
-    for execution in platform.ledger.executions(state=ExecutionState.OPEN, limit=MAX_OPEN):
+    opened = platform.ledger.executions(state=ExecutionState.OPEN, limit=MAX_OPEN)
+    for execution in opened:
         if execution.lane.flow in launches:
             name = execution.lane.flow
             launch, sentence = attended(platform, launches[name].flow, sweep.rows[name], execution, runs)
@@ -83,6 +86,8 @@ def run_many(
         claimed, refusal = claim(platform, launches[name].flow, sweep.rows[name], decision, MAX_REQUESTS - len(attempts), accepts[name])
         attempts += claimed
         sentences += [refusal] if refusal else []
+    if is_noted:
+        sweep.move_on({execution.lane.flow for execution in opened})
     waiting = [decision for decision in decisions.values() if not decision.fires]
     sentences += [f"{decision.trigger}: {decision.reasons[0]}" for decision in waiting[:3]]
     sentences.append(f"{len(launches)} triggers, {len(waiting)} of them wait; the others have nothing new")

@@ -1,6 +1,6 @@
 """Evaluation: load the evidence of one flow, decide, and claim what the decision fires."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
@@ -12,7 +12,7 @@ from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.store import evidence
 from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.dialect import now_ms
+from lakechime_dagster.store.dialect import among, now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.interventions import PlaceAt
@@ -118,18 +118,27 @@ class Evaluator:
 
     def looked_through(self, row: FlowRow, position: Position) -> None:
         """Remember that nothing up to a position can fire this flow any more, but for what its lanes' places say."""
-        if position <= row.looked:
+        self.all_looked_through([row], position)
+
+    def all_looked_through(self, rows: Iterable[FlowRow], position: Position) -> None:
+        """Remember the same of many flows, in a statement for those that were looked through up to the same position before."""
+        behind: dict[Position, list[int]] = {}
+        for row in rows:
+            if row.looked < position:
+                behind.setdefault(row.looked, []).append(row.flow_id)
+        if not behind:
             return
         with writing(self.engine) as connection:
-            connection.execute(
-                sa.update(schema.flow)
-                .where(
-                    schema.flow.c.flow_id == row.flow_id,
-                    schema.flow.c.looked_tx == row.looked.tx_id,
-                    schema.flow.c.looked_seq == row.looked.seq,  # a seek between evaluation and here starts the search anew
+            for looked, flow_ids in behind.items():
+                connection.execute(
+                    sa.update(schema.flow)
+                    .where(
+                        among(connection, schema.flow.c.flow_id, flow_ids),
+                        schema.flow.c.looked_tx == looked.tx_id,
+                        schema.flow.c.looked_seq == looked.seq,  # a seek between evaluation and here starts the search anew
+                    )
+                    .values(looked_tx=position.tx_id, looked_seq=position.seq)
                 )
-                .values(looked_tx=position.tx_id, looked_seq=position.seq)
-            )
 
     def _snapshot(
         self, connection: Connection, flow: Flow, trigger: SnapshotTrigger, row: FlowRow, views: Mapping[str, LaneView],

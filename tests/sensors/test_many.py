@@ -4,16 +4,24 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from lakechime_dagster.dce.position import Position
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.sensors.many import Launch, many_sensor, run_many
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
 from lakechime_dagster.settings import load_settings
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.ledger import TICK_NOTE_MS
+from lakechime_dagster.store.need import needs
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers import SnapshotTrigger
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution
+from lakechime_dagster.triggers.model import StartFrom
 from tests.support.world import World
 
 FLOWS = 150
@@ -22,11 +30,18 @@ FLOWS = 150
 class AllSucceed:
     """Every run that was launched has succeeded."""
 
-    def of_attempt(self, execution: Execution) -> RunFact:
+    def of_attempt(self, execution: Execution) -> RunFact | None:
         return RunFact(f"run-{execution.execution_id}", RunState.SUCCEEDED)
 
     def report_lost(self, run_id: str, reason: str) -> None:
         raise AssertionError(f"{run_id} is not lost")
+
+
+class NoRuns(AllSucceed):
+    """No run was launched yet."""
+
+    def of_attempt(self, execution: Execution) -> None:
+        return None
 
 
 @dg.job
@@ -35,8 +50,8 @@ def anything() -> None:
 
 
 @pytest.fixture
-def world(sqlite_engine: Engine) -> World:
-    return World(sqlite_engine)
+def world(engine: Engine) -> World:
+    return World(engine)
 
 
 @pytest.fixture
@@ -71,6 +86,50 @@ def test_a_later_change_of_one_table_fires_its_flow_alone(world: World, platform
     world.change("lake.t7", 1)
     tick = run_many(platform, sweep, launches, AllSucceed(), accepts)
     assert [execution.lane.flow for execution in tick.launches] == ["flow-7"]
+
+
+def in_a_minute(sweep: Sweep) -> None:
+    sweep.noted_ts -= TICK_NOTE_MS
+
+
+def test_a_flow_that_rests_needs_what_came_since_only(world: World, platform: Platform) -> None:
+    flow = Flow(name="flow", trigger=SnapshotTrigger(["lake.t"], tags={"complete": "true"}), job="anything")
+    launches, accepts = {"flow": Launch(flow, anything, [])}, {"flow": lambda key: True}
+    sweep = Sweep(platform.evaluator, [flow])
+    for version in range(2):
+        event = world.change("lake.t", version)
+        run_many(platform, sweep, launches, AllSucceed(), accepts)
+        assert needs(world.engine)["lake.t"].position >= event.position
+        in_a_minute(sweep)
+    world.change("lake.t", 0, tags={"complete": "true"})
+    (launched,) = run_many(platform, sweep, launches, AllSucceed(), accepts).launches
+    assert launched.ranges()["lake.t"].end == "1"
+
+
+def test_a_flow_that_was_put_back_is_decided_although_nobody_told_the_sensor(world: World, platform: Platform) -> None:
+    flow = Flow(name="flow", trigger=SnapshotTrigger(["lake.t"]), job="anything")
+    launches, accepts = {"flow": Launch(flow, anything, [])}, {"flow": lambda key: True}
+    sweep = Sweep(platform.evaluator, [flow])
+    world.change("lake.t", 1)
+    for _ in range(3):
+        run_many(platform, sweep, launches, AllSucceed(), accepts)
+        in_a_minute(sweep)
+    row = world.evaluator.activate(flow)
+    world.people.seek(row, None, By(who="me", reason="replay"), world.evaluator.place_at(flow, StartFrom("beginning")))
+    with writing(world.engine) as connection:
+        connection.execute(sa.delete(schema.intervention))
+    assert [execution.step for execution in run_many(platform, sweep, launches, AllSucceed(), accepts).launches] == [2]
+
+
+def test_a_flow_that_has_an_open_execution_does_not_move_on(world: World, platform: Platform) -> None:
+    flow = Flow(name="flow", trigger=SnapshotTrigger(["lake.t"]), target="lake.target")
+    launches, accepts = {"flow": Launch(flow, anything, [])}, {"flow": lambda key: True}
+    sweep = Sweep(platform.evaluator, [flow])
+    world.change("lake.t", 1)
+    for _ in range(3):
+        run_many(platform, sweep, launches, NoRuns(), accepts)
+        in_a_minute(sweep)
+    assert needs(world.engine)["lake.t"].position == Position.ORIGIN
 
 
 def test_the_sensor_requests_a_run_of_the_flows_job_with_its_tags(
