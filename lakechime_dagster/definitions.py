@@ -1,6 +1,5 @@
 """The composition root of the shipped code location: the lake named by LAKECHIME_LAKE as Dagster definitions."""
 
-import importlib
 from collections.abc import Iterable
 
 import dagster as dg
@@ -9,8 +8,8 @@ from lakechime_dagster.assets.flows import flow_of
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.assets.source import source_asset
 from lakechime_dagster.assets.table import table_asset
-from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.lakechime import LakeChimeResource, declare_flow
 from lakechime_dagster.resources.names import asset_key
@@ -18,7 +17,7 @@ from lakechime_dagster.resources.spark import SparkResource
 from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.trigger import flow_sensor
-from lakechime_dagster.settings import Settings, load_settings
+from lakechime_dagster.settings import load_settings
 
 MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
 
@@ -48,24 +47,6 @@ def build_definitions(lake: Lake, cluster: str = "") -> dg.Definitions:
     )
 
 
-def load_lake(settings: Settings) -> Lake:
-    """The lake that the settings name.
-
-    Raises:
-        InvalidValueError: when the module or the attribute is not there, or is no Lake.
-    """
-    module, _, attribute = settings.lake.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute, None)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
-            raise
-        raise InvalidValueError("LAKECHIME_LAKE", settings.lake, f"names no module {module}; is it installed or on PYTHONPATH?") from None
-    if not isinstance(found, Lake):
-        raise InvalidValueError("LAKECHIME_LAKE", settings.lake, f"{module} has no Lake of the name {attribute}")
-    return found
-
-
 def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
     """A job per partitions definition, shared by the sensors: a job of each sensor's own costs seven times the memory."""
     members: dict[str, list[LakeTable]] = {}
@@ -92,4 +73,4 @@ def _job_name(lake: Lake, table: LakeTable) -> str:
 def defs() -> dg.Definitions:
     """The code location."""
     settings = load_settings()
-    return build_definitions(load_lake(settings), settings.cluster)
+    return build_definitions(load_lake(settings.lake), settings.cluster)

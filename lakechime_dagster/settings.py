@@ -3,16 +3,25 @@
 `definitions`, `cli` and `resources` load them; `spark` is given its part; everything else gets values.
 """
 
+import json
 import os
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from lakechime_dagster.errors import InvalidValueError, without_password
 
 MARKER = "workspace.yaml"  # the file beside which the home folder and .env lie
+
+REMEDIES = {  # where a rule's own words would not tell what to write
+    "conf": 'is not a JSON object of texts; write {"spark.x": "y"}',
+    "cores": "write a whole number from 1 on",
+    "deployment": 'use letters, digits, ".", "_", "-", at most 64',
+    "idle_minutes": "write a whole number from 1 on",
+    "memory": "write such as 2g or 1500m",
+}
 
 
 class SparkSettings(BaseSettings):
@@ -90,13 +99,21 @@ def load_settings(**overrides: object) -> Settings:
         env_file = project_folder() / ".env"
         spark = SparkSettings(_env_file=env_file)  # type: ignore[call-arg]
         return Settings(_env_file=env_file, **{"spark": spark} | overrides)  # type: ignore[arg-type]
+    except SettingsError as error:
+        text = error.__cause__.doc if isinstance(error.__cause__, json.JSONDecodeError) else ""
+        raise InvalidValueError("LAKECHIME_SPARK_CONF", _shown_conf(text), REMEDIES["conf"]) from None
     except ValidationError as error:
         first = error.errors()[0]
-        place = [str(part) for part in first["loc"]]
+        field = str(first["loc"][0])
         prefix = "LAKECHIME_SPARK_" if error.title == "SparkSettings" else "LAKECHIME_"
-        name = prefix + "_".join(place).upper()
-        secret = without_password(str(first["input"])) if place == ["store_url"] else first["input"]
-        raise InvalidValueError(name, secret, first["msg"].removeprefix("Value error, ")) from None
+        shown = {"store_url": without_password, "conf": _shown_conf}.get(field, lambda value: value)
+        remedy = REMEDIES.get(field, first["msg"].removeprefix("Value error, "))
+        raise InvalidValueError(f"{prefix}{field}".upper(), shown(first["input"]), remedy) from None
+
+
+def _shown_conf(value: object) -> object:
+    """Confs as a message may show them: without their values, which may be secrets."""
+    return value if str(value).isalnum() else "…"
 
 
 def project_folder(start: Path | None = None) -> Path:

@@ -6,11 +6,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.definitions import build_definitions, load_lake
+from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.demo import flights as demo
-from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lake import Lake, SourceTable, spark_table
-from lakechime_dagster.settings import Settings, load_settings
 from lakechime_dagster.triggers import SnapshotTrigger
 
 
@@ -101,16 +99,3 @@ def test_a_table_that_must_be_fresh_has_a_check_for_it_and_what_dagster_takes_pa
     checks = {check.name for check in built.resolve_asset_graph().asset_check_keys}
     assert "fresh_by_watermark" in checks
     assert (node(built, "silver/orders").group_name, node(built, "silver/orders").tags["tier"]) == ("sales", "1")
-
-
-def test_the_lake_is_the_one_that_the_settings_name() -> None:
-    settings = load_settings()
-    assert load_lake(replace_lake(settings, "tests.e2e.lake:lake")).name == "shop"
-    with pytest.raises(InvalidValueError, match=r"names no module no\.such\.package; is it installed or on PYTHONPATH"):
-        load_lake(replace_lake(settings, "no.such.package:lake"))
-    with pytest.raises(InvalidValueError, match=r"tests\.e2e\.lake has no Lake of the name pond"):
-        load_lake(replace_lake(settings, "tests.e2e.lake:pond"))
-
-
-def replace_lake(settings: Settings, lake: str) -> Settings:
-    return settings.model_copy(update={"lake": lake})

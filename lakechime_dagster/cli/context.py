@@ -2,8 +2,9 @@
 
 import importlib
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 from lakechime_dagster.settings import Settings, load_settings, project_folder
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from lakechime_dagster.resources.platform import Platform
     from lakechime_dagster.store.ledger_rows import FlowRow
     from lakechime_dagster.triggers.flow import Flow
+
+Result = TypeVar("Result")
 
 
 def open_platform(settings: Settings | None = None) -> "Platform":
@@ -31,7 +34,7 @@ def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[s
         LakeChimeError: the module cannot be imported; its own message is in it.
     """
     if module is not None:
-        _import(module, f"the triggers of {module}")
+        _loaded(f"the triggers of {module}", lambda: importlib.import_module(module))
         from lakechime_dagster.resources.lakechime import declared_flows as declared
 
         return declared()
@@ -44,13 +47,9 @@ def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[s
 
 def declared_lake(settings: Settings) -> "Lake":
     """The lake that LAKECHIME_LAKE names."""
-    from lakechime_dagster.lake import Lake
+    from lakechime_dagster.lake.load import load_lake
 
-    module, _, attribute = settings.lake.partition(":")
-    lake = getattr(_import(module, f"the lake {settings.lake}"), attribute, None)
-    if not isinstance(lake, Lake):
-        raise NotFoundError(f"{module} has no lake {attribute!r}; set LAKECHIME_LAKE=module:attribute")
-    return lake
+    return _loaded(f"the lake {settings.lake}", lambda: load_lake(settings.lake))
 
 
 def flow_declared(name: str, module: str | None, *, manual: bool = False) -> "Flow":
@@ -71,14 +70,14 @@ def flow_known(platform: "Platform", name: str, module: str | None) -> "FlowRow"
     return known if known is not None else platform.evaluator.activate(flow_declared(name, module, manual=True))
 
 
-def _import(module: str, what: str) -> object:
-    """A user's module; what it prints while it is imported does not mix with a command's result."""
+def _loaded(what: str, load: Callable[[], Result]) -> Result:
+    """What a user's module declares; what it prints while it is imported does not mix with a command's result."""
     folder = str(project_folder())
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
         with redirect_stdout(sys.stderr):
-            return importlib.import_module(module)
+            return load()
     except LakeChimeError:
         raise
     except Exception as error:

@@ -24,6 +24,11 @@ app = typer.Typer(name="dce", help="Data change events: register, list, follow."
 
 PARTITION_HELP = """The partition as a JSON array, a value per level, such as '["2013-01-01", 5]'."""
 POLL_SECONDS = 0.5
+OPTIONS = {  # of the fields of an event
+    "table": "--table", "table_format": "--format", "operation_type": "--operation", "partition": "--partition",
+    "snapshot_id": "--snapshot-id", "prev_snapshot_id": "--prev-snapshot-id", "snapshot_ts": "--snapshot-ts", "tags": "--tag",
+    "cluster": "--cluster", "table_uid": "--table-uid", "event_key": "--event-key",
+}  # fmt: skip
 TIME = "TIME"  # ISO 8601 with a zone, or milliseconds since the epoch
 
 
@@ -57,7 +62,11 @@ def register(
     if file is None and table is None:
         raise parse.wrong("--table", "name the table that changed, or a --file of events")
     default = {"cluster": load_settings().cluster if cluster is None else cluster}
-    events = [from_json(default | wire)] if file is None else list(_from_lines(_lines(file), default))
+    if file is None:
+        with parse.reading_event(OPTIONS):
+            events = [from_json(default | wire)]
+    else:
+        events = list(_from_lines(_lines(file), default))
     _register(events, dry_run=dry_run, as_json=as_json)
 
 
@@ -141,13 +150,15 @@ def complete(
     partitions = [parse.partition("--partition", text) for text in partition or []] or [None]
     if event_key is not None and len(partitions) > 1:
         raise parse.wrong("--event-key", "identifies one event; give one --partition with it")
-    tags = Tags({"complete": "true"} | parse.tags("--tag", tag or []))
-    if tags["complete"] != "true":
+    stated = {"complete": "true"} | parse.tags("--tag", tag or [])
+    if stated["complete"] != "true":
         raise parse.wrong(
-            "--tag", f"complete={tags['complete']}: this command states complete=true; `lakechime dce register` states anything else"
+            "--tag", f"complete={stated['complete']}: this command states complete=true; `lakechime dce register` states anything else"
         )
     platform = load_settings().cluster if cluster is None else cluster
-    marks = [DataChangeEvent(table=table, partition=value, tags=tags, cluster=platform, event_key=event_key) for value in partitions]
+    with parse.reading_event(OPTIONS | {"table": "TABLE"}):
+        tags = Tags(stated)
+        marks = [DataChangeEvent(table=table, partition=value, tags=tags, cluster=platform, event_key=event_key) for value in partitions]
     _register(marks, dry_run=dry_run, as_json=as_json)
 
 

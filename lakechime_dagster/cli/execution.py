@@ -39,7 +39,10 @@ def list_(
     from lakechime_dagster.triggers.lanes import ExecutionState
 
     wanted = ExecutionState(state.value.upper()) if state else None
-    executions = open_platform().ledger.executions(flow=flow, state=wanted, limit=limit)
+    ledger = open_platform().ledger
+    if flow is not None and ledger.flow(flow) is None:
+        raise NotFoundError(f"nothing was ever claimed for a trigger {flow!r}; `lakechime trigger list` shows the triggers")
+    executions = ledger.executions(flow=flow, state=wanted, limit=limit)
     if as_json:
         print_json({"executions": [_document(execution) for execution in executions]})
         return

@@ -12,10 +12,11 @@ from io import TextIOWrapper
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from lakechime_dagster.cli import dce, demo, dev, execution, status, store, table, trigger
 from lakechime_dagster.cli.output import error_document, note, one_line, print_json
-from lakechime_dagster.errors import LakeChimeError, NotFoundError
+from lakechime_dagster.errors import LakeChimeError, NotFoundError, shown
 from lakechime_dagster.settings import load_settings
 
 ERROR, USAGE, NOTHING, INTERRUPTED = 1, 2, 3, 130
@@ -84,6 +85,8 @@ def _log_level() -> str:
 
 def _usage(error: typer.TyperException, as_json: bool) -> int:
     """A wrong usage, by the words of the parser, with the command whose help tells more."""
+    if isinstance(error.__cause__, ValidationError) and isinstance(error, typer.BadParameter):
+        error.message = _problem(error.__cause__)
     message = one_line(getattr(error, "format_message", error.__str__)()).rstrip(".")
     context = getattr(error, "ctx", None)
     if as_json:
@@ -91,6 +94,15 @@ def _usage(error: typer.TyperException, as_json: bool) -> int:
     else:
         note(f"error: {message} (see `{context.command_path if context else 'lakechime'} --help`)")
     return USAGE
+
+
+def _problem(cause: ValidationError) -> str:
+    """What is wrong with an option's value, in words for a person."""
+    first = cause.errors()[0]
+    kinds = {"int_parsing": "is not a whole number", "float_parsing": "is not a number"}
+    if first["type"] in kinds:
+        return f"{shown(first['input'])} {kinds[first['type']]}"
+    return first["msg"].removeprefix("Value error, ")
 
 
 def _report(error: LakeChimeError, as_json: bool) -> None:

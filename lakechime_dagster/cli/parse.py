@@ -4,7 +4,7 @@ import datetime as dt
 import getpass
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,6 +32,16 @@ def reading(option: str) -> Iterator[None]:
         yield
     except InvalidValueError as error:
         raise wrong(option, str(error)) from None
+
+
+@contextmanager
+def reading_event(options: Mapping[str, str]) -> Iterator[None]:
+    """A field of an event that a rule refuses is a wrong usage of its option."""
+    try:
+        yield
+    except InvalidValueError as error:
+        field = error.field.partition("[")[0].partition(" ")[0]
+        raise wrong(options[field], f"{shown(error.value)} {error.remedy}") from None
 
 
 def milliseconds(option: str, text: str, otherwise: str = "") -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.spark.jars import jar_names
+from lakechime_dagster.store.upgrade import newest_version
 from tests.cli.test_store import write_version
 from tests.support.cli import Cli
 from tests.support.tables import rows, write
@@ -149,6 +150,10 @@ CASES = {
     # positions, limits, places
     "position that is none": Bad(["dce", "list", "--after", "5"]),
     "limit of nothing": Bad(["dce", "list", "--limit", "0"]),
+    "limit that is no number": Bad(["execution", "list", "--limit", "x"]),
+    "duration that is no number": Bad(["dce", "tail", "--for", "soon"]),
+    "state that is none": Bad(["execution", "list", "--state", "closed"]),
+    "executions of nobody": Bad(["execution", "list", "--trigger", "nosuch"]),
     "place that is none": Bad(["trigger", "seek", "silver.flights", "--to", "noon", "--reason", "x"]),
     "resume from nowhere": Bad(["trigger", "resume", "silver.flights", "--from", "somewhere", "--reason", "x"]),
     "empty reason": Bad(["trigger", "pause", "silver.flights", "--reason", ""]),
@@ -162,6 +167,12 @@ CASES = {
     "lake that is no lake": Bad(["trigger", "explain", "x"], environment={"LAKECHIME_LAKE": "json:dumps"}),
     "lake without attribute": Bad(["status"], environment={"LAKECHIME_LAKE": "json"}),
     "deployment with spaces": Bad(["status"], environment={"LAKECHIME_DEPLOYMENT": "my deployment"}),
+    "confs that are no JSON": Bad(["status"], environment={"LAKECHIME_SPARK_CONF": "foo"}),
+    "confs that hold a secret": Bad(["status"], environment={"LAKECHIME_SPARK_CONF": "{'fs.s3a.key': 'secret'}"}),
+    "confs that are a list": Bad(["status"], environment={"LAKECHIME_SPARK_CONF": '["a"]'}),
+    "conf that is no text": Bad(["status"], environment={"LAKECHIME_SPARK_CONF": '{"fs.s3a.key": {"secret": 1}}'}),
+    "memory with a unit of its own": Bad(["status"], environment={"LAKECHIME_SPARK_MEMORY": "2GB"}),
+    "cores that are no number": Bad(["status"], environment={"LAKECHIME_SPARK_CORES": "all"}),
     # the world
     "store that is not there": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "postgresql://ops:secret@127.0.0.1:1/dce"}),
     "host that is not there": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "postgresql://ops:secret@no-such-host.invalid/dce"}),
@@ -201,6 +212,7 @@ def test_bad_input_gives_its_message(lakechime: Cli, tmp_path: Path, name: str) 
         assert "secret" not in text
     assert answer.out == ""
     shown = message.replace(str(tmp_path.resolve()), "<folder>").replace(str(tmp_path), "<folder>")
+    shown = re.sub(rf"\b{newest_version()}\b", "<newest>", shown)
     shown = re.sub(r"port \d{4,5}", "port <port>", shown)
     if WRITES:
         lines = golden() | {name: f"{answer.code} {shown}"}
@@ -210,7 +222,7 @@ def test_bad_input_gives_its_message(lakechime: Cli, tmp_path: Path, name: str) 
     assert answer.code in (1, 2, 3)
 
 
-@pytest.mark.parametrize("name", ["unknown format", "store that is not there", "sql for a trigger"])
+@pytest.mark.parametrize("name", ["empty reason", "store that is not there", "sql for a trigger"])
 def test_bad_input_with_json_gives_one_document(lakechime: Cli, name: str) -> None:
     bad = CASES[name]
     for variable, value in bad.environment.items():

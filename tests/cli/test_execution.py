@@ -29,7 +29,7 @@ def test_list_shows_the_newest_first_and_filters(lakechime: Cli) -> None:
     assert {one["execution_id"] for one in listed} == ids
     opened = lakechime("execution", "list", "--state", "open", "--trigger", flows.ORDERS, "--json").json["executions"]
     assert [(one["execution_id"], one["step"], one["state"]) for one in opened] == [(second.execution_id, 2, "OPEN")]
-    assert lakechime("execution", "list", "--trigger", "nobody", "--json").json == {"executions": []}
+    assert lakechime("execution", "list", "--trigger", "nobody", "--json").code == 3
     assert len(lakechime("execution", "list", "--limit", "1", "--json").json["executions"]) == 1
     assert first.execution_id in lakechime("execution", "list").out
 

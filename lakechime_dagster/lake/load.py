@@ -1,0 +1,24 @@
+"""Finding a lake by its name, `module:attribute`."""
+
+import importlib
+
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.lake.lake import Lake
+
+
+def load_lake(name: str) -> Lake:
+    """The lake that LAKECHIME_LAKE names.
+
+    Raises:
+        InvalidValueError: when the module or the attribute is not there, or is no Lake.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise InvalidValueError("LAKECHIME_LAKE", name, f"names no module {module}; is it installed or on PYTHONPATH?") from None
+    if not isinstance(found, Lake):
+        raise InvalidValueError("LAKECHIME_LAKE", name, f"{module} has no Lake of the name {attribute}")
+    return found
