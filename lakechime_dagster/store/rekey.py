@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, update
+from sqlalchemy import Connection, bindparam, exists, select, update
 
 from lakechime_dagster.dce.event import RegisteredEvent, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels, fitting_canonical
@@ -23,15 +23,18 @@ def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adop
     """Compare the events of a table that is locked whole by these levels; how many rows changed.
 
     `adopt` is given to the events that came without a uid. Positions stay. Of two events that get one identity by
-    it, the later becomes an amendment of the first. Values that do not fit the levels stay as they were sent.
+    it, the later becomes an amendment of the first; what amends a folded event goes on doing so. Values
+    that do not fit the levels stay as they were sent.
     """
     firsts: dict[bytes, Position] = {}
+    folded = _folded_firsts(connection, table)
     changes: list[dict[str, Any]] = []
     for stored, key in _all_events(connection, table):
         event = stored.event.at_table(stored.event.table_uid or adopt)
         canonical = fitting_canonical(event.partition, levels)
         identity = event.identity_at(canonical)
-        first = firsts.setdefault(identity, stored.position) if identity else stored.position
+        own = stored.amends if stored.amends is not None and stored.amends.seq in folded else stored.position
+        first = firsts.setdefault(identity, own) if identity else own
         amends = first if first != stored.position else None
         new_key = key if identity is None else amendment_key(identity, stored.position) if amends else identity
         if (canonical, event.table_uid, new_key, amends) != (stored.canonical, stored.event.table_uid, key, stored.amends):
@@ -47,6 +50,14 @@ def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adop
     _apply(connection, changes)
     rekey_availability(connection, table, levels, adopt)
     return len(changes)
+
+
+def _folded_firsts(connection: Connection, table: TableRow) -> set[int]:
+    """The numbers of the first versions that are amended but not there any more."""
+    first = dce_event.alias("first")
+    is_there = exists(select(1).select_from(first).where(first.c.seq == dce_event.c.amends_seq))
+    amended = select(dce_event.c.amends_seq).where(dce_event.c.table_id == table.table_id, dce_event.c.amends_seq.is_not(None), ~is_there)
+    return set(connection.execute(amended.distinct()).scalars())
 
 
 def _all_events(connection: Connection, table: TableRow) -> Iterator[tuple[RegisteredEvent, bytes]]:

@@ -229,6 +229,17 @@ def test_folded_partitions_are_compared_by_levels_declared_later(store: SqlDCESt
     assert len(store.availability(ORDERS, partition=("05",))) == 1
 
 
+def test_an_amendment_of_a_folded_event_stays_one_by_levels_declared_later(store: SqlDCEStore) -> None:
+    (original,) = store.register([make_event(partition=["05"], snapshot_id="1")]).registered
+    expire(store.engine, FAR, needed={})
+    for tags in ({"a": "1"}, {"b": "1"}):
+        store.register([make_event(partition=["05"], snapshot_id="1", tags=tags)])
+
+    store.declare(ORDERS, PartitionLevels.of({"hour": "int"}))
+
+    assert [(one.amends, one.canonical) for one in store.fetch(EventQuery())] == [(original.position, "[5]")] * 2
+
+
 def test_folding_pages_through_many_events(store: SqlDCEStore) -> None:
     store.register([make_event(partition=[number % 7], snapshot_id=str(number)) for number in range(12_000)])
 
