@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, SnapshotId, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, canonical_partition, fitting_canonical
 from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.snapshots import meant_uid
 from lakechime_dagster.dce.store import Availability, EventQuery, FeedPage, Registration, Seen, TableRecord
 
 
@@ -105,7 +106,7 @@ class InMemoryDCEStore:
 
     def _register_one(self, event: DataChangeEvent, now: int) -> tuple[RegisteredEvent, bool]:
         table = self._table(event.cluster, event.table)
-        event = event.at_table(event.table_uid or table.table_uid)
+        event = event.at_table(meant_uid(event.table_uid, table.table_uid))
         canonical = canonical_partition(event.partition, table.levels)
         identity = event.identity_at(canonical)
         known = self._known.get(identity) if identity else None

@@ -37,6 +37,11 @@ def next_epoch(uid: TableUid) -> TableUid:
     return TableUid(f"{own}{_EPOCH}{int(epoch or 0) + 1}")
 
 
+def meant_uid(named: TableUid | None, current: TableUid | None) -> TableUid | None:
+    """The uid that an event means: the table's current one, also where it names the table's own id without the epoch."""
+    return current if named is None or (current is not None and own_uid(current) == named) else named
+
+
 @dataclass(frozen=True, kw_only=True)
 class SnapshotPlace:
     """Up to where a lane has read one source: a table (by uid) and a snapshot of it; no snapshot = nothing yet."""

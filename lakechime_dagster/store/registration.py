@@ -9,6 +9,7 @@ from sqlalchemy import Connection, select
 from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, TableUid
 from lakechime_dagster.dce.partition import canonical_partition
 from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.snapshots import meant_uid
 from lakechime_dagster.dce.store import Registration, Seen
 from lakechime_dagster.store.appending import ConflictError, appended, fresh_key, reserved
 from lakechime_dagster.store.dialect import StoreNow, TransactionId
@@ -79,7 +80,7 @@ def _raise_uids(connection: Connection, tables: dict[TableKey, TableRow], events
 
 
 def _resolved(event: DataChangeEvent, table: TableRow) -> _Incoming:
-    resolved = event.at_table(event.table_uid or table.table_uid)
+    resolved = event.at_table(meant_uid(event.table_uid, table.table_uid))
     canonical = canonical_partition(event.partition, table.levels)
     return _Incoming(resolved, canonical, resolved.identity_at(canonical), table.table_id)
 

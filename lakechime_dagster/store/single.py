@@ -8,6 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent
 from lakechime_dagster.dce.partition import canonical_partition
 from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.snapshots import meant_uid
 from lakechime_dagster.store.appending import fresh_key
 from lakechime_dagster.store.rows import values_of
 from lakechime_dagster.store.schema import dce_event, dce_folded, dce_table
@@ -27,7 +28,7 @@ def register_single(connection: Connection, event: DataChangeEvent, table: Table
     """
     if event.table_uid is not None and table.table_uid is None:
         return None
-    resolved = event.at_table(event.table_uid or table.table_uid)
+    resolved = event.at_table(meant_uid(event.table_uid, table.table_uid))
     canonical = canonical_partition(event.partition, table.levels)
     values = values_of(resolved, canonical)
     values["event_key"] = resolved.identity_at(canonical) or fresh_key()

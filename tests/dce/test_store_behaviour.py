@@ -199,6 +199,16 @@ def test_events_of_a_recreated_table_are_new(store: DCEStore) -> None:
     assert push.duplicates == result.registered
 
 
+def test_an_event_that_names_the_tables_own_id_means_its_current_epoch(store: DCEStore) -> None:
+    store.register([make_event(snapshot_id="1", table_uid="u")], [Seen("bronze.orders", TableUid("u"), "1")])  # type: ignore[arg-type]
+    store.register([], [Seen("bronze.orders", TableUid("u~1"), "0")])  # type: ignore[arg-type]
+
+    (pushed,) = store.register([make_event(snapshot_id="1", table_uid="u")]).registered
+    assert (pushed.event.table_uid, pushed.amends) == ("u~1", None)
+    assert store.register([make_event(snapshot_id="1", table_uid="u~1")]).duplicates == (pushed,)
+    assert store.register([make_event(snapshot_id="1", table_uid="u"), make_event(snapshot_id="1")]).duplicates == (pushed, pushed)
+
+
 def test_capture_is_remembered_with_its_events(store: DCEStore) -> None:
     store.register([make_event(snapshot_id="3", table_uid="u")], [Seen("bronze.orders", TableUid("u"), "3")])  # type: ignore[arg-type]
     store.register([], [Seen("bronze.orders", TableUid("u"), "4")])  # type: ignore[arg-type]
