@@ -125,7 +125,8 @@ class PartitionTrigger:
 
     def __str__(self) -> str:
         what = " and ".join(map(str, self.conditions))
-        return f"{what}{_with_tags(self.tags)}, {self.every}"
+        again = ", again when one of them changes later" if self.late is Late.REFIRE else ""
+        return f"{what}{_with_tags(self.tags)}, {self.every}{again}"
 
 
 @dataclass(frozen=True, init=False)

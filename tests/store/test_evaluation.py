@@ -591,6 +591,14 @@ def test_late_changes_are_ignored_unless_the_trigger_asks_for_them(world: World)
     assert world.fire(flow) == []
 
 
+def test_late_changes_that_were_ignored_fire_once_the_trigger_asks_for_them(world: World) -> None:
+    arrive(world, "2013-01-01", 0)
+    world.tick_of_the_sensor(days())
+    arrive(world, "2013-01-01", 1)
+    world.tick_of_the_sensor(days())
+    assert world.decide(days(late="refire")).sentence.startswith("1 event came late for day=2013-01-01")
+
+
 def test_a_late_change_that_came_while_another_key_ran_is_not_forgotten(world: World) -> None:
     flow = days(late="refire")
     arrive(world, "2013-01-01", 0)
