@@ -99,7 +99,8 @@ def adopted(platform: Platform, flow: Flow, run_id: str, partition: str | None) 
     if blocked := lane.blocked_sentence(flow.name):
         raise LaneConflictError(blocked)
     end = platform.evaluator.end_of(flow, row, lane)
-    if end.sources == lane.place.sources and (lane.settled or not end.sources):
+    has_new_snapshot = end.sources != lane.place.sources or (end.sources and not lane.settled)
+    if not has_new_snapshot and not platform.evaluator.waits(flow, row, lane, key):
         raise NothingNewError(
             f"nothing came for {flow.name} {lane_key}".strip() + f" since step {lane.settled}; its place is {lane.place.position}"
         )

@@ -23,7 +23,7 @@ from lakechime_dagster.triggers.decision import AtomState, Decision, Firing, Key
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneId, Place
-from lakechime_dagster.triggers.model import Late, PartitionTrigger, SnapshotTrigger, StartFrom
+from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, SnapshotTrigger, StartFrom
 
 EXPLAINED = 3  # keys of which is told what they lack
 AskTarget = Callable[[LaneId], Committed | None]  # the newest commit of a lane in the flow's target
@@ -115,6 +115,18 @@ class Evaluator:
             lanes = [lane, *lanes_of(connection, row.flow_id).values()] if flow.is_partitioned else [lane]
             known = max((one.place for one in lanes), key=lambda place: place.position)
             return Place(position=through, sources=self._sources(connection, flow, known, known.position, through))
+
+    def waits(self, flow: Flow, row: FlowRow, lane: LaneRow, key: FireKey | None) -> bool:
+        """Whether something waits for a lane, whatever the pace of its trigger and however many others run."""
+        with reading(self.engine) as connection:
+            through = head_within(connection)
+            if key is None:
+                tables = [(flow.cluster, table) for table in flow.trigger.tables]
+                return any(table.count for table in evidence.waiting(connection, tables, flow.trigger.tags, lane.place.position, through))
+            if lane.fired:
+                return bool(evidence.late_lanes(connection, row.flow_id, lane.place.position, through).get(lane.key))
+            states = evidence.atom_states(connection, key.atoms, flow.trigger.tags, through)
+            return all(_available(states, atom) for atom in key.atoms)
 
     def looked_through(self, row: FlowRow, position: Position) -> None:
         """Remember that nothing up to a position can fire this flow any more, but for what its lanes' places say."""
