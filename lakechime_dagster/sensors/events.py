@@ -71,11 +71,11 @@ def reconcile_table(platform: Platform, table: Table, *, dry_run: bool = False) 
     cluster = platform.settings.cluster
     known = platform.store.table(table.name, cluster)
     levels = table.levels or (known.levels if known else PartitionLevels())
-    if levels and (known is None or known.levels != levels):
+    if levels and not dry_run and (known is None or known.levels != levels):
         platform.store.declare(table.name, levels, cluster)
     if not log.exists():
         return Registration()
-    if not levels and (known is None or known.seen is None):
+    if not levels and not dry_run and (known is None or known.seen is None):
         platform.store.declare(table.name, log.levels(), cluster)
     seen = Seen(table.name, known.table_uid, known.seen, cluster) if known and known.table_uid and known.seen else None
     captured = log.changes_after(seen, None if seen else _first_pushed(platform, log, cluster))

@@ -189,6 +189,7 @@ def test_a_dry_reconciliation_registers_nothing(world: World) -> None:
     world.commit("bronze.orders", a_row(1), partition_by=["day"])
     reconcile(world.platform, [orders], dry_run=True)
     assert world.events("bronze.orders") == []
+    assert world.platform.store.table("bronze.orders") is None
 
 
 def test_many_changes_of_a_partition_are_shown_as_one_with_their_number(world: World) -> None:
