@@ -272,7 +272,8 @@ class Ledger:
         still commit there. True when this call settled; False when somebody had.
 
         Raises:
-            LaneConflictError: without a commit, when another attempt exists: write a fence instead.
+            LaneConflictError: without a commit, when another attempt exists: write a fence instead. With one whose stamp is
+                lost, after a second attempt: which of them it ended is not known, so the lane is HELD for a person.
         """
         with writing(self.engine) as connection:
             current = self.locked(connection, execution.execution_id)
@@ -287,17 +288,17 @@ class Ledger:
                     f"attempt {current.attempt} of step {current.step} has nothing to write, but an earlier attempt may still commit; "
                     "let it make an empty commit, which keeps the others out"
                 )
-            if committed and committed.is_stamp_lost and current.attempt > 1:
-                raise LaneConflictError(
-                    f"step {current.step} of {current.lane.flow} {current.lane.key} has committed, but its target's log no longer says "
-                    "up to where; "
-                    f"`lakechime trigger seek {current.lane.flow} --to …` tells the lane where to go on"
-                )
-            end = committed.stamp.end if committed and not committed.is_stamp_lost else current.end
-            version = committed.version if committed else None
-            self.close(connection, current, ExecutionState.SETTLED, end, version, reason or current.reason)
-            _end_attempt(connection, current, "settled", None, now_ms(connection))
-            return True
+            is_end_unknown = committed is not None and committed.is_stamp_lost and current.attempt > 1
+            if is_end_unknown:
+                _hold(connection, self.lane_of(connection, current), _end_unknown(current))
+            else:
+                end = committed.stamp.end if committed and not committed.is_stamp_lost else current.end
+                version = committed.version if committed else None
+                self.close(connection, current, ExecutionState.SETTLED, end, version, reason or current.reason)
+                _end_attempt(connection, current, "settled", None, now_ms(connection))
+        if is_end_unknown:
+            raise LaneConflictError(_end_unknown(current))
+        return True
 
     def close(
         self, connection: Connection, execution: Execution, state: ExecutionState, end: Place, version: str | None, reason: str
@@ -399,9 +400,18 @@ def _lane(connection: Connection, flow_id: int, key: str, *, lock: bool) -> Lane
 
 def _hold(connection: Connection, lane: LaneRow, reason: str) -> None:
     """Let a lane wait for a person; one that is STALE waits already, for what is worse."""
-    if lane.state is not LaneState.STALE:
+    if lane.state is not LaneState.STALE and (lane.state, lane.state_reason) != (LaneState.HELD, reason):
         held = {"state": LaneState.HELD.value, "state_reason": reason}
         connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == lane.lane_id).values(**held))
+
+
+def _end_unknown(execution: Execution) -> str:
+    where = f"step {execution.step} of {execution.lane.flow} {execution.lane.key}".strip()
+    return (
+        f"{where} has committed, but its target's log no longer says up to where; "
+        f"`lakechime execution skip {execution.execution_id}`, then `lakechime trigger seek {execution.lane.flow} --to …` tell the lane "
+        "where to go on"
+    )
 
 
 def _has_history(connection: Connection, lane_id: int) -> bool:
