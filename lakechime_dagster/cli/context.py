@@ -64,10 +64,14 @@ def flow_declared(name: str, module: str | None, *, manual: bool = False) -> "Fl
     return flows[name]
 
 
-def flow_known(platform: "Platform", name: str, module: str | None) -> "FlowRow":
-    """The flow as the ledger keeps it; one that is declared but new is activated."""
-    known = platform.ledger.flow(name)
-    return known if known is not None else platform.evaluator.activate(flow_declared(name, module, manual=True))
+def flow_known(platform: "Platform", name: str, module: str | None, *, dry_run: bool = False) -> "FlowRow":
+    """The flow as the ledger keeps it; one that is declared but new is activated, in a dry run only imagined."""
+    from lakechime_dagster.resources.explain import inactive
+
+    if (known := platform.ledger.flow(name)) is not None:
+        return known
+    flow = flow_declared(name, module, manual=True)
+    return inactive(platform, flow) if dry_run else platform.evaluator.activate(flow)
 
 
 def _loaded(what: str, load: Callable[[], Result]) -> Result:

@@ -175,10 +175,13 @@ def print_events(events: Sequence[RegisteredEvent], *, empty: str = "no such eve
 
 def _register(events: Sequence[DataChangeEvent], *, dry_run: bool, as_json: bool) -> None:
     if dry_run:
+        would = open_platform().store.would_register(events)
         if as_json:
-            print_json({"dry_run": True, "events": [to_json(event) for event in events]})
+            registered = [to_json(event.event) for event in would.registered]
+            print_json({"dry_run": True, "registered": registered, "duplicates": [to_json(event) for event in would.duplicates]})
         else:
-            say(f"{count(len(events), 'event')} would be registered; nothing was done")
+            told = f"{count(len(would.registered), 'event')} would be registered, {count(len(would.duplicates), 'duplicate')}"
+            say(f"{told}; nothing was done")
         return
     done = open_platform().store.register(events) if events else Registration()
     if as_json:

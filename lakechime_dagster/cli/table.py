@@ -143,10 +143,12 @@ def _reconciled(platform: "Platform", log: "DeltaLog", dry_run: bool) -> dict[st
         seen = Seen(log.table, record.table_uid, record.seen, log.cluster)
     captured = log.changes_after(seen)
     if dry_run:
-        registered, duplicates = [to_json(event) for event in captured.events], []
+        done = platform.store.would_register(captured.events, seen=[captured.seen])
+        registered = [to_json(event.event) for event in done.registered]
     else:
         done = platform.store.register(captured.events, seen=[captured.seen])
-        registered, duplicates = ([to_json(event) for event in some] for some in (done.registered, done.duplicates))
+        registered = [to_json(event) for event in done.registered]
+    duplicates = [to_json(event) for event in done.duplicates]
     return {
         "table": log.table, "registered": registered, "duplicates": duplicates, "captured_up_to": captured.seen.snapshot_id,
     }  # fmt: skip

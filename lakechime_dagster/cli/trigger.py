@@ -15,6 +15,7 @@ from lakechime_dagster.errors import LakeChimeError, NotFoundError
 
 if TYPE_CHECKING:
     from lakechime_dagster.resources.platform import Platform
+    from lakechime_dagster.store.interventions import PlaceAt
     from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
     from lakechime_dagster.store.overview import FlowOverview
     from lakechime_dagster.triggers.flow import Flow
@@ -110,7 +111,7 @@ def pause(name: Name, reason: Reason, who: Who = None, module: Module = None, dr
 
     platform = open_platform()
     by = By(who=parse.who(who), reason=reason)
-    row = flow_known(platform, name, module)
+    row = flow_known(platform, name, module, dry_run=dry_run)
     if not dry_run:
         Interventions(platform.ledger).pause(row, by)
     _told({"trigger": name, "paused": True, "dry_run": dry_run}, f"{name} {_would(dry_run)} paused", as_json)
@@ -137,15 +138,14 @@ def resume(
     where = _resume_from(from_)
     platform = open_platform()
     by = By(who=parse.who(who), reason=reason)
-    row = flow_known(platform, name, module)
+    row = flow_known(platform, name, module, dry_run=dry_run)
     interventions = Interventions(platform.ledger)
     place_at = None
     moved: Moved = []
     if where is not None:
         flow = flow_declared(name, module, manual=True)
         place_at = platform.evaluator.place_at(flow, where)
-        _ensure_lane(platform, flow, row, dry_run)
-        moved = interventions.seek(row, None, by, place_at, dry_run=True)
+        moved = _first_lane(platform, flow, row, place_at, dry_run) or interventions.seek(row, None, by, place_at, dry_run=True)
     if not dry_run:
         interventions.resume(row, by, place_at)
     document = {"trigger": name, "paused": False, "from": from_, "lanes": _moves(moved), "dry_run": dry_run}
@@ -170,24 +170,45 @@ def seek(
     platform = open_platform()
     by = By(who=parse.who(who), reason=reason)
     flow = flow_declared(name, module, manual=True)
-    row = platform.evaluator.activate(flow)
-    _ensure_lane(platform, flow, row, dry_run)
-    moved = Interventions(platform.ledger).seek(row, key, by, platform.evaluator.place_at(flow, where), dry_run=dry_run)
-    if not moved:
-        raise LakeChimeError(f"{name} has no lane yet: nothing was claimed, so there is nothing to put elsewhere")
+    _check_lanes(platform, flow, key)
+    row = flow_known(platform, name, module, dry_run=True) if dry_run else platform.evaluator.activate(flow)
+    place_at = platform.evaluator.place_at(flow, where)
+    moved = _first_lane(platform, flow, row, place_at, dry_run)
+    moved = moved or Interventions(platform.ledger).seek(row, key, by, place_at, dry_run=dry_run)
     document = {"trigger": name, "lanes": _moves(moved), "dry_run": dry_run}
     _told(document, f"{count(len(moved), 'lane')} of {name} {_would(dry_run)} moved", as_json, moved)
 
 
-def _ensure_lane(platform: "Platform", flow: "Flow", row: "FlowRow", dry_run: bool) -> None:
-    """A snapshot trigger has one lane, which can be put somewhere before anything was claimed."""
-    from lakechime_dagster.resources.platform import ask_target
-    from lakechime_dagster.triggers.lanes import LaneId
+def _check_lanes(platform: "Platform", flow: "Flow", key: str | None) -> None:
+    """Refuse to move a lane that is not there, before anything is made."""
+    row = platform.ledger.flow(flow.name)
+    keys = {*(platform.ledger.lanes(row) if row else {}), *([] if flow.is_partitioned else [""])}
+    if key is not None and key not in keys:
+        raise NotFoundError(f"{flow.name} has no lane {key!r}; `lakechime trigger show {flow.name}` lists its lanes")
+    if not keys:
+        raise LakeChimeError(f"{flow.name} has no lane yet: nothing was claimed, so there is nothing to put elsewhere")
 
-    if flow.is_partitioned or dry_run or platform.ledger.lanes(row):
-        return
+
+def _first_lane(platform: "Platform", flow: "Flow", row: "FlowRow", place_at: "PlaceAt", dry_run: bool) -> Moved:
+    """A snapshot trigger has one lane, which can be put somewhere before anything was claimed: made, in a dry run only imagined."""
+    from lakechime_dagster.resources.platform import ask_target
+    from lakechime_dagster.store.engine import reading
+    from lakechime_dagster.store.ledger_rows import LaneRow
+    from lakechime_dagster.triggers.lanes import LaneId, LaneState
+
+    if flow.is_partitioned or platform.ledger.lanes(row):
+        return []
     target = platform.log(flow.target, flow.location) if flow.target else None
-    platform.ledger.ensure_lane(row, "", ask_target(target)(LaneId(platform.ledger.deployment, flow.name)))
+    committed = ask_target(target)(LaneId(platform.ledger.deployment, flow.name))
+    if not dry_run:
+        platform.ledger.ensure_lane(row, "", committed)
+        return []
+    lane = LaneRow(
+        lane_id=0, key="", state=LaneState.ACTIVE, state_reason="", settled=committed.stamp.step if committed else 0,
+        place=committed.stamp.end if committed else row.start, fired=committed is not None, created_ts=row.activated_ts,
+    )  # fmt: skip
+    with reading(platform.ledger.engine) as connection:
+        return [(lane, place_at(connection, lane))]
 
 
 def _declared_or_none(module: str | None) -> dict[str, "Flow"]:

@@ -29,7 +29,7 @@ def explain(platform: Platform, flow: Flow, at_ms: int | None = None) -> Decisio
     that fire, else of the oldest key that is missing something.
     """
     known = platform.ledger.flow(flow.name)
-    row = known or _inactive(platform, flow)
+    row = known or inactive(platform, flow)
     decision = platform.evaluator.evaluate(flow, row, at_ms=at_ms)
     reasons = decision.reasons if known else (*decision.reasons, NOT_ACTIVE)
     if at_ms is None and (silence := _silence(row, platform.store.now())):
@@ -55,7 +55,7 @@ def _silence(row: FlowRow, now: int) -> str:
     )
 
 
-def _inactive(platform: Platform, flow: Flow) -> FlowRow:
+def inactive(platform: Platform, flow: Flow) -> FlowRow:
     """The row that a flow would get, were it activated now from the beginning."""
     return FlowRow(
         flow_id=0, deployment=platform.ledger.deployment, name=flow.name, description=str(flow.trigger), tables=flow.pinned,

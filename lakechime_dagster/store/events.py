@@ -1,6 +1,7 @@
 """The DCE store in a relational database: PostgreSQL or SQLite."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, func, select
@@ -33,6 +34,10 @@ from lakechime_dagster.store.tables import (
 Result = TypeVar("Result")
 
 
+class _UndoneError(Exception):
+    """The transaction is to be rolled back."""
+
+
 def _lost_a_race(error: BaseException) -> bool:
     """Whether PostgreSQL ended the transaction to break a deadlock or a conflict; trying again is the answer."""
     return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in ("40P01", "40001")
@@ -58,9 +63,17 @@ class SqlDCEStore:
         self._tables.update(tables)
         return registration
 
-    def register_within(self, connection: Connection, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()) -> Registration:
-        """Register in a transaction of `writing` that does more: all of it is committed, or nothing."""
-        return register_batch(connection, events, seen)[0] if events or seen else Registration()
+    def would_register(self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()) -> Registration:
+        """What `register` would answer, but for positions and times: nothing is kept.
+
+        Raises:
+            InvalidValueError: what `register` would raise.
+        """
+        registration = Registration()
+        with suppress(_UndoneError), writing(self.engine) as connection:
+            registration, _ = register_batch(connection, events, seen)
+            raise _UndoneError
+        return registration
 
     def fetch(self, query: EventQuery) -> list[RegisteredEvent]:
         """The events that meet every condition of the query, in commit order, oldest first."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.dce.partition import PartitionLevels
 from tests.support.cli import Cli
 
 FIELDS = {
@@ -130,8 +131,22 @@ def test_exit_code_three_says_that_nothing_was_found(lakechime: Cli) -> None:
 def test_a_dry_run_registers_nothing(lakechime: Cli) -> None:
     for command in (["register", "--table", "a.b", "--snapshot-id", "1"], ["complete", "a.b"]):
         answer = lakechime("dce", *command, "--dry-run", "--json")
-        assert (answer.code, answer.json["dry_run"], answer.json["events"][0]["table"]) == (0, True, "a.b")
+        assert (answer.code, answer.json["dry_run"], answer.json["registered"][0]["table"]) == (0, True, "a.b")
     assert lakechime("dce", "list", "--json").json == {"events": []}
+    assert lakechime.platform.store.tables() == []
+
+
+def test_a_dry_run_of_register_tells_duplicates_and_refuses_what_registering_would(lakechime: Cli) -> None:
+    lakechime.platform.store.declare("a.b", PartitionLevels.of({"day": "date"}))
+    first = register(lakechime, "--table", "a.b", "--partition", '["2013-01-01"]', "--snapshot-id", "1")["registered"]
+    lines = [json.dumps({"table": "a.b", "partition": ["2013-01-01"], "snapshot_id": number}) for number in "12"]
+    would = lakechime("dce", "register", "--file", "-", "--dry-run", "--json", stdin="\n".join(lines)).json
+    assert ([event["snapshot_id"] for event in would["registered"]], would["duplicates"]) == (["2"], first)
+    said = lakechime("dce", "register", "--file", "-", "--dry-run", stdin="\n".join(lines)).out
+    assert said == "1 event would be registered, 1 duplicate; nothing was done\n"
+    deep = lakechime("dce", "register", "--table", "a.b", "--partition", '["2013-01-01", 5]', "--dry-run", "--json")
+    assert (deep.code, deep.json["error"]["field"]) == (1, "partition")
+    assert lakechime("dce", "list", "--json").json == {"events": first}
 
 
 def test_complete_registers_a_mark_per_partition(lakechime: Cli) -> None:

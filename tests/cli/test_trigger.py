@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from lakechime_dagster.cli.output import when
 from lakechime_dagster.store.interventions import Interventions
 from lakechime_dagster.triggers.lanes import Execution
@@ -162,6 +164,30 @@ def test_a_dry_run_says_where_lanes_would_go_and_moves_none(lakechime: Cli) -> N
     row = lakechime.platform.ledger.flow(flows.ORDERS)
     assert row is not None
     assert (row.paused_ts, Interventions(lakechime.platform.ledger).history(row)) == (None, [])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["pause"], ["resume"], ["resume", "--from", "latest"], ["seek", "--to", "now"], ["seek", "--to", "beginning"]],
+)
+def test_a_dry_run_in_a_new_home_answers_as_the_command_and_activates_nothing(lakechime: Cli, command: list[str]) -> None:
+    (event,) = change(lakechime, 1)
+    verb, *arguments = command
+    would = trigger(lakechime, verb, flows.ORDERS, *arguments, *WHY, "--dry-run")
+    assert (would.code, would.json["dry_run"], lakechime.platform.ledger.flows()) == (0, True, [])
+    done = trigger(lakechime, verb, flows.ORDERS, *arguments, *WHY)
+    assert done.json | {"dry_run": True} == would.json
+    if arguments:
+        assert would.json["lanes"][0]["before"] == {"position": "0-0", "sources": {}}
+        assert would.json["lanes"][0]["after"]["position"] == (event["position"] if arguments[1] != "beginning" else "0-0")
+
+
+def test_a_key_or_a_lane_that_is_not_there_is_refused_before_anything_is_made(lakechime: Cli) -> None:
+    for name, code in ((flows.ORDERS, 3), (flows.DAYS, 3)):
+        for dry_run in ([], ["--dry-run"]):
+            assert trigger(lakechime, "seek", name, "--to", "now", "--key", "foo", *WHY, *dry_run).code == code
+    assert trigger(lakechime, "seek", flows.DAYS, "--to", "now", *WHY).code == 1
+    assert lakechime.platform.ledger.flows() == []
 
 
 def test_seek_past_an_open_execution_is_refused(lakechime: Cli) -> None:

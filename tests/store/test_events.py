@@ -1,0 +1,32 @@
+"""The store in a database: what it says without doing."""
+
+import pytest
+from sqlalchemy import Engine
+
+from lakechime_dagster.dce.event import SnapshotId, TableUid
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.store import EventQuery, Seen
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.store.events import SqlDCEStore
+from tests.factories import make_event
+
+ORDERS = "bronze.orders"
+
+
+def test_what_would_be_registered_is_told_and_nothing_is_kept(engine: Engine) -> None:
+    store = SqlDCEStore(engine)
+    kept = store.register([make_event(ORDERS, snapshot_id="1")]).registered
+    before = store.tables()
+    repeat, new = make_event(ORDERS, snapshot_id="1"), make_event("bronze.new", snapshot_id="1")
+    would = store.would_register([repeat, new], [Seen(ORDERS, TableUid("u2"), SnapshotId("9"))])
+    assert [one.event for one in would.registered] == [new]
+    assert [one.position for one in would.duplicates] == [one.position for one in kept]
+    assert (store.tables(), store.fetch(EventQuery())) == (before, list(kept))
+    assert store.register([new]).registered[0].event == new
+
+
+def test_what_would_be_refused_is_refused(engine: Engine) -> None:
+    store = SqlDCEStore(engine)
+    store.declare("bronze.days", PartitionLevels.of({"day": "date"}))
+    with pytest.raises(InvalidValueError, match="the table declares 1"):
+        store.would_register([make_event("bronze.days", partition=["2013-01-01", 5])])
