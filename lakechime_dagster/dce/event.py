@@ -5,7 +5,7 @@ Source of the model: "LakeChime: a data trigger service for modern data lakes" (
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NewType, Self, TypeVar
 
@@ -151,9 +151,6 @@ class RegisteredEvent:
     def changes_data(self) -> bool:
         """Whether rows may have changed by this event: neither a mark nor an amendment."""
         return not self.event.is_mark and self.amends is None
-
-    def with_levels(self, levels: PartitionLevels) -> "RegisteredEvent":
-        return replace(self, canonical=canonical_partition(self.event.partition, levels))
 
 
 def _check_delta_version(name: str, value: str | None) -> None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, TableUid
-from lakechime_dagster.dce.position import Position
 
 
 class Verdict(StrEnum):
@@ -113,8 +112,3 @@ def chain(range_: SnapshotRange, events: Iterable[RegisteredEvent]) -> Chain:
 def _newer(one: SnapshotId | None, other: SnapshotId | None) -> SnapshotId | None:
     """The predecessor to believe when the events of one commit differ: one that is known, whatever their order."""
     return max((one, other), key=lambda snapshot: (snapshot is not None, len(snapshot or ""), snapshot or ""))
-
-
-def newest_position(events: Iterable[RegisteredEvent], default: Position = Position.ORIGIN) -> Position:
-    """The newest position among events; `default` for none."""
-    return max((event.position for event in events), default=default)

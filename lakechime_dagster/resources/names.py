@@ -10,7 +10,6 @@ EXECUTION_TAG = "lakechime/execution"
 LANE_TAG = "lakechime/lane"
 CAUSE_TAG = "lakechime/cause"
 ATTEMPT_TAG = "lakechime/attempt"
-STORE_KIND = "lakechime"
 MAX_TAG = 200  # characters of a lane's name in a tag; the id in the other tag is exact
 
 

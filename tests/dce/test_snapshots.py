@@ -2,13 +2,12 @@
 
 import random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, TableUid
 from lakechime_dagster.dce.position import Position
-from lakechime_dagster.dce.snapshots import Chain, SnapshotRange, Verdict, chain, newest_position
+from lakechime_dagster.dce.snapshots import Chain, SnapshotRange, Verdict, chain
 from tests.factories import make_event
 
 
@@ -83,10 +82,3 @@ def test_a_recreated_table_has_no_chain_to_its_old_self() -> None:
 
 def test_events_of_another_table_uid_are_not_in_the_chain() -> None:
     assert chain(a_range(0, 1), [registered(1, 1, 0, uid="old")]).verdict is Verdict.GAP_FILLED
-
-
-@pytest.mark.parametrize("count", [0, 3])
-def test_the_newest_position_is_the_highest_or_the_default(count: int) -> None:
-    events = [registered(number, number + 1, None) for number in range(count)]
-
-    assert newest_position(events, Position(0, 0)) == Position(0, max(count - 1, 0))
