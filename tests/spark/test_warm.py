@@ -123,7 +123,8 @@ def test_clients_that_leave_take_what_the_jvm_held_for_them_along(host: WarmHost
     """
     counts = [int(count) for count in run_client(code, host.home, spark_jars, SETTINGS)[0].split()]
     assert len(counts) == 20
-    assert counts[-1] - counts[9] <= 10 * 5, counts  # five for each, of the hundreds that each one held
+    grown = min(counts[-5:]) - min(counts[5:10])  # what the one before held may not be gone yet when the next one counts
+    assert grown <= 10 * 5, counts  # five for each, of the hundreds that each one held
 
 
 def test_a_client_of_other_settings_starts_a_driver_of_its_own_and_says_so(host: WarmHost, spark_jars: Path) -> None:
