@@ -64,7 +64,8 @@ def test_a_trigger_is_a_sensor_that_runs_and_sensors_share_jobs(definitions: dg.
 def test_the_description_of_a_sensor_is_its_condition_in_words(definitions: dg.Definitions) -> None:
     assert definitions.resolve_sensor_def("gold_daily_delays").description == (
         "Launches when all of these are there: bronze.flights(flight_date=tick -1d, hour=0…23) and bronze.weather(flight_date=tick -1d, "
-        "hour=0…23) with complete=true, every day from 2013-01-02 00:00 until 2014-01-01 00:00, again when one of them changes later. Each change is applied once."
+        "hour=0…23) with complete=true, every day from 2013-01-02 00:00 until 2014-01-01 00:00, "
+        "again when one of them changes later. Each change is applied once."
     )
 
 
