@@ -18,7 +18,7 @@ from lakechime_dagster.capture.delta_log import DeltaLevels, ForeignLevelsError,
 from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit
 from lakechime_dagster.dce.event import DataChangeEvent, OperationType, SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue
-from lakechime_dagster.dce.snapshots import Verdict, next_epoch, own_uid
+from lakechime_dagster.dce.snapshots import Verdict, next_generation, own_uid
 from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.errors import InvalidValueError, TableUnreadableError
@@ -111,7 +111,7 @@ class DeltaLog:
 
         A first sight of a table with history registers its state as one commit (`baseline=true`); so does a table
         that was replaced at the same path (a new `table_uid`), and one whose log was cleaned up past what was seen
-        (`lakechime/verdict=EXPIRED`) or put back to an older state (`ROLLBACK`, which begins a new epoch of its
+        (`lakechime/verdict=EXPIRED`) or put back to an older state (`ROLLBACK`, which begins a new generation of its
         `table_uid`, since its snapshot ids will come again). Where commits from `pushed` on were
         registered by their writers before the first sight, its state is that before them, and they follow one by one.
         """
@@ -196,7 +196,7 @@ class DeltaLog:
         return _live(state, _levels(state))
 
     def _put_back(self, uid: TableUid) -> Captured:
-        return self._baseline(Verdict.ROLLBACK, of=next_epoch(uid))
+        return self._baseline(Verdict.ROLLBACK, of=next_generation(uid))
 
     def _baseline(self, verdict: Verdict | None, at: int | None = None, of: TableUid | None = None) -> Captured:
         state = self._open(at)

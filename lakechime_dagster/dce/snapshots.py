@@ -22,22 +22,22 @@ class Verdict(StrEnum):
         return self in (Verdict.CONTIGUOUS, Verdict.GAP_FILLED)
 
 
-_EPOCH = "~"
+_GENERATION = "~"
 
 
 def own_uid(uid: TableUid) -> TableUid:
-    """The id that the table itself has, whatever epoch of it is meant."""
-    return TableUid(uid.partition(_EPOCH)[0])
+    """The id that the table itself has, whatever generation of it is meant."""
+    return TableUid(uid.partition(_GENERATION)[0])
 
 
-def next_epoch(uid: TableUid) -> TableUid:
+def next_generation(uid: TableUid) -> TableUid:
     """The uid of a table whose log was put back: its snapshot ids come again, and do not mean what they meant."""
-    own, _, epoch = uid.partition(_EPOCH)
-    return TableUid(f"{own}{_EPOCH}{int(epoch or 0) + 1}")
+    own, _, generation = uid.partition(_GENERATION)
+    return TableUid(f"{own}{_GENERATION}{int(generation or 0) + 1}")
 
 
 def meant_uid(named: TableUid | None, current: TableUid | None) -> TableUid | None:
-    """The uid that an event means: the table's current one, also where it names the table's own id without the epoch."""
+    """The uid that an event means: the table's current one, also where it names the table's own id without the generation."""
     return current if named is None or (current is not None and own_uid(current) == named) else named
 
 

@@ -199,7 +199,7 @@ def test_events_of_a_recreated_table_are_new(store: DCEStore) -> None:
     assert push.duplicates == result.registered
 
 
-def test_an_event_that_names_the_tables_own_id_means_its_current_epoch(store: DCEStore) -> None:
+def test_an_event_that_names_the_tables_own_id_means_its_current_generation(store: DCEStore) -> None:
     store.register([make_event(snapshot_id="1", table_uid="u")], [Seen("bronze.orders", TableUid("u"), "1")])  # type: ignore[arg-type]
     store.register([], [Seen("bronze.orders", TableUid("u~1"), "0")])  # type: ignore[arg-type]
 

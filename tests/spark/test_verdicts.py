@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakechime_dagster.dce.event import SnapshotId, TableUid
-from lakechime_dagster.dce.snapshots import Verdict, next_epoch
+from lakechime_dagster.dce.snapshots import Verdict, next_generation
 from lakechime_dagster.spark.verdicts import first_version, judge
 from tests.support.refreshes import Source
 
@@ -61,7 +61,7 @@ def test_a_log_put_back_below_the_start_is_a_rollback(source: Source) -> None:
 
 
 def test_a_log_put_back_since_the_start_is_a_rollback_and_its_next_range_is_read_like_any_other(source: Source) -> None:
-    put_back = next_epoch(source.log.uid)
+    put_back = next_generation(source.log.uid)
     range_ = replace(source.range(3), end=SnapshotId("1"), table_uid=put_back)
     judgement = judge(range_, source.log)
     assert (judgement.verdict, judgement.note) == (Verdict.ROLLBACK, "the log was put back since it was last read")
