@@ -76,12 +76,15 @@ class FeedPage:
     through: Position
 
 
+TagSet = tuple[tuple[str, str], ...]  # tags of one event by key: keys and values
+
+
 @dataclass(frozen=True, kw_only=True)
 class Availability:
     """What retention kept of the events of one partition when it folded them.
 
     `newest` and `newest_data` are the positions of the newest event and of the newest one that changed data;
-    `tag_positions` holds, per tag key and value that was kept, the newest position that carried it.
+    `tag_positions` holds, per set of kept tags that an event had together, the newest position of such an event.
     """
 
     table: str
@@ -90,7 +93,7 @@ class Availability:
     table_uid: TableUid | None
     newest: Position
     newest_data: Position | None
-    tag_positions: Mapping[tuple[str, str], Position]
+    tag_positions: Mapping[TagSet, Position]
     first_ts: int
     last_ts: int
     events: int

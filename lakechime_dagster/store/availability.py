@@ -107,7 +107,7 @@ def _row(table_id: int, key: PartitionUid, one: Availability) -> dict[str, Any]:
         "newest_seq": one.newest.seq,
         "data_tx": one.newest_data.tx_id if one.newest_data else None,
         "data_seq": one.newest_data.seq if one.newest_data else None,
-        "tag_positions": [[tag, value, str(position)] for (tag, value), position in sorted(one.tag_positions.items())],
+        "tag_positions": [[dict(tags), str(position)] for tags, position in sorted(one.tag_positions.items())],
         "first_ts": one.first_ts,
         "last_ts": one.last_ts,
         "events": one.events,
@@ -122,8 +122,20 @@ def _availability(row: Row[Any], table: TableRow) -> Availability:
         table_uid=TableUid(row.table_uid) if row.table_uid else None,
         newest=Position(row.newest_tx, row.newest_seq),
         newest_data=None if row.data_seq is None else Position(row.data_tx, row.data_seq),
-        tag_positions={(tag, value): Position.parse(position) for tag, value, position in row.tag_positions},
+        tag_positions={tuple(sorted(tags.items())): Position.parse(position) for tags, position in kept_tags(row.tag_positions)},
         first_ts=row.first_ts,
         last_ts=row.last_ts,
         events=row.events,
     )
+
+
+def kept_tags(stored: Iterable[list[Any]]) -> list[tuple[dict[str, str], str]]:
+    """The sets of tags that were kept, each with its position; older rows tell single tags, and those of one event by its position."""
+    found: list[tuple[dict[str, str], str]] = []
+    singles: dict[str, dict[str, str]] = {}
+    for *tags, position in stored:
+        if len(tags) == 1:
+            found.append((tags[0], position))
+        else:
+            singles.setdefault(position, {})[tags[0]] = tags[1]
+    return found + [(tags, position) for position, tags in singles.items()]

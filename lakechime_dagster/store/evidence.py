@@ -18,6 +18,7 @@ from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.store import ledger_schema as ledger
+from lakechime_dagster.store.availability import kept_tags
 from lakechime_dagster.store.codes import FORMATS, OPERATION_CODES
 from lakechime_dagster.store.dialect import VisibleBelow
 from lakechime_dagster.store.queries import carries, delta_version, is_after, is_data, is_drop, is_dropped, is_new, is_through
@@ -203,13 +204,14 @@ def _after_drops(connection: Connection, table_id: int, key: str, matches: sa.Co
 
 
 def _folded(connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str]) -> dict[str, bool]:
-    """Per folded partition whether it was available with the tags; folding keeps the newest position of each kept tag."""
+    """Per folded partition whether it was available with the tags; folding keeps which tags were on one event."""
     query = sa.select(dce_availability.c.partition_key, dce_availability.c.tag_positions)
     mine = query.where(dce_availability.c.table_id == table_id, dce_availability.c.partition_key.in_(keys))
     found: dict[str, bool] = {}
     for row in connection.execute(mine):
-        kept = {(key, value) for key, value, _ in row.tag_positions}
-        found[row.partition_key] = found.get(row.partition_key, False) or all(pair in kept for pair in tags.items())
+        together = [kept.items() for kept, _ in kept_tags(row.tag_positions)]
+        is_there = not tags or any(tags.items() <= kept for kept in together)
+        found[row.partition_key] = found.get(row.partition_key, False) or is_there
     return found
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, FromClause, and_, bind
 
 from lakechime_dagster.dce.event import OperationType, RegisteredEvent, TableFormat
 from lakechime_dagster.dce.position import Position
-from lakechime_dagster.dce.store import Availability
+from lakechime_dagster.dce.store import Availability, TagSet
 from lakechime_dagster.store.availability import PartitionUid, keep_availability
 from lakechime_dagster.store.dialect import high_water, insert_if_absent
 from lakechime_dagster.store.engine import reading, writing
@@ -72,7 +72,7 @@ def expire(
     """Fold and remove the events registered before a time, table by table, each in one transaction.
 
     `needed` says per table name after which position live lanes still need events; None or absent: no lane needs any. Of
-    each partition the newest positions are kept, and of the tags in `tag_keys` the newest position of every value.
+    each partition the newest positions are kept, and the newest position of each set of tags in `tag_keys` that an event had together.
     `force` removes needed events too; `when_forced` is called in the same transaction, to mark those lanes.
     """
     with reading(engine) as connection:
@@ -133,8 +133,10 @@ class _Fold:
             events=before.events + 1,
         )
 
-    def _tags(self, event: RegisteredEvent) -> dict[tuple[str, str], Position]:
-        return {(key, value): event.position for key, value in event.event.tags.items() if key in self.tag_keys}
+    def _tags(self, event: RegisteredEvent) -> dict[TagSet, Position]:
+        """Together, since all tags that a trigger wants must be on one event."""
+        kept = tuple(sorted((key, value) for key, value in event.event.tags.items() if key in self.tag_keys))
+        return {kept: event.position} if kept else {}
 
 
 def _is_after(drop: RegisteredEvent, other: RegisteredEvent) -> bool:

@@ -93,7 +93,7 @@ dce_availability = Table(
     Column("newest_seq", BIG, nullable=False),
     Column("data_tx", BIG),
     Column("data_seq", BIG),
-    Column("tag_positions", DOCUMENT, nullable=False),  # [[key, value, position], …]
+    Column("tag_positions", DOCUMENT, nullable=False),  # [[{key: value, …}, position], …]
     Column("first_ts", BIG, nullable=False),
     Column("last_ts", BIG, nullable=False),
     Column("events", BIG, nullable=False),

@@ -7,14 +7,20 @@ from lakechime_dagster.dce.event import TableUid
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.store.availability import kept_tags
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.retention import expire
 from lakechime_dagster.store.schema import dce_event, dce_folded
+from lakechime_dagster.triggers import PartitionTrigger, every, tick
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.flow import Flow
 from tests.factories import make_event
+from tests.support.world import World
 
 FAR = 4_000_000_000_000  # a time after every event of a test
 ORDERS = "bronze.orders"
+DAYS = PartitionLevels.of({"day": "date"})
 
 
 @pytest.fixture
@@ -36,7 +42,7 @@ def test_what_expires_is_folded_into_availability_and_removed(store: SqlDCEStore
     (kept,) = store.availability(ORDERS, partition=("a",))
     assert (kept.canonical, kept.table_uid, kept.events) == ('["a"]', TableUid("u"), 2)
     assert (kept.newest, kept.newest_data) == (mark.position, data.position)
-    assert dict(kept.tag_positions) == {("complete", "true"): mark.position}
+    assert dict(kept.tag_positions) == {(("complete", "true"),): mark.position}
     assert (kept.first_ts, kept.last_ts) == (data.event_ts, mark.event_ts)
     assert len(store.availability(ORDERS)) == 2
 
@@ -58,7 +64,27 @@ def test_a_later_fold_adds_to_an_earlier_one(store: SqlDCEStore) -> None:
 
     (kept,) = store.availability(ORDERS)
     assert (kept.events, kept.newest, kept.first_ts) == (2, second.position, first.event_ts)
-    assert dict(kept.tag_positions) == {("complete", "no"): first.position, ("complete", "true"): second.position}
+    assert dict(kept.tag_positions) == {(("complete", "no"),): first.position, (("complete", "true"),): second.position}
+
+
+def test_tags_that_were_on_different_events_are_not_taken_together_after_folding(store: SqlDCEStore) -> None:
+    both = {"complete": "true", "checked": "yes"}
+    condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, DAYS)
+    flow = Flow(name="daily", trigger=PartitionTrigger([condition], every(days=1, start="2013-01-02", until="2013-01-03"), tags=both))
+    store.register([
+        make_event(partition=["2013-01-01"], snapshot_id="1", tags={"complete": "true"}),
+        make_event(partition=["2013-01-01"], snapshot_id="2", tags={"checked": "yes"}),
+        make_event(partition=["2013-01-02"], snapshot_id="3", tags=both),
+    ])  # fmt: skip
+    world = World(store.engine)
+    before = [firing.key for firing in world.decide(flow).firings]
+    assert expire(store.engine, FAR, needed={}, tag_keys=list(both)).folded == 3
+    assert [firing.key for firing in world.decide(flow).firings] == before == ["day=2013-01-02"]
+
+
+def test_rows_of_single_tags_tell_by_their_position_which_were_on_one_event() -> None:
+    stored = [["complete", "true", "0-2"], ["checked", "yes", "0-2"], ["complete", "no", "0-1"], [{"by": "web"}, "0-3"]]
+    assert kept_tags(stored) == [({"by": "web"}, "0-3"), ({"complete": "true", "checked": "yes"}, "0-2"), ({"complete": "no"}, "0-1")]
 
 
 def test_a_repeat_of_a_folded_event_stays_a_duplicate(store: SqlDCEStore) -> None:
@@ -196,7 +222,7 @@ def test_a_folded_drop_withdraws_what_was_there_before_it(store: SqlDCEStore) ->
 
     (kept,) = store.availability(ORDERS)
     assert kept.canonical == '["b"]'
-    assert dict(kept.tag_positions) == {("complete", "again"): back.position}
+    assert dict(kept.tag_positions) == {(("complete", "again"),): back.position}
 
 
 def test_a_drop_that_was_registered_late_withdraws_only_what_was_before_it_in_the_table(store: SqlDCEStore) -> None:
