@@ -65,7 +65,7 @@ def test_the_lines_of_both_streams_have_a_prefix(children: list[Child], lines: "
 
 
 def test_a_child_that_hears_is_only_asked(children: list[Child], lines: "Queue[str]", tmp_path: Path) -> None:
-    code = "import signal, sys\nprint('up', flush=True)\ntry:\n    signal.pause()\nexcept KeyboardInterrupt:\n    sys.exit(7)"
+    code = "import signal, sys\ntry:\n    print('up', flush=True)\n    signal.pause()\nexcept KeyboardInterrupt:\n    sys.exit(7)"
     child = start(children, lines, tmp_path, code)
     assert lines.get(timeout=30) == "kid     | up"
     end_children([child])
