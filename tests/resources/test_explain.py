@@ -8,20 +8,15 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.resources.explain import NOT_ACTIVE, SILENT_MS, explain
 from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.settings import load_settings
 from lakechime_dagster.store.dialect import TransactionId
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.support.world import World, a_flow
 
 
-def platform_of(world: World, home: Path) -> Platform:
-    return Platform(load_settings(home=home), world.store, world.ledger, world.evaluator)
-
-
 @pytest.fixture
-def platform(sqlite_engine: Engine, tmp_path: Path) -> Platform:
-    return platform_of(World(sqlite_engine), tmp_path)
+def world(sqlite_engine: Engine) -> World:
+    return World(sqlite_engine)
 
 
 def test_a_sensor_that_went_silent_is_named_with_the_time_of_its_last_tick(platform: Platform) -> None:
@@ -54,7 +49,7 @@ def test_a_flow_that_never_ticked_here_is_said_to_be_inactive(platform: Platform
 @pytest.mark.services
 def test_events_behind_an_open_transaction_are_said_to_be_held_back_and_come_afterwards(postgres_engine: Engine, tmp_path: Path) -> None:
     world = World(postgres_engine)
-    platform, flow = platform_of(world, tmp_path), a_flow("silver", "bronze.orders")
+    platform, flow = world.platform(tmp_path), a_flow("silver", "bronze.orders")
     platform.evaluator.activate(flow)
     with writing(postgres_engine) as other:
         other.execute(sa.select(TransactionId()))  # takes a transaction number, as any write does

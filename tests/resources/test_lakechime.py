@@ -1,30 +1,16 @@
 """Runs that a person launches: they claim what waits for a lane, also where no snapshot tells that something came."""
 
-from pathlib import Path
-
 import pytest
-from sqlalchemy import Engine
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.resources.lakechime import NothingNewError, adopted
 from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
 from tests.support.world import World, a_flow
 
 HIVE = "hive.orders"
 DAY = PartitionLevels.of({"day": "date"})
-
-
-@pytest.fixture
-def world(engine: Engine) -> World:
-    return World(engine)
-
-
-@pytest.fixture
-def platform(world: World, tmp_path: Path) -> Platform:
-    return Platform(load_settings(home=tmp_path), world.store, world.ledger, world.evaluator)
 
 
 def daily(**fields: object) -> Flow:

@@ -3,14 +3,10 @@
 import datetime as dt
 from pathlib import Path
 
-import pytest
-from sqlalchemy import Engine
-
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import CommitStamp, Execution
@@ -21,16 +17,6 @@ COMPLETE = {"complete": "true"}
 DAY = PartitionLevels.of({"day": "date"})
 GOLD = "gold.orders_of_day"
 MAY = dt.date(2013, 5, 1)
-
-
-@pytest.fixture
-def world(engine: Engine) -> World:
-    return World(engine)
-
-
-@pytest.fixture
-def platform(world: World, tmp_path: Path) -> Platform:
-    return Platform(load_settings(home=tmp_path), world.store, world.ledger, world.evaluator)
 
 
 def daily(name: str, table: str, **fields: object) -> Flow:

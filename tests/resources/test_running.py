@@ -1,7 +1,5 @@
 """What a run is handed: the events of its execution, and of which commits it reads the rows."""
 
-from pathlib import Path
-
 import pytest
 from sqlalchemy import Engine
 
@@ -9,7 +7,6 @@ from lakechime_dagster.dce.event import SnapshotId, TableUid
 from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers import SnapshotTrigger
 from lakechime_dagster.triggers.flow import Flow
 from tests.support.world import World, a_flow
@@ -21,11 +18,6 @@ ALONE = Flow(name="web", trigger=SnapshotTrigger(["bronze.orders"], tags=WEB, on
 @pytest.fixture
 def world(sqlite_engine: Engine) -> World:
     return World(sqlite_engine)
-
-
-@pytest.fixture
-def platform(world: World, tmp_path: Path) -> Platform:
-    return Platform(load_settings(home=tmp_path), world.store, world.ledger, world.evaluator)
 
 
 def read_next(world: World, platform: Platform) -> tuple[str | None, str, set[str]] | None:

@@ -1,17 +1,13 @@
 """One sensor for many triggers: each flow keeps its own lane, a tick launches a bounded number, and none waits for ever."""
 
-from pathlib import Path
-
 import dagster as dg
 import pytest
 import sqlalchemy as sa
-from sqlalchemy import Engine
 
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.sensors.many import Launch, many_sensor, run_many
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
-from lakechime_dagster.settings import load_settings
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
@@ -47,16 +43,6 @@ class NoRuns(AllSucceed):
 @dg.job
 def anything() -> None:
     """A job that the flows launch."""
-
-
-@pytest.fixture
-def world(engine: Engine) -> World:
-    return World(engine)
-
-
-@pytest.fixture
-def platform(world: World, tmp_path: Path) -> Platform:
-    return Platform(load_settings(home=tmp_path), world.store, world.ledger, world.evaluator)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from sqlalchemy import Engine
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.sensors.tick import UNBEGUN_MS, RunFact, RunState, run_tick
-from lakechime_dagster.settings import load_settings
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.ledger import MAX_ATTEMPTS
@@ -43,11 +42,6 @@ class ToldRuns:
 @pytest.fixture
 def world(sqlite_engine: Engine) -> World:
     return World(sqlite_engine)
-
-
-@pytest.fixture
-def platform(world: World, tmp_path: Path) -> Platform:
-    return Platform(load_settings(home=tmp_path), world.store, world.ledger, world.evaluator)
 
 
 @pytest.fixture

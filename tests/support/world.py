@@ -1,6 +1,7 @@
 """A store, its ledger and what evaluates them, as the tests of the ledger use them."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from sqlalchemy import Engine
 from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, SnapshotId
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.settings import load_settings
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.evaluation import Evaluator
@@ -51,6 +54,10 @@ class World:
     @property
     def people(self) -> Interventions:
         return Interventions(self.ledger)
+
+    def platform(self, home: Path) -> Platform:
+        """The platform of a process whose home folder this is."""
+        return Platform(load_settings(home=home), self.store, self.ledger, self.evaluator)
 
     def change(self, table: str = "bronze.orders", version: int | None = None, **fields: Any) -> RegisteredEvent:
         """Register one event; with a version the commit after version - 1."""
@@ -100,6 +107,12 @@ _TIMES = [(dce_event, "event_ts"), (schema.flow, "activated_ts"), (schema.lane, 
 def world(engine: Engine) -> World:
     """An empty store and ledger, on each database."""
     return World(engine)
+
+
+@pytest.fixture
+def platform(world: World, tmp_path: Path) -> Platform:
+    """The platform of a process beside the store and ledger of `world`."""
+    return world.platform(tmp_path)
 
 
 def a_flow(name: str = "silver", *tables: str, **fields: Any) -> Flow:
