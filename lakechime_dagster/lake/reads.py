@@ -1,6 +1,6 @@
 """Reads: how a computed table reads an input — its changes, or the whole of it at a pinned snapshot."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -53,11 +53,13 @@ class Readable:
     """What every declared table offers to those that read it or wait for it."""
 
     name: str
+    partitioned_by: Mapping[str, str] | PartitionLevels | None
 
     @property
     def levels(self) -> PartitionLevels:
         """The typed partition levels, outermost first; none for an unpartitioned table."""
-        raise NotImplementedError
+        assert isinstance(self.partitioned_by, PartitionLevels)  # since construction
+        return self.partitioned_by
 
     def changes(self, *, rejoin: NamedTable | str | None = None, on: Iterable[str] = ()) -> Read:
         """The rows that changed, and with `rejoin` those whose partner, by the columns `on`, changed."""

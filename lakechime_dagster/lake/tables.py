@@ -55,11 +55,6 @@ class SourceTable(Readable):
         checked_table_name(self.name, "SourceTable")
         check_common(self)
 
-    @property
-    def levels(self) -> PartitionLevels:
-        assert isinstance(self.partitioned_by, PartitionLevels)  # since construction
-        return self.partitioned_by
-
 
 @dataclass(frozen=True, kw_only=True)
 class Injection:
@@ -109,11 +104,6 @@ class LakeTable(Readable):
         if self.watermark is not None:
             checked_columns(self.name, "watermark", [self.watermark])
         check_common(self)
-
-    @property
-    def levels(self) -> PartitionLevels:
-        assert isinstance(self.partitioned_by, PartitionLevels)  # since construction
-        return self.partitioned_by
 
     @property
     def inputs(self) -> tuple[str, ...]:
