@@ -156,12 +156,6 @@ class Ledger:
             query = EXECUTIONS.where(*conditions).order_by(schema.execution.c.claimed_ts, schema.execution.c.execution_id)
             return [execution_from(row) for row in connection.execute(query)]
 
-    def execution_of_run(self, run_id: str) -> Execution | None:
-        """The execution that a run began, whether or not another attempt followed."""
-        with reading(self.engine) as connection:
-            began = sa.select(schema.attempt.c.execution_id).where(schema.attempt.c.run_id == run_id).limit(1).scalar_subquery()
-            return self._find(connection, schema.execution.c.execution_id == began)
-
     # Attempts
 
     def begin(self, execution_id: str, run_id: str) -> Execution:

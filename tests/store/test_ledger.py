@@ -240,14 +240,6 @@ def test_an_attempt_is_lost_once(world: World) -> None:
         world.ledger.lose(execution, "it died")
 
 
-def test_the_execution_of_a_run_is_found_after_its_attempt_was_superseded(world: World) -> None:
-    execution = world.ledger.begin(world.claim(world.ledger.ensure_flow(a_flow())).execution_id, "run-1")
-    world.ledger.lose(execution, "it died")
-    found = world.ledger.execution_of_run("run-1")
-    assert found is not None
-    assert found.execution_id == execution.execution_id
-
-
 # Settling
 
 
