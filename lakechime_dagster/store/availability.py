@@ -122,20 +122,8 @@ def _availability(row: Row[Any], table: TableRow) -> Availability:
         table_uid=TableUid(row.table_uid) if row.table_uid else None,
         newest=Position(row.newest_tx, row.newest_seq),
         newest_data=None if row.data_seq is None else Position(row.data_tx, row.data_seq),
-        tag_positions={tuple(sorted(tags.items())): Position.parse(position) for tags, position in kept_tags(row.tag_positions)},
+        tag_positions={tuple(sorted(tags.items())): Position.parse(position) for tags, position in row.tag_positions},
         first_ts=row.first_ts,
         last_ts=row.last_ts,
         events=row.events,
     )
-
-
-def kept_tags(stored: Iterable[list[Any]]) -> list[tuple[dict[str, str], str]]:
-    """The sets of tags that were kept, each with its position; older rows tell single tags, and those of one event by its position."""
-    found: list[tuple[dict[str, str], str]] = []
-    singles: dict[str, dict[str, str]] = {}
-    for *tags, position in stored:
-        if len(tags) == 1:
-            found.append((tags[0], position))
-        else:
-            singles.setdefault(position, {})[tags[0]] = tags[1]
-    return found + [(tags, position) for position, tags in singles.items()]

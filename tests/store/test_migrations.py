@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, inspect, text
+from sqlalchemy import Engine, insert, inspect, text
 
 import lakechime_dagster
+from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import StoreVersionError
-from lakechime_dagster.store import ledger_schema
+from lakechime_dagster.store import ledger_schema, migrations
 from lakechime_dagster.store.engine import open_engine, reading, writing
 from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.schema import metadata
+from lakechime_dagster.store.schema import dce_availability, dce_table, metadata
 from lakechime_dagster.store.upgrade import VERSION_TABLE, check, newest_version, upgrade
 from tests.factories import make_event
 from tests.support.postgres import fresh_database
@@ -101,3 +104,29 @@ def test_an_upgrade_keeps_what_is_there(engine: Engine) -> None:
     upgrade(engine)
 
     assert SqlDCEStore(engine).register([make_event(snapshot_id="1")]).duplicates == (event,)
+
+
+def test_single_tags_that_were_folded_are_put_together_by_the_event_that_had_them(empty_url: str) -> None:
+    engine = open_engine(empty_url)
+    upgraded_to(engine, "0002")
+    singles = [["complete", "true", "0-2"], ["checked", "yes", "0-2"], ["complete", "no", "0-1"]]
+    with writing(engine) as connection:
+        connection.execute(insert(dce_table).values(table_id=1, cluster="", name="bronze.orders"))
+        row = {"newest_tx": 0, "newest_seq": 2, "tag_positions": singles, "first_ts": 1, "last_ts": 2, "events": 2}
+        connection.execute(insert(dce_availability).values(table_id=1, partition_key='["a"]', table_uid="", **row))
+    upgrade(engine)
+    (kept,) = SqlDCEStore(engine).availability("bronze.orders")
+    assert kept.tag_positions == {
+        (("checked", "yes"), ("complete", "true")): Position(0, 2),
+        (("complete", "no"),): Position(0, 1),
+    }
+    engine.dispose()
+
+
+def upgraded_to(engine: Engine, version: str) -> None:
+    """Bring a store to an older version, as the program of that time did."""
+    config = Config()
+    config.set_main_option("script_location", str(migrations.__path__[0]))
+    with writing(engine) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, version)

@@ -7,7 +7,6 @@ from lakechime_dagster.dce.event import TableUid
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.store.availability import kept_tags
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.retention import expire
@@ -80,11 +79,6 @@ def test_tags_that_were_on_different_events_are_not_taken_together_after_folding
     before = [firing.key for firing in world.decide(flow).firings]
     assert expire(store.engine, FAR, needed={}, tag_keys=list(both)).folded == 3
     assert [firing.key for firing in world.decide(flow).firings] == before == ["day=2013-01-02"]
-
-
-def test_rows_of_single_tags_tell_by_their_position_which_were_on_one_event() -> None:
-    stored = [["complete", "true", "0-2"], ["checked", "yes", "0-2"], ["complete", "no", "0-1"], [{"by": "web"}, "0-3"]]
-    assert kept_tags(stored) == [({"by": "web"}, "0-3"), ({"complete": "true", "checked": "yes"}, "0-2"), ({"complete": "no"}, "0-1")]
 
 
 def test_a_repeat_of_a_folded_event_stays_a_duplicate(store: SqlDCEStore) -> None:
