@@ -13,15 +13,14 @@ from typing import TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from lakechime_dagster.dce.event import OperationType, SnapshotId, TableFormat, TableUid
+from lakechime_dagster.dce.event import SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.store import ledger_schema as ledger
-from lakechime_dagster.store.availability import kept_tags
-from lakechime_dagster.store.codes import FORMATS, OPERATION_CODES
+from lakechime_dagster.store.codes import FORMATS
 from lakechime_dagster.store.dialect import VisibleBelow
-from lakechime_dagster.store.queries import carries, delta_version, is_after, is_data, is_drop, is_dropped, is_new, is_through
+from lakechime_dagster.store.queries import carries, delta_version, is_after, is_data, is_delete, is_drop, is_dropped, is_new, is_through
 from lakechime_dagster.store.schema import dce_availability, dce_event, dce_table
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
@@ -174,8 +173,7 @@ def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str
 def _states(
     connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str], through: Position
 ) -> Iterator[tuple[str, AtomState]]:
-    is_delete = dce_event.c.operation_type == OPERATION_CODES[OperationType.DELETE]
-    matches = sa.and_(carries(connection.dialect.name, dict(tags)), sa.not_(is_delete))
+    matches = sa.and_(carries(connection.dialect.name, dict(tags)), sa.not_(is_delete()))
     query = (
         sa.select(
             dce_event.c.partition_key,
@@ -209,7 +207,7 @@ def _folded(connection: Connection, table_id: int, keys: Sequence[str], tags: Ma
     mine = query.where(dce_availability.c.table_id == table_id, dce_availability.c.partition_key.in_(keys))
     found: dict[str, bool] = {}
     for row in connection.execute(mine):
-        together = [kept.items() for kept, _ in kept_tags(row.tag_positions)]
+        together = [kept.items() for kept, _ in row.tag_positions]
         is_there = not tags or any(tags.items() <= kept for kept in together)
         found[row.partition_key] = found.get(row.partition_key, False) or is_there
     return found

@@ -68,13 +68,18 @@ def delta_version(event: FromClause = dce_event) -> ColumnElement[int]:
     return case((event.c.table_format == FORMAT_CODES[TableFormat.DELTA], cast(event.c.snapshot_id, BigInteger)))
 
 
+def is_delete(event: FromClause = dce_event) -> ColumnElement[bool]:
+    """Whether the event says that nothing of its partition is left."""
+    return event.c.operation_type == OPERATION_CODES[OperationType.DELETE]
+
+
 def is_drop(event: FromClause = dce_event) -> ColumnElement[bool]:
     """Whether the event drops its whole partition; the amendment of a drop does not do so once more."""
-    return and_(event.c.operation_type == OPERATION_CODES[OperationType.DELETE], event.c.amends_seq.is_(None))
+    return and_(is_delete(event), event.c.amends_seq.is_(None))
 
 
-def is_dropped(through: Position) -> ColumnElement[bool]:
-    """Whether the event's partition was dropped after it, by the drops up to a position.
+def is_dropped(through: Position | None = None) -> ColumnElement[bool]:
+    """Whether the event's partition was dropped after it, by the drops up to a position or by all.
 
     By Delta versions of the same table, since registration may come in any order; by position where one has no version.
     """
@@ -85,7 +90,8 @@ def is_dropped(through: Position) -> ColumnElement[bool]:
     is_later = tuple_(drop.c.tx_id, drop.c.seq) > tuple_(dce_event.c.tx_id, dce_event.c.seq)
     after = case((are_versions, versions[0] > versions[1]), else_=is_later)
     mine = (drop.c.table_id == dce_event.c.table_id, drop.c.partition_key == dce_event.c.partition_key)
-    return exists(select(1).select_from(drop).where(*mine, is_through(through, drop), is_drop(drop), after))
+    known = () if through is None else (is_through(through, drop),)
+    return exists(select(1).select_from(drop).where(*mine, *known, is_drop(drop), after))
 
 
 def carries(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -> ColumnElement[bool]:

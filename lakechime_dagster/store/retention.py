@@ -1,18 +1,18 @@
 """Retention: old events are folded into availability and removed, but none that a live lane still needs."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, FromClause, and_, bindparam, delete, exists, func, or_, select, update
 
-from lakechime_dagster.dce.event import OperationType, RegisteredEvent, TableFormat
+from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import Availability, TagSet
 from lakechime_dagster.store.availability import PartitionUid, keep_availability
 from lakechime_dagster.store.dialect import high_water, insert_if_absent
 from lakechime_dagster.store.engine import reading, writing
-from lakechime_dagster.store.queries import in_order, is_after, is_drop, is_through, select_events
+from lakechime_dagster.store.queries import in_order, is_after, is_delete, is_drop, is_dropped, is_through, select_events
 from lakechime_dagster.store.rows import event_of
 from lakechime_dagster.store.schema import dce_event, dce_folded
 from lakechime_dagster.store.tables import TableRow, changed_table, locked_whole, tables_by_id
@@ -91,23 +91,16 @@ def expire(
 
 @dataclass
 class _Fold:
-    """What the expiring events of a table come to."""
+    """What the expiring events of a table come to, by partition and uid."""
 
     tag_keys: set[str]
-    drops: Mapping[str, Sequence[RegisteredEvent]] = field(default_factory=dict)  # among the events, by partition
     kept: dict[PartitionUid, Availability] = field(default_factory=dict)
-    events: int = 0
-    newest: Position | None = None
 
     def add(self, event: RegisteredEvent) -> None:
-        """The next event in commit order; the drop of a whole partition withdraws what was there before it."""
-        self.events += 1
-        self.newest = event.position
+        """The next event in commit order of those that say that their partition is there."""
         key = (event.canonical, event.event.table_uid or "")
-        is_delete = event.event.operation_type is OperationType.DELETE
-        if not is_delete and not any(_is_after(drop, event) for drop in self.drops.get(event.canonical, ())):
-            before = self.kept.get(key)
-            self.kept[key] = self._with(before, event) if before else self._first(event)
+        before = self.kept.get(key)
+        self.kept[key] = self._with(before, event) if before else self._first(event)
 
     def _first(self, event: RegisteredEvent) -> Availability:
         return Availability(
@@ -139,16 +132,6 @@ class _Fold:
         return {kept: event.position} if kept else {}
 
 
-def _is_after(drop: RegisteredEvent, other: RegisteredEvent) -> bool:
-    """By Delta versions of the same table, since registration may come in any order; by position where one has no version."""
-    events = (drop.event, other.event)
-    if drop.event.table_uid == other.event.table_uid and all(
-        event.table_format is TableFormat.DELTA and event.snapshot_id for event in events
-    ):
-        return int(drop.event.snapshot_id or 0) > int(other.event.snapshot_id or 0)
-    return drop.position > other.position
-
-
 def _expire_table(
     connection: Connection, table: TableRow, before_ms: int, place: Position | None, tag_keys: set[str], dry_run: bool, force: bool
 ) -> ExpiredTable:
@@ -167,15 +150,16 @@ def _expire_table(
     expiring = [may_go(dce_event), _goes_whole(may_go)]
     if dry_run:
         return ExpiredTable(table=table.name, cluster=table.cluster, folded=_count(connection, expiring), needed=needed, forced=is_forced)
-    fold = _Fold(tag_keys, _drops(connection, expiring))
-    for event in _pages(connection, expiring):
-        fold.add(event)
-    if fold.events:
-        keep_availability(connection, table, fold.kept.values(), fold.drops)
+    folded, newest = _count(connection, expiring), _newest(connection, expiring)
+    if folded:
+        fold = _Fold(tag_keys)
+        for event in _pages(connection, [*expiring, ~is_delete(), ~is_dropped()]):
+            fold.add(event)
+        keep_availability(connection, table, fold.kept.values(), _dropped(connection, expiring))
         _remember_identities(connection, expiring)
         connection.execute(delete(dce_event).where(*expiring))
         changed_table(connection, table.table_id)  # who registers a single event must look again: its repeat may be folded now
-    return ExpiredTable(table=table.name, cluster=table.cluster, folded=fold.events, needed=needed, forced=is_forced, through=fold.newest)
+    return ExpiredTable(table=table.name, cluster=table.cluster, folded=folded, needed=needed, forced=is_forced, through=newest)
 
 
 def _goes_whole(may_go: Callable[[FromClause], ColumnElement[bool]]) -> ColumnElement[bool]:
@@ -190,12 +174,15 @@ def _count(connection: Connection, conditions: list[ColumnElement[bool]]) -> int
     return connection.execute(select(func.count()).select_from(dce_event).where(*conditions)).scalar_one()
 
 
-def _drops(connection: Connection, conditions: list[ColumnElement[bool]]) -> dict[str, list[RegisteredEvent]]:
-    """The drops of whole partitions, by partition."""
-    found: dict[str, list[RegisteredEvent]] = {}
-    for drop in _pages(connection, [*conditions, is_drop()]):
-        found.setdefault(drop.canonical, []).append(drop)
-    return found
+def _newest(connection: Connection, conditions: list[ColumnElement[bool]]) -> Position | None:
+    newest = select(dce_event.c.tx_id, dce_event.c.seq).where(*conditions).order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc())
+    row = connection.execute(newest.limit(1)).one_or_none()
+    return Position(row.tx_id, row.seq) if row else None
+
+
+def _dropped(connection: Connection, conditions: list[ColumnElement[bool]]) -> set[str]:
+    """The partitions that these events drop."""
+    return set(connection.execute(select(dce_event.c.partition_key).where(*conditions, is_drop()).distinct()).scalars())
 
 
 def _pages(connection: Connection, conditions: list[ColumnElement[bool]]) -> Iterator[RegisteredEvent]:
