@@ -112,8 +112,8 @@ class DeltaLog:
         A first sight of a table with history registers its state as one commit (`baseline=true`); so does a table
         that was replaced at the same path (a new `table_uid`), and one whose log was cleaned up past what was seen
         (`lakechime/verdict=EXPIRED`) or put back to an older state (`ROLLBACK`, which begins a new generation of its
-        `table_uid`, since its snapshot ids will come again). Where commits from `pushed` on were
-        registered by their writers before the first sight, its state is that before them, and they follow one by one.
+        `table_uid`, since its snapshot ids will come again). Where commits from `pushed` on were registered by their
+        writers before the first sight, its state is that before them, and they follow one by one.
         """
         if seen is None:
             return self._baseline(None) if pushed is None else self._first_sight(pushed)
@@ -133,7 +133,9 @@ class DeltaLog:
                 return self._baseline(Verdict.RECREATED)
             events += self._events(commit, seen.table_uid)
         if version == start and self._commit_text(start) is None and (now := self.version) != start:
-            return self._baseline(Verdict.EXPIRED, of=seen.table_uid) if now > start else self._put_back(seen.table_uid)
+            if now > start:
+                return self._baseline(Verdict.EXPIRED, of=seen.table_uid)
+            return self._baseline(Verdict.ROLLBACK, of=next_generation(seen.table_uid))
         return Captured(events=tuple(events), seen=self.seen(version, seen.table_uid))
 
     def _first_sight(self, pushed: int) -> Captured:
@@ -194,9 +196,6 @@ class DeltaLog:
     def _live_partitions(self, version: int) -> set[tuple[PartitionValue, ...] | None]:
         state = self._open(version)
         return _live(state, _levels(state))
-
-    def _put_back(self, uid: TableUid) -> Captured:
-        return self._baseline(Verdict.ROLLBACK, of=next_generation(uid))
 
     def _baseline(self, verdict: Verdict | None, at: int | None = None, of: TableUid | None = None) -> Captured:
         state = self._open(at)

@@ -147,7 +147,7 @@ class Ledger:
     def execution(self, execution_id: str) -> Execution | None:
         """The execution of that id, or None."""
         with reading(self.engine) as connection:
-            return self._find(connection, schema.execution.c.execution_id == execution_id)
+            return self._find(connection, execution_id)
 
     def open_executions(self, flow: FlowRow) -> list[Execution]:
         """The open executions of a flow, oldest claim first."""
@@ -313,12 +313,13 @@ class Ledger:
 
     # Reading rows inside a transaction
 
-    def _find(self, connection: Connection, *conditions: sa.ColumnElement[bool]) -> Execution | None:
-        row = connection.execute(EXECUTIONS.where(schema.flow.c.deployment == self.deployment, *conditions)).one_or_none()
+    def _find(self, connection: Connection, execution_id: str) -> Execution | None:
+        this = (schema.flow.c.deployment == self.deployment, schema.execution.c.execution_id == execution_id)
+        row = connection.execute(EXECUTIONS.where(*this)).one_or_none()
         return execution_from(row) if row else None
 
     def _execution(self, connection: Connection, execution_id: str) -> Execution:
-        found = self._find(connection, schema.execution.c.execution_id == execution_id)
+        found = self._find(connection, execution_id)
         if found is None:
             raise NotFoundError(
                 f"no execution {execution_id} in deployment {self.deployment}; `lakechime execution list` shows those that are there"
