@@ -115,6 +115,12 @@ def platform(world: World, tmp_path: Path) -> Platform:
     return world.platform(tmp_path)
 
 
+def one(executions: list[Execution]) -> Execution:
+    """The execution, when it is one."""
+    (execution,) = executions
+    return execution
+
+
 def a_flow(name: str = "silver", *tables: str, **fields: Any) -> Flow:
     """A flow that any change of its tables fires."""
     values: dict[str, Any] = {"trigger": SnapshotTrigger(tables or ("bronze.orders",)), **fields}
