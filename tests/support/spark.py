@@ -18,6 +18,7 @@ from lakechime_dagster.spark.java import find_java
 
 REPOSITORY = Path(__file__).parents[2]
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 def small_settings(driver: str = "local", **others: object) -> SparkSettings:
@@ -34,18 +35,18 @@ def spark_jars() -> Path:
 
 
 def pytest_configure() -> None:
-    """The drivers of deployments and clients live for seconds: the optimising compiler would cost them more than it gives."""
+    """The drivers of tests live for seconds or few minutes: the optimising compiler would cost them more than it gives."""
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED)
 
 
 @pytest.fixture(scope="session")
 def spark_driver(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """The driver of this test process; a driver that a test opens meanwhile shares its JVM, in a session of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        if os.environ.get("JAVA_TOOL_OPTIONS") == SHORT_LIVED:
-            patch.delenv("JAVA_TOOL_OPTIONS")
-        driver = open_driver(small_settings(), tmp_path_factory.mktemp("spark-home"), jars=spark_jars)
-    with driver:
+    """The driver of this test process; a driver that a test opens meanwhile shares its JVM, in a session of its own.
+
+    Its plans are interpreted: to generate and compile code for ten rows takes longer than it saves. The drivers of
+    deployments, clients and benchmarks generate code, as a user's do.
+    """
+    with open_driver(small_settings(conf=INTERPRETED), tmp_path_factory.mktemp("spark-home"), jars=spark_jars) as driver:
         yield driver
 
 
