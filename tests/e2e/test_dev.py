@@ -20,7 +20,7 @@ def test_two_days_of_flights_go_through_by_themselves_and_one_ctrl_c_ends_all_of
     service.start()
     try:
         await_found(lambda: "has written everything" in service.tail(100_000) or None, "the replay has ended", 180, is_there(service), 1)
-        found = await_found(lambda: verified(env), "every table is equal to what the raw files say", 360, is_there(service), 5)
+        found = await_found(lambda: verified(env), "every table is equal to what the raw files say", 360, is_there(service), 15)
         assert {table["finding"] for table in found["tables"]} == {"equal"}
         assert lakechime(env, "status")["events"]
         assert service.interrupt() == 0, service.tail()
