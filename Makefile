@@ -4,7 +4,7 @@
 SHELL = /bin/sh
 BIN = .venv/bin
 PYTEST_ARGS ?=
-WORKERS ?= 2
+WORKERS ?= 3
 RUN_ARGS ?=
 TARGET ?= test
 KILLS ?= 100
@@ -21,7 +21,7 @@ run: ## the flights lake, running by itself in the Dagster UI (Ctrl-C ends all o
 	@sh scripts/bootstrap.sh
 	@exec $(BIN)/lakechime dev $(RUN_ARGS)
 
-test: ## everything that can be tested on this machine in WORKERS=2 processes (PYTEST_ARGS="…" goes to pytest)
+test: ## everything that can be tested on this machine in WORKERS=3 processes (PYTEST_ARGS="…" goes to pytest)
 	@sh scripts/bootstrap.sh
 	@mkdir -p build
 	@$(BIN)/python -m pytest -n $(WORKERS) --junit-xml=build/tests.xml $(PYTEST_ARGS)

@@ -1,6 +1,6 @@
-"""How the tests are shared out between two worker processes, and what tests say to whoever started them.
+"""How the tests are shared out between worker processes, and what tests say to whoever started them.
 
-What drives a whole deployment waits most of its time: all of it is one worker's, beside the other one's Spark.
+What drives a whole deployment waits much of its time: it is two workers' at most, beside the Spark of the others.
 """
 
 import sys
@@ -10,15 +10,25 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-DEPLOYMENTS = ("tests/e2e/", "tests/crash/", "tests/cli/test_dev.py", "tests/test_bare_machine.py")
+DEPLOYMENTS = {
+    "tests/e2e/": "lakes",
+    "tests/cli/test_dev.py": "lakes",
+    "tests/crash/": "machines",
+    "tests/test_bare_machine.py": "machines",
+}
 SAID = "said"
 
 
 class ByDeployment(LoadFileScheduling):
-    """Tests of a file stay together, and so do all that drive deployments."""
+    """Tests of a file stay together, and so do those that drive deployments of one kind."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "deployments" if nodeid.startswith(DEPLOYMENTS) else super()._split_scope(nodeid)
+        return deployment_of(nodeid) or super()._split_scope(nodeid)
+
+
+def deployment_of(nodeid: str) -> str | None:
+    """The kind of deployment that a test drives, if any."""
+    return next((kind for path, kind in DEPLOYMENTS.items() if nodeid.startswith(path)), None)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByDeployment:
@@ -28,7 +38,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByDeplo
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long work first: the order of files within each kind stays as it was drawn."""
-    items.sort(key=lambda item: (not item.nodeid.startswith(DEPLOYMENTS), item.get_closest_marker("spark") is None))
+    items.sort(key=lambda item: (deployment_of(item.nodeid) is None, item.get_closest_marker("spark") is None))
 
 
 @pytest.fixture
