@@ -63,7 +63,7 @@ def register(
         raise parse.wrong("--table", "name the table that changed, or a --file of events")
     default = {"cluster": load_settings().cluster if cluster is None else cluster}
     if file is None:
-        with parse.reading_event(OPTIONS):
+        with parse.reading_fields(OPTIONS):
             events = [from_json(default | wire)]
     else:
         events = list(_from_lines(_lines(file), default))
@@ -156,7 +156,7 @@ def complete(
             "--tag", f"complete={stated['complete']}: this command states complete=true; `lakechime dce register` states anything else"
         )
     platform = load_settings().cluster if cluster is None else cluster
-    with parse.reading_event(OPTIONS | {"table": "TABLE"}):
+    with parse.reading_fields(OPTIONS | {"table": "TABLE"}):
         tags = Tags(stated)
         marks = [DataChangeEvent(table=table, partition=value, tags=tags, cluster=platform, event_key=event_key) for value in partitions]
     _register(marks, dry_run=dry_run, as_json=as_json)

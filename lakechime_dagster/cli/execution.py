@@ -79,10 +79,10 @@ def show(execution_id: Id, as_json: Json = False) -> None:
 @app.command()
 def retry(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Try an open execution again at once, also one whose lane is held."""
-    from lakechime_dagster.store.interventions import By, Interventions
+    from lakechime_dagster.store.interventions import Interventions
 
     platform = open_platform()
-    by = By(who=parse.who(who), reason=reason)
+    by = parse.by(who, reason)
     execution = _open(platform, execution_id)
     following = execution if dry_run else Interventions(platform.ledger).retry(execution, by)
     attempt = execution.attempt + 1 if dry_run else following.attempt
@@ -95,10 +95,10 @@ def retry(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = F
 @app.command()
 def skip(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Give up an open execution: its lane goes on after its range, which nobody processes then."""
-    from lakechime_dagster.store.interventions import By, Interventions
+    from lakechime_dagster.store.interventions import Interventions
 
     platform = open_platform()
-    by = By(who=parse.who(who), reason=reason)
+    by = parse.by(who, reason)
     execution = _open(platform, execution_id)
     if not dry_run:
         Interventions(platform.ledger).skip(execution, by)

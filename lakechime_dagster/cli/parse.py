@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.text import checked_milliseconds
 from lakechime_dagster.errors import InvalidValueError, shown
 from lakechime_dagster.triggers.grid import to_milliseconds
+
+if TYPE_CHECKING:
+    from lakechime_dagster.store.interventions import By
 
 EARLIEST = 100_000_000_000  # a smaller number of milliseconds, before March 1973, is a year, a count of days or seconds
 _AGE = re.compile(r"(\d{1,6})(m|h|d)", re.ASCII)
@@ -35,8 +38,8 @@ def reading(option: str) -> Iterator[None]:
 
 
 @contextmanager
-def reading_event(options: Mapping[str, str]) -> Iterator[None]:
-    """A field of an event that a rule refuses is a wrong usage of its option."""
+def reading_fields(options: Mapping[str, str]) -> Iterator[None]:
+    """A field that a rule refuses is a wrong usage of its option."""
     try:
         yield
     except InvalidValueError as error:
@@ -96,10 +99,15 @@ def tags(option: str, pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def who(given: str | None) -> str:
-    """Who does something: as given, else the user of the operating system."""
-    if given is not None:
-        return given
+def by(who: str | None, reason: str) -> "By":
+    """Who does something, which is the user of the operating system unless given, and why."""
+    from lakechime_dagster.store.interventions import By
+
+    with reading_fields({"who": "--who", "reason": "--reason"}):
+        return By(who=_user() if who is None else who, reason=reason)
+
+
+def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -107,10 +107,10 @@ def explain(
 @app.command()
 def pause(name: Name, reason: Reason, who: Who = None, module: Module = None, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Claim nothing new; what runs goes on, events wait."""
-    from lakechime_dagster.store.interventions import By, Interventions
+    from lakechime_dagster.store.interventions import Interventions
 
     platform = open_platform()
-    by = By(who=parse.who(who), reason=reason)
+    by = parse.by(who, reason)
     row = flow_known(platform, name, module, dry_run=dry_run)
     if not dry_run:
         Interventions(platform.ledger).pause(row, by)
@@ -133,11 +133,11 @@ def resume(
 
     Keys of a partition trigger that have not fired yet fire in any case; `latest` and `since` leave out late changes.
     """
-    from lakechime_dagster.store.interventions import By, Interventions
+    from lakechime_dagster.store.interventions import Interventions
 
     where = _resume_from(from_)
     platform = open_platform()
-    by = By(who=parse.who(who), reason=reason)
+    by = parse.by(who, reason)
     row = flow_known(platform, name, module, dry_run=dry_run)
     interventions = Interventions(platform.ledger)
     place_at = None
@@ -164,11 +164,11 @@ def seek(
     as_json: Json = False,
 ) -> None:
     """Put the lanes of a trigger at another place: back to replay, forward to leave out."""
-    from lakechime_dagster.store.interventions import By, Interventions
+    from lakechime_dagster.store.interventions import Interventions
 
     where = _start_from("--to", to)
     platform = open_platform()
-    by = By(who=parse.who(who), reason=reason)
+    by = parse.by(who, reason)
     flow = flow_declared(name, module, manual=True)
     _check_lanes(platform, flow, key)
     row = flow_known(platform, name, module, dry_run=True) if dry_run else platform.evaluator.activate(flow)

@@ -58,11 +58,17 @@ class LaneRow:
 
     def blocked_sentence(self, flow: str) -> str:
         """Why the lane may not claim, with the remedy; empty when it may."""
-        if self.state is LaneState.ACTIVE:
-            return ""
-        name = f"{flow} {self.key}".strip()
-        remedy = f"trigger seek {flow}" if self.state is LaneState.STALE else "execution retry` or `skip"
-        return f"{name} is {self.state.value}: {self.state_reason}; `lakechime {remedy}` goes on"
+        return blocked_sentence(f"{flow} {self.key}".strip(), flow, self.state, self.state_reason)
+
+
+def blocked_sentence(lane: str, flow: str, state: LaneState, reason: str) -> str:
+    """Why a lane in this state may not claim, with the remedy; empty when it may."""
+    if state is LaneState.ACTIVE:
+        return ""
+    remedy = "`lakechime execution retry` or `skip` goes on"
+    if state is LaneState.STALE:
+        remedy = f"`lakechime trigger seek {flow}` goes on, after `lakechime execution skip` where a step is open"
+    return f"{lane} is {state.value}: {reason}; {remedy}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from lakechime_dagster.store.dialect import among, now_ms
 from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.evaluation import Evaluator
 from lakechime_dagster.store.events import head_within
-from lakechime_dagster.store.ledger_rows import FlowRow
+from lakechime_dagster.store.ledger_rows import FlowRow, blocked_sentence
 from lakechime_dagster.store.queries import for_the_first_time, is_after, is_data, is_through
 from lakechime_dagster.store.schema import dce_event, dce_folded, dce_table
 from lakechime_dagster.triggers.decision import Decision, LaneView, Waiting, decide_snapshot
@@ -222,8 +222,7 @@ def _view(name: str, known: FlowRow, row: sa.Row[Any]) -> LaneView:
     blocked = f"paused: {row.paused_reason}" if row.paused_ts is not None else ""
     if row.place_tx is None:
         return LaneView(place=known.start, blocked=blocked)
-    if not blocked and row.state != LaneState.ACTIVE.value:
-        blocked = f"{name} is {row.state}: {row.state_reason}; `lakechime execution retry` or `skip` goes on"
+    blocked = blocked or blocked_sentence(name, name, LaneState(row.state), row.state_reason)
     opened = f"step {row.step} is with attempt {row.attempt}" if row.step is not None else ""
     return LaneView(place=Place(position=Position(row.place_tx, row.place_seq)), settled=row.settled, open=opened, blocked=blocked)
 

@@ -222,7 +222,7 @@ def test_bad_input_gives_its_message(lakechime: Cli, tmp_path: Path, name: str) 
     assert answer.code in (1, 2, 3)
 
 
-@pytest.mark.parametrize("name", ["empty reason", "store that is not there", "sql for a trigger"])
+@pytest.mark.parametrize("name", ["unknown database", "store that is not there", "sql for a trigger"])
 def test_bad_input_with_json_gives_one_document(lakechime: Cli, name: str) -> None:
     bad = CASES[name]
     for variable, value in bad.environment.items():

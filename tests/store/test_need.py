@@ -3,6 +3,7 @@
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store.need import mark_stale, needs
 from lakechime_dagster.store.retention import expire
+from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers.lanes import LaneState
 from tests.support.world import World, a_flow, elsewhere
 
@@ -54,3 +55,17 @@ def test_only_lanes_that_lost_events_are_stale(world: World) -> None:
     assert [table.table for table in report.forced] == [ORDERS]
     states = {row.name: [lane.state for lane in world.ledger.lanes(row).values()] for row in world.ledger.flows()}
     assert states == {"behind": [LaneState.STALE], "ahead": [LaneState.ACTIVE]}
+
+
+def test_a_stale_lane_says_how_it_goes_on_to_one_sensor_and_to_that_of_many(world: World) -> None:
+    world.change(ORDERS, 1)
+    behind = a_flow("behind")
+    world.tick_of_the_sensor(behind)
+    world.change(ORDERS, 2)
+    sweep = Sweep(world.evaluator, [behind])
+    places = {table: need.position for table, need in needs(world.engine).items()}
+    expire(world.engine, FAR, needed=places, force=True, when_forced=mark_stale)
+    world.change(ORDERS, 3)
+    remedy = "`lakechime trigger seek behind` goes on, after `lakechime execution skip` where a step is open"
+    assert remedy in world.decide(behind).sentence
+    assert remedy in sweep.decisions()["behind"].sentence
