@@ -9,7 +9,6 @@ pytest_plugins = [
     "tests.support.world",
     "tests.support.cli",
     "tests.support.properties",
-    "tests.support.dagster_dev",
     "tests.support.workers",
 ]
 

@@ -1,4 +1,4 @@
-"""A running `dagster dev` for end-to-end tests, shared by them, and its GraphQL."""
+"""A running `dagster dev` for end-to-end tests, and its GraphQL."""
 
 import json
 import subprocess
@@ -10,11 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from lakechime_dagster.spark.warm import start_warm_driver
-from tests.support.processes import REPOSITORY, Service, await_found, environment, free_port, program
-from tests.support.spark import small_settings
+from tests.support.processes import REPOSITORY, Service, await_found, environment, free_port
 
 LAKE = "tests.e2e.lake:lake"
 LOCATIONS = """{ workspaceOrError { ... on Workspace { locationEntries { name loadStatus locationOrLoadError {
@@ -96,25 +92,6 @@ def dagster_dev(name: str, command: list[str], home: Path, locations: set[str], 
         yield running
     finally:
         service.end()
-
-
-@pytest.fixture(scope="session")
-def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator[DagsterDev]:
-    """`dagster dev` with the test lake and a stock asset beside it, on a warm driver."""
-    home = tmp_path_factory.mktemp("shop")
-    workspace = home / "workspace.yaml"
-    places = {"lakechime_dagster": "lakechime_dagster/definitions.py", "stock": "tests/e2e/stock.py"}
-    workspace.write_text("load_from:\n" + "".join(
-        f"  - python_file: {{relative_path: '{REPOSITORY / path}', working_directory: '{REPOSITORY}', location_name: {name}}}\n"
-        for name, path in places.items()
-    ))  # fmt: skip
-    wishes = {"LAKECHIME_LAKE": LAKE, "LAKECHIME_SPARK_DRIVER": "warm", "LAKECHIME_SPARK_JARS": str(spark_jars)}
-    host = start_warm_driver(small_settings("warm"), home, spark_jars)
-    try:
-        with dagster_dev("dagster-dev", [*program("dagster"), "dev", "-w", str(workspace)], home, set(places), home, **wishes) as running:
-            yield running
-    finally:
-        host.stop()
 
 
 def lakechime(env: Mapping[str, str], *arguments: str, expect: int = 0) -> dict[str, Any]:
