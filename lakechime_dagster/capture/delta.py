@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
-from lakechime_dagster.capture.delta_log import DeltaLevels, ForeignLevelsError, commit_path, first_metadata, parse_commit
+from lakechime_dagster.capture.delta_log import DeltaLevels, commit_path, first_metadata, parse_commit
 from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit
 from lakechime_dagster.dce.event import DataChangeEvent, OperationType, SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue
@@ -92,7 +92,7 @@ class DeltaLog:
             text = self._commit_text(version)
             if text is None:
                 raise CommitsMissingError(version)
-            found.append(self._parsed(version, text, levels))
+            found.append(self._commit(version, text, levels))
         return found
 
     def events_of_commit(self, version: int) -> list[DataChangeEvent]:
@@ -102,7 +102,7 @@ class DeltaLog:
         if text is None:
             reason = "it was cleaned up, or never made"
             raise TableUnreadableError(f"{self.table}: commit {version} is not in the log at {self.location}; {reason}")
-        commit = self._parsed(version, text, _levels(state))
+        commit = self._commit(version, text, _levels(state))
         uid = state.metadata().id if version == state.version() else commit.table_uid or self._uid_at(version)
         return self._events(commit, TableUid(str(uid)))
 
@@ -125,11 +125,8 @@ class DeltaLog:
         version = start
         while (text := self._commit_text(version + 1)) is not None:
             version += 1
-            try:
-                commit = self._parsed(version, text, levels)
-            except ForeignLevelsError:
-                return self._baseline(Verdict.RECREATED)
-            if commit.table_uid not in (None, own_uid(seen.table_uid)):
+            commit = self._commit(version, text, levels)
+            if commit.has_foreign_files or commit.table_uid not in (None, own_uid(seen.table_uid)):
                 return self._baseline(Verdict.RECREATED)
             events += self._events(commit, seen.table_uid)
         if version == start and self._commit_text(start) is None and (now := self.version) != start:
@@ -177,21 +174,18 @@ class DeltaLog:
         return None if reached is None else self.committed(lane, reached)
 
     def _events(self, commit: TableCommit, uid: TableUid) -> list[DataChangeEvent]:
+        """DELETE promises that nothing of the partition is left; a removal of some of its files is an UPDATE."""
         tags = self._tags(commit)
         added = {file.partition for file in commit.added}
-        removed = {file.partition for file in commit.removed}
+        removed = added if commit.has_foreign_files else {file.partition for file in commit.removed}
+        left = self._live_partitions(commit.version) if removed - added else set()
+        operations = {partition: OperationType.UPDATE if partition in left else OperationType.DELETE for partition in removed - added}
+        operations |= {partition: OperationType.UPDATE if partition in removed else OperationType.APPEND for partition in added}
+        prev = commit.version - 1 if commit.version else None
         return [
-            self._event(commit.version, commit.timestamp, uid, partition, tags,
-                        operation=self._operation(commit.version, partition, partition in added, partition in removed),
-                        prev=commit.version - 1 if commit.version else None)
+            self._event(commit.version, commit.timestamp, uid, partition, tags, operation=operations[partition], prev=prev)
             for partition in commit.partitions
-        ]  # fmt: skip
-
-    def _operation(self, version: int, partition: tuple[PartitionValue, ...] | None, added: bool, removed: bool) -> OperationType:
-        """DELETE promises that nothing of the partition is left; a removal of some of its files is an UPDATE."""
-        if added:
-            return OperationType.UPDATE if removed else OperationType.APPEND
-        return OperationType.UPDATE if partition in self._live_partitions(version) else OperationType.DELETE
+        ]
 
     def _live_partitions(self, version: int) -> set[tuple[PartitionValue, ...] | None]:
         state = self._open(version)
@@ -255,11 +249,16 @@ class DeltaLog:
         except TableUnreadableError:
             return self.uid
 
+    def _commit(self, version: int, text: str, levels: DeltaLevels) -> TableCommit:
+        """The commit by these levels, or by those of its own version where the table was partitioned anew in between."""
+        commit = self._parsed(version, text, levels)
+        if commit.has_foreign_files and commit.table_uid is None:
+            return self._parsed(version, text, _levels(self._open(version)))
+        return commit
+
     def _parsed(self, version: int, text: str, levels: DeltaLevels) -> TableCommit:
         try:
             return parse_commit(version, text, levels)
-        except ForeignLevelsError:
-            raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TableUnreadableError(
                 f"{self.table}: commit {version} at {self.location} is not a readable Delta commit; repair or restore the log"
@@ -310,7 +309,7 @@ def _live(state: DeltaTable, levels: DeltaLevels) -> set[tuple[PartitionValue, .
         actions[f"partition.{name}" if f"partition.{name}" in actions.column_names else f"partition.{physical}"].to_pylist()
         for name, physical in zip(levels.levels.names, levels.physical, strict=True)
     ]
-    return {levels.values(dict(zip(levels.physical, row, strict=True)), "") for row in zip(*columns, strict=True)}
+    return {levels.values(dict(zip(levels.physical, row, strict=True))) for row in zip(*columns, strict=True)}
 
 
 def _committed(version: int, stamp: CommitStamp) -> Committed:

@@ -26,7 +26,7 @@ def parse_commit(version: int, text: str, levels: "DeltaLevels") -> TableCommit:
     Raises:
         ValueError: for a file that is not a Delta commit.
     """
-    actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+    actions = [json.loads(line) for line in _lines(text)]
     info = _first(actions, "commitInfo") or {}
     metadata = _first(actions, "metaData")
     levels = DeltaLevels.of_metadata(metadata) if metadata else levels
@@ -53,12 +53,13 @@ def parse_commit(version: int, text: str, levels: "DeltaLevels") -> TableCommit:
 
 def first_metadata(text: str) -> Mapping[str, Any] | None:
     """The metadata that the table's first commit wrote, without parsing its files."""
-    line = next((line for line in text.splitlines() if line.lstrip().startswith('{"metaData"')), None)
+    line = next((line for line in _lines(text) if line.lstrip().startswith('{"metaData"')), None)
     return json.loads(line)["metaData"] if line else None
 
 
-class ForeignLevelsError(ValueError):
-    """A commit's files are partitioned otherwise than the levels given for it."""
+def _lines(text: str) -> list[str]:
+    """The lines of a commit; other separators than the line feed may stand unescaped in a text of its statistics."""
+    return [line for line in text.split("\n") if line.strip()]
 
 
 class DeltaLevels:
@@ -84,26 +85,32 @@ class DeltaLevels:
         stats = action.get("stats")
         rows = json.loads(stats).get("numRecords") if isinstance(stats, str) and stats else None
         vector = action.get("deletionVector") or {}
+        raw = self._raw(action)
         return FileAction(
             path=action["path"],
-            partition=self.values(action.get("partitionValues"), action["path"]),
+            partition=self.values(raw) if set(raw) == set(self.physical) else None,
+            is_foreign=set(raw) != set(self.physical),
             size=action.get("size") or 0,
             rows=rows,
             vector=f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}" if vector else None,
             entry=_entry(action) if action.get("partitionValues") is not None else "",
         )
 
-    def values(self, raw: Mapping[str, str | None] | None, path: str) -> tuple[PartitionValue, ...] | None:
-        """Typed values; the log's empty text is null. A writer that left them out of a removal is read from the path."""
-        if not self.physical and not raw:
+    def values(self, raw: Mapping[str, str | None]) -> tuple[PartitionValue, ...] | None:
+        """Typed values by level, None for an unpartitioned table; the log's empty text is null."""
+        if not self.physical:
             return None
-        raw = _values_of_path(path) if raw is None else raw
-        if set(raw) != set(self.physical):
-            raise ForeignLevelsError(path)
         return tuple(
-            None if raw.get(name) in (None, "") else _typed(raw[name], kind)
+            None if raw[name] in (None, "") else _typed(raw[name], kind)
             for name, kind in zip(self.physical, self.levels.types, strict=True)
         )
+
+    def _raw(self, action: Mapping[str, Any]) -> Mapping[str, str | None]:
+        """The values as the log has them; a writer that left them out of a removal is read from the path."""
+        raw = action.get("partitionValues")
+        if raw is None and self.physical:
+            return _values_of_path(action["path"])
+        return raw or {}
 
 
 def _entry(action: Mapping[str, Any]) -> str:

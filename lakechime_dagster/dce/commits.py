@@ -19,6 +19,7 @@ class FileAction:
 
     `path` is as in the log (URL-encoded, relative to the table or absolute); `partition` holds typed values by level, None
     for an unpartitioned table; `rows` is None where the writer kept no statistics; `vector` names the deletion vector.
+    One that `is_foreign` is partitioned by other columns than the table is, and its partition is not told.
     """
 
     path: str
@@ -27,6 +28,7 @@ class FileAction:
     rows: int | None = None
     vector: str | None = None
     entry: str = field(default="", repr=False, compare=False)
+    is_foreign: bool = False
 
     @property
     def identity(self) -> tuple[str, str | None]:
@@ -70,9 +72,15 @@ class TableCommit:
         return not self.removed and all(file.vector is None for file in self.added)
 
     @property
+    def has_foreign_files(self) -> bool:
+        """Whether the table was partitioned anew, by this commit or since it."""
+        return any(file.is_foreign for file in (*self.added, *self.removed))
+
+    @property
     def partitions(self) -> tuple[tuple[PartitionValue, ...] | None, ...]:
         """The touched partitions in a stable order; `(None,)` for an unpartitioned table."""
-        return tuple(sorted({file.partition for file in (*self.added, *self.removed)}, key=lambda values: json.dumps(values)))
+        own = {file.partition for file in (*self.added, *self.removed) if not file.is_foreign}
+        return tuple(sorted(own, key=lambda values: json.dumps(values)))
 
 
 class CommitsMissingError(LookupError):

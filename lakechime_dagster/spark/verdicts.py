@@ -69,6 +69,8 @@ def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
     later = tuple(commit for commit in all_commits if commit.version > end)
     if any(commit.table_uid not in (None, own or commit.table_uid) for commit in commits):
         return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was replaced in its own log")
+    if any(commit.has_foreign_files for commit in commits):
+        return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was partitioned anew")
     gap = any(not commit.changes_data for commit in commits)
     return Judgement(verdict=Verdict.GAP_FILLED if gap else Verdict.CONTIGUOUS, version=end, commits=commits, later=later, only=range_.only)
 

@@ -158,6 +158,46 @@ def test_a_table_replaced_at_the_same_path_gets_a_new_uid_and_a_baseline(locatio
     assert {event.tags["lakechime/verdict"] for event in captured.events} == {"RECREATED"}
 
 
+def anew(location: Path, **options: object) -> None:
+    """Replace the rows of a table, which is partitioned by day alone from then on."""
+    write(location, rows((DAY, 1, 1, "x")), mode="overwrite", schema_mode="overwrite", partition_by=["day"], **options)  # type: ignore[arg-type]
+
+
+def test_a_table_that_is_partitioned_anew_is_told_whole_once_and_goes_on_by_its_new_partitions(location: Path) -> None:
+    hourly(location, 1, 2)
+    seen = log_of(location).changes_after(None).seen
+    anew(location)
+    again = log_of(location).changes_after(seen)
+    assert summary(again.events) == [(("2013-01-01",), OperationType.APPEND, "1", None)]
+    assert {event.tags["lakechime/verdict"] for event in again.events} == {"RECREATED"}
+    for version in (2, 3):
+        write(location, rows((DAY, version, 1, "x")))
+        captured = log_of(location).changes_after(again.seen)
+        assert summary(captured.events)[-1] == (("2013-01-01",), OperationType.APPEND, str(version), str(version - 1))
+        assert not any("lakechime/verdict" in event.tags for event in captured.events)
+    assert [commit.has_foreign_files for commit in log_of(location).commits(-1, 3)] == [False, True, False, False]
+
+
+def test_a_commit_that_partitions_its_table_anew_is_found_and_told_by_its_new_partitions(location: Path) -> None:
+    hourly(location, 1, 2)
+    anew(location, user_metadata=stamp(1, 1).to_text(), transaction=(str(LANE), 1))
+    log = log_of(location)
+    found = log.committed(LANE, 1)
+    assert found is not None
+    assert found.version == "1"
+    assert summary(log.events_of_commit(1)) == [(("2013-01-01",), OperationType.UPDATE, "1", "0")]
+    assert summary(log.events_of_commit(0)) == [
+        (("2013-01-01", 1), OperationType.APPEND, "0", None),
+        (("2013-01-01", 2), OperationType.APPEND, "0", None),
+    ]
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
+def test_a_line_separator_in_the_data_stays_within_its_line_of_the_log(location: Path, separator: str) -> None:
+    write(location, rows((DAY, 1, 1, f"a{separator}b")))
+    assert [event.snapshot_id for event in log_of(location).changes_after(None).events] == ["0"]
+
+
 def test_a_log_cleaned_up_past_what_was_seen_gives_a_baseline_that_says_so(location: Path) -> None:
     hourly(location, 1)
     seen = log_of(location).changes_after(None).seen
