@@ -12,6 +12,7 @@ from lakechime_dagster.dce.event import SnapshotId, TableUid
 from lakechime_dagster.dce.snapshots import Verdict, next_generation
 from lakechime_dagster.spark.verdicts import first_version, judge
 from tests.support.refreshes import Source
+from tests.support.tables import write
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
@@ -93,6 +94,16 @@ def test_another_table_at_the_path_is_recreated(source: Source) -> None:
     assert (claimed_before.verdict, claimed_before.version) == (Verdict.RECREATED, 0)
     claimed_after = replace(source.range(0), start_uid=TableUid(str(before.table_uid)))
     assert judge(claimed_after, source.log).verdict is Verdict.RECREATED
+
+
+def test_a_table_that_was_partitioned_anew_within_the_range_is_read_whole(source: Source) -> None:
+    rows = pa.table({"k": [7], "v": ["b"]}, schema=SCHEMA)
+    write(source.location, rows, mode="overwrite", schema_mode="overwrite", partition_by=["v"])
+    source.write((8, "b"))
+    judgement = judge(source.range(3), source.log)
+    assert (judgement.verdict, judgement.note) == (Verdict.RECREATED, "the table was partitioned anew")
+    assert judge(source.range(4), source.log).verdict is Verdict.CONTIGUOUS
+    assert judge(source.range(0, 3), source.log).verdict is Verdict.CONTIGUOUS
 
 
 def test_a_range_from_nothing_needs_no_log(source: Source) -> None:
