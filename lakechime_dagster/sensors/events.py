@@ -5,21 +5,18 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.commits import CommitsMissingError
 from lakechime_dagster.dce.event import RegisteredEvent
-from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
-from lakechime_dagster.dce.store import EventQuery, Registration, Seen
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.tables import SourceTable, Table
+from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.resources.names import asset_key, dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.resources.reconcile import reconcile
 from lakechime_dagster.triggers.flow import partition_key
 
 INTERVAL_SECONDS = 4
-FIRST_PUSHES = 1000  # events looked at for the oldest pushed commit: they come in the order of commits, nearly
 MAX_SHOWN = 500  # runless materializations a tick; Dagster takes about 5 ms for each
 
 
@@ -46,49 +43,6 @@ def events_sensor(lake: Lake, partitioned: Mapping[str, dg.PartitionsDefinition 
         return dg.SensorResult(skip_reason="; ".join(reasons) or None, cursor=str(page.through), asset_events=shown)
 
     return sensor
-
-
-def reconcile(platform: Platform, tables: Iterable[Table], *, dry_run: bool = False) -> tuple[list[RegisteredEvent], list[str]]:
-    """Register what the logs of tables hold and the store does not; a table that cannot be read hinders no other.
-
-    Returns the events that were new (none in a dry run), and a sentence per table that could not be read.
-    """
-    found: list[RegisteredEvent] = []
-    problems: list[str] = []
-    for table in tables:
-        try:
-            registration = reconcile_table(platform, table, dry_run=dry_run)
-        except LakeChimeError as error:
-            problems.append(str(error))
-            continue
-        found += registration.registered
-    return found, problems
-
-
-def reconcile_table(platform: Platform, table: Table, *, dry_run: bool = False) -> Registration:
-    """Register the commits of one table since what was captured of it last, and remember up to where, in one transaction."""
-    log = platform.log(table.name, table.location)
-    cluster = platform.settings.cluster
-    known = platform.store.table(table.name, cluster)
-    levels = table.levels or (known.levels if known else PartitionLevels())
-    if levels and not dry_run and (known is None or known.levels != levels):
-        platform.store.declare(table.name, levels, cluster)
-    if not log.exists():
-        return Registration()
-    if not levels and not dry_run and (known is None or known.seen is None):
-        platform.store.declare(table.name, log.levels(), cluster)
-    seen = Seen(table.name, known.table_uid, known.seen, cluster) if known and known.table_uid and known.seen else None
-    captured = log.changes_after(seen, None if seen else _first_pushed(platform, log, cluster))
-    if dry_run or (not captured.events and captured.seen == seen):
-        return Registration()
-    return platform.store.register(captured.events, seen=[captured.seen])
-
-
-def _first_pushed(platform: Platform, log: DeltaLog, cluster: str) -> int | None:
-    """The oldest commit of a table that its writer registered before the table was seen here; None when none was."""
-    events = platform.store.fetch(EventQuery(table=log.table, cluster=cluster, limit=FIRST_PUSHES))
-    own = [event.event for event in events if event.event.table_uid in (None, log.uid)]
-    return min((int(event.snapshot_id) for event in own if event.snapshot_id and event.snapshot_id.isdigit()), default=None)
 
 
 @dataclass(frozen=True)

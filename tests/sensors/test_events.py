@@ -14,7 +14,8 @@ from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.lake import Lake, SourceTable
 from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
-from lakechime_dagster.sensors.events import events_sensor, reconcile
+from lakechime_dagster.resources.reconcile import reconcile
+from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.triggers import SnapshotTrigger
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Cause
@@ -183,13 +184,6 @@ def test_a_table_that_cannot_be_read_hinders_no_other(world: World) -> None:
     assert [one.event.table for one in found] == ["bronze.items"]
     assert "bronze.orders" in problem
     assert "bronze.orders" in world.tick().skip_message
-
-
-def test_a_dry_reconciliation_registers_nothing(world: World) -> None:
-    world.commit("bronze.orders", a_row(1), partition_by=["day"])
-    reconcile(world.platform, [orders], dry_run=True)
-    assert world.events("bronze.orders") == []
-    assert world.platform.store.table("bronze.orders") is None
 
 
 def test_many_changes_of_a_partition_are_shown_as_one_with_their_number(world: World) -> None:

@@ -1,0 +1,71 @@
+"""Reconciles tables with their own logs: commits that nobody registered become events, once."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.dce.event import RegisteredEvent
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.store import EventQuery, Registration, Seen
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lake.tables import Table
+from lakechime_dagster.resources.platform import Platform
+
+FIRST_PUSHES = 1000  # events looked at for the oldest pushed commit: they come in the order of commits, nearly
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconciled:
+    """What a look at a table's log registered, or would register in a dry run, and up to where the log is captured then."""
+
+    registration: Registration
+    seen: Seen
+
+
+def reconcile(platform: Platform, tables: Iterable[Table]) -> tuple[list[RegisteredEvent], list[str]]:
+    """Register what the logs of tables hold and the store does not; a table that cannot be read hinders no other.
+
+    Returns the events that were new, and a sentence per table that could not be read. Of a table that is not there
+    yet, the declared levels become known.
+    """
+    found: list[RegisteredEvent] = []
+    problems: list[str] = []
+    for table in tables:
+        log = platform.log(table.name, table.location)
+        try:
+            if log.exists():
+                found += reconcile_table(platform, log, table.levels).registration.registered
+            elif table.levels:
+                platform.store.declare(table.name, table.levels, log.cluster)
+        except LakeChimeError as error:
+            problems.append(str(error))
+    return found, problems
+
+
+def reconcile_table(platform: Platform, log: DeltaLog, levels: PartitionLevels, *, dry_run: bool = False) -> Reconciled:
+    """Register the commits of one table since what was captured of it last, and remember up to where, in one transaction.
+
+    Its declared levels become known; where none are declared, those of a table seen for the first time are its log's.
+    A dry run changes nothing.
+
+    Raises:
+        TableUnreadableError: there is no table, or its log cannot be read.
+    """
+    known = platform.store.table(log.table, log.cluster)
+    if not levels:
+        levels = known.levels if known and (known.levels or known.seen) else log.levels()
+    if not dry_run and (known is None or known.levels != levels):
+        platform.store.declare(log.table, levels, log.cluster)
+    seen = Seen(log.table, known.table_uid, known.seen, log.cluster) if known and known.table_uid and known.seen else None
+    captured = log.changes_after(seen, None if seen else _first_pushed(platform, log))
+    if not captured.events and captured.seen == seen:
+        return Reconciled(registration=Registration(), seen=captured.seen)
+    register = platform.store.would_register if dry_run else platform.store.register
+    return Reconciled(registration=register(captured.events, seen=[captured.seen]), seen=captured.seen)
+
+
+def _first_pushed(platform: Platform, log: DeltaLog) -> int | None:
+    """The oldest commit of a table that its writer registered before the table was seen here; None when none was."""
+    events = platform.store.fetch(EventQuery(table=log.table, cluster=log.cluster, limit=FIRST_PUSHES))
+    own = [event.event for event in events if event.event.table_uid in (None, log.uid)]
+    return min((int(event.snapshot_id) for event in own if event.snapshot_id and event.snapshot_id.isdigit()), default=None)

@@ -1,0 +1,83 @@
+"""Reconciling a table with its log: nothing twice, levels known, and a dry run that tells what would be done."""
+
+import datetime as dt
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.resources.reconcile import Reconciled, reconcile_table
+from tests.support.tables import write
+
+NO_LEVELS = PartitionLevels()
+DAYS = PartitionLevels.of({"day": "date"})
+
+
+@pytest.fixture
+def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Platform:
+    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    return open_platform()
+
+
+@pytest.fixture
+def log(platform: Platform) -> DeltaLog:
+    """The log of a table of three commits, a day each."""
+    log = platform.log("bronze.orders")
+    for day in (1, 2, 3):
+        write(Path(log.location), pa.table({"day": [dt.date(2024, 5, day)], "id": [day]}), partition_by=["day"])
+    return log
+
+
+def told(done: Reconciled) -> tuple[list[tuple[str | None, object]], list[str | None], str]:
+    """Snapshots and partitions of what is new, snapshots of duplicates, and up to where the log is captured."""
+    registered = [(one.event.snapshot_id, one.event.partition) for one in done.registration.registered]
+    return registered, [one.event.snapshot_id for one in done.registration.duplicates], done.seen.snapshot_id
+
+
+def test_a_dry_run_tells_what_a_run_does_and_changes_nothing(platform: Platform, log: DeltaLog) -> None:
+    pushed = DataChangeEvent(table="bronze.orders", partition=("2024-05-02",), snapshot_id=SnapshotId("1"))
+    platform.store.register([pushed])
+    before = platform.store.table("bronze.orders")
+    would = told(reconcile_table(platform, log, DAYS, dry_run=True))
+    assert would == ([("0", ("2024-05-01",)), ("2", ("2024-05-03",))], ["1"], "2")
+    assert platform.store.table("bronze.orders") == before
+    assert told(reconcile_table(platform, log, DAYS)) == would
+    assert told(reconcile_table(platform, log, DAYS)) == ([], [], "2")
+
+
+def test_a_dry_run_leaves_a_table_unknown(platform: Platform, log: DeltaLog) -> None:
+    reconcile_table(platform, log, NO_LEVELS, dry_run=True)
+    assert platform.store.table("bronze.orders") is None
+
+
+@pytest.mark.parametrize(
+    ("declared", "known"), [(DAYS, DAYS), (NO_LEVELS, DAYS), (PartitionLevels.of({"day": "string"}), PartitionLevels.of({"day": "string"}))]
+)
+def test_levels_are_as_declared_else_as_in_the_log(
+    platform: Platform, log: DeltaLog, declared: PartitionLevels, known: PartitionLevels
+) -> None:
+    reconcile_table(platform, log, declared)
+    record = platform.store.table("bronze.orders")
+    assert record is not None
+    assert record.levels == known
+
+
+def test_levels_that_the_store_knows_stay_where_none_are_declared(platform: Platform, log: DeltaLog) -> None:
+    text = PartitionLevels.of({"day": "string"})
+    platform.store.declare("bronze.orders", text)
+    reconcile_table(platform, log, NO_LEVELS)
+    record = platform.store.table("bronze.orders")
+    assert record is not None
+    assert record.levels == text
+
+
+def test_a_table_that_is_not_there_is_said(platform: Platform) -> None:
+    with pytest.raises(TableUnreadableError, match="no Delta table"):
+        reconcile_table(platform, platform.log("bronze.nothing"), DAYS)
