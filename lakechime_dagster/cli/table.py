@@ -9,7 +9,7 @@ from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.options import Cluster, DryRun, Json
 from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, shown_fact
 from lakechime_dagster.dce.event import TableFormat, to_json
-from lakechime_dagster.dce.store import Seen
+from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def reconcile(
         raise parse.wrong("--location", "needs exactly one table")
     platform = open_platform()
     logs = _logs(platform, names or [], location)
-    results = [_reconciled(platform, log, dry_run) for log in logs]
+    results = [_reconciled(platform, log, levels, dry_run) for log, levels in logs]
     if as_json:
         print_json({"tables": results, "dry_run": dry_run})
         return
@@ -125,30 +125,27 @@ def _log_facts(log: "DeltaLog") -> dict[str, Any]:
     return {"location": log.location, "version": log.version}
 
 
-def _logs(platform: "Platform", names: list[str], location: str | None) -> "list[DeltaLog]":
-    """The logs to look at: of the named tables, which must be there, or of all declared Delta tables that are there."""
+def _logs(platform: "Platform", names: list[str], location: str | None) -> "list[tuple[DeltaLog, PartitionLevels]]":
+    """The logs to look at, with declared levels: of the named tables, or of all declared Delta tables that are there."""
     if names:
         declared = {table.name: table for table in _lake_or_none(platform)}
-        places = {name: location or (declared[name].location if name in declared else None) for name in names}
-        return [platform.log(name, place) for name, place in places.items()]
+        tables = {name: declared.get(name) for name in names}
+        return [
+            (platform.log(name, location or (table.location if table else None)), table.levels if table else PartitionLevels())
+            for name, table in tables.items()
+        ]
     tables = [table for table in declared_lake(platform.settings).tables if table.format is TableFormat.DELTA]
-    logs = [platform.log(table.name, table.location) for table in tables]
-    return [log for log in logs if log.exists()]
+    logs = [(platform.log(table.name, table.location), table.levels) for table in tables]
+    return [(log, levels) for log, levels in logs if log.exists()]
 
 
-def _reconciled(platform: "Platform", log: "DeltaLog", dry_run: bool) -> dict[str, Any]:
-    record = platform.store.table(log.table, log.cluster)
-    seen = None
-    if record is not None and record.seen is not None and record.table_uid is not None:
-        seen = Seen(log.table, record.table_uid, record.seen, log.cluster)
-    captured = log.changes_after(seen)
-    if dry_run:
-        done = platform.store.would_register(captured.events, seen=[captured.seen])
-        registered = [to_json(event.event) for event in done.registered]
-    else:
-        done = platform.store.register(captured.events, seen=[captured.seen])
-        registered = [to_json(event) for event in done.registered]
-    duplicates = [to_json(event) for event in done.duplicates]
+def _reconciled(platform: "Platform", log: "DeltaLog", levels: PartitionLevels, dry_run: bool) -> dict[str, Any]:
+    from lakechime_dagster.resources.reconcile import reconcile_table
+
+    done = reconcile_table(platform, log, levels, dry_run=dry_run)
     return {
-        "table": log.table, "registered": registered, "duplicates": duplicates, "captured_up_to": captured.seen.snapshot_id,
-    }  # fmt: skip
+        "table": log.table,
+        "registered": [to_json(event.event if dry_run else event) for event in done.registration.registered],
+        "duplicates": [to_json(event) for event in done.registration.duplicates],
+        "captured_up_to": done.seen.snapshot_id,
+    }

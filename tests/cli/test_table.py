@@ -43,6 +43,25 @@ def test_reconcile_of_all_leaves_out_declared_tables_that_are_not_there_yet(lake
     assert lakechime("table", "reconcile", "--json").json == {"tables": [], "dry_run": False}
 
 
+def test_reconcile_adds_nothing_to_what_was_pushed_before_it(lakechime: Cli, orders: Path) -> None:
+    log = lakechime.platform.log("bronze.orders")
+    for version in (0, 1):
+        lakechime.platform.store.register(log.events_of_commit(version))
+    pushed = lakechime("dce", "list", "--json").json["events"]
+    would = lakechime("table", "reconcile", "bronze.orders", "--dry-run", "--json").json["tables"]
+    assert lakechime("dce", "list", "--json").json["events"] == pushed
+    done = lakechime("table", "reconcile", "bronze.orders", "--json").json["tables"]
+    assert would == done == [{"table": "bronze.orders", "registered": [], "duplicates": pushed, "captured_up_to": "1"}]
+    assert lakechime("dce", "list", "--json").json["events"] == pushed
+
+
+def test_reconcile_makes_the_levels_of_a_table_known(lakechime: Cli, orders: Path) -> None:
+    write(lakechime.home / "warehouse" / "bronze" / "flights", rows((DAY, 1, 1, "x")), partition_by=["day", "hour"])
+    lakechime("table", "reconcile", "bronze.orders", "bronze.flights")
+    levels = {one.name: one.levels.as_dict() for one in lakechime.platform.store.tables()}
+    assert levels == {"bronze.orders": {"day": "date", "hour": "int"}, "bronze.flights": {"flight_date": "date", "hour": "int"}}
+
+
 def test_list_has_declared_and_known_tables(lakechime: Cli, orders: Path) -> None:
     lakechime("table", "reconcile", "bronze.orders")
     tables = {one["name"]: one for one in lakechime("table", "list", "--json").json["tables"]}

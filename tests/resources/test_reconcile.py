@@ -35,9 +35,9 @@ def log(platform: Platform) -> DeltaLog:
     return log
 
 
-def told(done: Reconciled) -> tuple[list[tuple[str | None, object]], list[str | None], str]:
+def told(done: Reconciled) -> tuple[list[object], list[object], str]:
     """Snapshots and partitions of what is new, snapshots of duplicates, and up to where the log is captured."""
-    registered = [(one.event.snapshot_id, one.event.partition) for one in done.registration.registered]
+    registered: list[object] = [(one.event.snapshot_id, one.event.partition) for one in done.registration.registered]
     return registered, [one.event.snapshot_id for one in done.registration.duplicates], done.seen.snapshot_id
 
 
