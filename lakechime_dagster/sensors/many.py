@@ -64,7 +64,10 @@ def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
 def run_many(
     platform: Platform, sweep: Sweep, launches: Mapping[str, Launch], runs: Runs, accepts: Mapping[str, Callable[[str], bool]]
 ) -> Tick:
-    """One tick of many flows: settle or retry what is open, then decide those that changed and claim for them."""
+    """One tick of many flows: settle or retry what is open, then decide those that changed and claim for them.
+
+    A flow that cannot be claimed for hinders no other; it is decided again by the next tick.
+    """
     now = platform.store.now()
     is_noted = now - sweep.noted_ts >= TICK_NOTE_MS
     if is_noted:
@@ -83,7 +86,11 @@ def run_many(
     attempts = attempts[:MAX_REQUESTS]  # the rest is asked for by the next tick
     decisions = sweep.decisions(most=MAX_REQUESTS - len(attempts))
     for name, decision in decisions.items():
-        claimed, refusal = claim(platform, launches[name].flow, sweep.rows[name], decision, MAX_REQUESTS - len(attempts), accepts[name])
+        room = MAX_REQUESTS - len(attempts)
+        try:
+            claimed, refusal = claim(platform, launches[name].flow, sweep.rows[name], decision, room, accepts[name])
+        except LakeChimeError as error:  # what it claimed before is launched by the next tick; it stays restless
+            claimed, refusal = [], str(error)
         attempts += claimed
         sentences += [refusal] if refusal else []
     if is_noted:

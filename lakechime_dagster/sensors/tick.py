@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.errors import LaneConflictError, TableUnreadableError
+from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
 from lakechime_dagster.resources.platform import Platform, ask_target
 from lakechime_dagster.store.ledger_rows import FlowRow
 from lakechime_dagster.triggers.decision import Decision
@@ -68,8 +68,11 @@ def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Callable[[str]
         launch, sentence = attended(platform, flow, row, execution, runs)
         launches += [launch] if launch else []
         sentences += [sentence] if sentence else []
-    decision = platform.evaluator.evaluate(flow, row)
-    claimed, refusal = claim(platform, flow, row, decision, MAX_REQUESTS - len(launches), accepts)
+    try:
+        decision = platform.evaluator.evaluate(flow, row)
+        claimed, refusal = claim(platform, flow, row, decision, MAX_REQUESTS - len(launches), accepts)
+    except LakeChimeError as error:  # what is to be retried is launched all the same
+        return Tick(launches=tuple(launches), sentences=(*sentences, str(error)))
     sentences += [refusal] if refusal else []
     if not decision.fires and not decision.waits:  # nothing up to there can matter any more: read only what is new next time
         platform.evaluator.looked_through(row, decision.through)

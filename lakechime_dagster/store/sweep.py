@@ -16,6 +16,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.errors import DeclarationError, InvalidValueError
 from lakechime_dagster.store import evidence
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.dialect import among, now_ms
@@ -98,8 +99,7 @@ class Sweep:
             single = {name for name in self._apart if self._is_due(name, new or {}, now)}
             self._restless |= dict.fromkeys(sorted(single))  # until they are decided: an evaluation may fail
             together, undecided = self._together(connection, new or {}, single, now, through, most)
-        apart = {name: self.evaluator.evaluate(self._flows[name], self._fresh(name)) for name in sorted(single)}
-        found = together | apart
+        found = together | {name: self._evaluated(name, through) for name in sorted(single)}
         self._through = through
         calm = {name for name, decision in found.items() if not decision.fires and not decision.waits}
         self._restless = dict.fromkeys([*undecided, *(name for name in found if name not in calm)])
@@ -123,6 +123,13 @@ class Sweep:
         resting = [row for row in rows if row.looked < self._through and row.describes(self._flows[row.name])]
         self.evaluator.all_looked_through(resting, self._through)
         self.rows |= {row.name: replace(row, looked=self._through) for row in resting}
+
+    def _evaluated(self, name: str, through: Position) -> Decision:
+        """The decision of a flow by itself; one whose keys cannot be resolved says so, waits, and hinders no other."""
+        try:
+            return self.evaluator.evaluate(self._flows[name], self._fresh(name))
+        except (DeclarationError, InvalidValueError) as error:
+            return Decision(trigger=name, fires=False, reasons=(str(error),), through=through, waits=True)
 
     def _fresh(self, name: str) -> FlowRow:
         row = self.evaluator.ledger.flow(name)

@@ -1,5 +1,8 @@
 """One sensor for many triggers: each flow keeps its own lane, a tick launches a bounded number, and none waits for ever."""
 
+import shutil
+from pathlib import Path
+
 import dagster as dg
 import pytest
 import sqlalchemy as sa
@@ -116,6 +119,28 @@ def test_a_flow_that_has_an_open_execution_does_not_move_on(world: World, platfo
         run_many(platform, sweep, launches, NoRuns(), accepts)
         in_a_minute(sweep)
     assert needs(world.engine)["lake.t"].position == Position.ORIGIN
+
+
+def test_a_target_that_cannot_be_read_hinders_no_other_flow(world: World, platform: Platform) -> None:
+    flows = [Flow(name=f"gold.{name}", trigger=SnapshotTrigger([f"lake.{name}"]), target=f"gold.{name}") for name in ("bad", "a", "b")]
+    launches, accepts = {flow.name: Launch(flow, anything, []) for flow in flows}, {flow.name: lambda key: True for flow in flows}
+    break_log(platform.location("gold.bad"))
+    for flow in flows:
+        world.change(flow.trigger.tables[0], 1)
+    sweep = Sweep(platform.evaluator, flows)
+    tick = run_many(platform, sweep, launches, NoRuns(), accepts)
+    assert sorted(execution.lane.flow for execution in tick.launches) == ["gold.a", "gold.b"]
+    assert any("gold.bad" in sentence for sentence in tick.sentences)
+    shutil.rmtree(platform.location("gold.bad"))
+    again = run_many(platform, sweep, launches, NoRuns(), accepts)
+    assert "gold.bad" in [execution.lane.flow for execution in again.launches]
+
+
+def break_log(location: str) -> None:
+    """Put something there that is no log of a table."""
+    log = Path(location) / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("not json\n")
 
 
 def test_the_sensor_requests_a_run_of_the_flows_job_with_its_tags(

@@ -214,3 +214,18 @@ def test_an_event_that_came_while_a_tick_found_nothing_is_not_forgotten(world: W
     assert run_tick(platform, flow, runs).launches == ()
     world.change(version=0, tags={"complete": "true"})
     assert one(run_tick(platform, flow, runs).launches).ranges()["bronze.orders"].end == "0"
+
+
+def test_a_retry_is_launched_although_what_is_new_cannot_be_claimed(world: World, platform: Platform, runs: ToldRuns) -> None:
+    condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
+    trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"))
+    flow = Flow(name="gold.daily", trigger=trigger, target=TARGET, target_levels=condition.levels)
+    world.change(version=0, partition=["2013-01-01"])
+    retried = one(run_tick(platform, flow, runs).launches)
+    world.change(version=1, partition=["2013-01-02"])
+    log = Path(platform.location(TARGET)) / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("not json\n")
+    found = run_tick(platform, flow, runs)
+    assert one(found.launches) == retried
+    assert any(TARGET in sentence for sentence in found.sentences)

@@ -41,3 +41,20 @@ def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(world
         with pytest.raises(StoreUnreachableError):
             sweep.decisions()
     assert sweep.decisions()["hourly"].fires
+
+
+def test_a_flow_whose_keys_cannot_be_resolved_says_so_and_hinders_no_other(world: World) -> None:
+    day = PartitionLevels.of({"day": "date"})
+    good, bad = (
+        Flow(name=name, trigger=PartitionTrigger(PartitionCondition.of(ORDERS, {"day": tick("-1d", form)}, day), days))
+        for name, form, days in [
+            ("good", "%Y-%m-%d", every(days=1, start="2013-01-02", until="2013-01-02")),
+            ("bad", "%d.%m.", every(days=1, start="2013-01-02", until="2013-01-02")),
+        ]
+    )
+    world.change(version=0, partition=["2013-01-01"])
+    sweep = Sweep(world.evaluator, [bad, good])
+    for _ in range(2):
+        found = sweep.decisions()
+        assert (found["good"].fires, found["bad"].fires) == (True, False)
+        assert "is not a date" in found["bad"].sentence
