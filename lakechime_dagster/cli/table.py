@@ -65,19 +65,36 @@ def reconcile(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Register the commits of Delta tables that nobody has registered yet, by their own logs."""
+    """Register the commits of Delta tables that nobody has registered yet, by their own logs.
+
+    A table that cannot be read hinders no other; the exit code is 1 then.
+    """
     if location is not None and len(names or []) != 1:
         raise parse.wrong("--location", "needs exactly one table")
     platform = open_platform()
     logs = _logs(platform, names or [], location)
-    results = [_reconciled(platform, log, levels, dry_run) for log, levels in logs]
+    results: list[dict[str, Any]] = []
+    problems: list[dict[str, str]] = []
+    for log, levels in logs:
+        try:
+            results.append(_reconciled(platform, log, levels, dry_run))
+        except LakeChimeError as error:
+            problems.append({"table": log.table, "problem": one_line(str(error))})
     if as_json:
-        print_json({"tables": results, "dry_run": dry_run})
-        return
+        print_json({"tables": results, "dry_run": dry_run, "problems": problems})
+    else:
+        _print_reconciled(results, problems, dry_run)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _print_reconciled(results: list[dict[str, Any]], problems: list[dict[str, str]], dry_run: bool) -> None:
     for result in results:
         found = count(len(result["registered"]), "event")
         say(f"{result['table']}: {found} {'would be ' if dry_run else ''}registered; captured up to {result['captured_up_to']}")
-    if not results:
+    for problem in problems:
+        note(f"error: {problem['problem']}")
+    if not results and not problems:
         say("none of the declared tables is there yet")
 
 

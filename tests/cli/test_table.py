@@ -40,7 +40,7 @@ def test_reconcile_looks_at_a_location_of_its_own(lakechime: Cli, tmp_path: Path
 
 
 def test_reconcile_of_all_leaves_out_declared_tables_that_are_not_there_yet(lakechime: Cli) -> None:
-    assert lakechime("table", "reconcile", "--json").json == {"tables": [], "dry_run": False}
+    assert lakechime("table", "reconcile", "--json").json == {"tables": [], "dry_run": False, "problems": []}
 
 
 def test_reconcile_adds_nothing_to_what_was_pushed_before_it(lakechime: Cli, orders: Path) -> None:
@@ -60,6 +60,18 @@ def test_reconcile_makes_the_levels_of_a_table_known(lakechime: Cli, orders: Pat
     lakechime("table", "reconcile", "bronze.orders", "bronze.flights")
     levels = {one.name: one.levels.as_dict() for one in lakechime.platform.store.tables()}
     assert levels == {"bronze.orders": {"day": "date", "hour": "int"}, "bronze.flights": {"flight_date": "date", "hour": "int"}}
+
+
+def test_a_table_that_cannot_be_reconciled_hinders_no_other(lakechime: Cli, orders: Path) -> None:
+    names = ("bronze.nothing", "bronze.orders", "bronze.neither")
+    answer = lakechime("table", "reconcile", *names, "--json")
+    assert answer.code == 1
+    assert [(one["table"], len(one["registered"])) for one in answer.json["tables"]] == [("bronze.orders", 2)]
+    assert [one["table"] for one in answer.json["problems"]] == ["bronze.nothing", "bronze.neither"]
+    assert "there is no Delta table" in answer.json["problems"][0]["problem"]
+    told = lakechime("table", "reconcile", *names)
+    assert (told.code, told.out) == (1, "bronze.orders: 0 events registered; captured up to 1\n")
+    assert [line.split(":")[:2] for line in told.err.splitlines()] == [["error", " bronze.nothing"], ["error", " bronze.neither"]]
 
 
 def test_list_has_declared_and_known_tables(lakechime: Cli, orders: Path) -> None:
