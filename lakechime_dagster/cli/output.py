@@ -85,7 +85,7 @@ def one_line(text: str) -> str:
 
 
 def error_document(error: Exception) -> dict[str, Any]:
-    """The JSON of an error: its type, its message and the facts that it carries."""
-    facts = vars(error) if isinstance(error, LakeChimeError) else {}
+    """The JSON of an error: its type, its message and the facts that it carries, but for what Typer hangs on it."""
+    facts = {name: value for name, value in vars(error).items() if name[0] != "_"} if isinstance(error, LakeChimeError) else {}
     plain = {name: value if isinstance(value, str | int | float | bool | None) else shown(value) for name, value in facts.items()}
     return {"error": {"type": type(error).__name__, "message": one_line(str(error)), **plain}}

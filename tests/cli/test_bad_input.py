@@ -229,6 +229,7 @@ def test_bad_input_with_json_gives_one_document(lakechime: Cli, name: str) -> No
         lakechime.monkeypatch.setenv(variable, value)
     answer = lakechime(*bad.arguments, "--json")
     assert set(answer.json) == {"error"}
+    assert [fact for fact in answer.json["error"] if fact.startswith("_")] == []
     assert answer.json["error"]["type"] in ("InvalidValueError", "StoreUnreachableError", "NotFoundError")
     assert f"error: {answer.json['error']['message']}\n" == lakechime(*bad.arguments).err.splitlines(keepends=True)[-1]
 
