@@ -11,7 +11,7 @@ import typer
 
 from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import open_platform
-from lakechime_dagster.cli.options import Cluster, DryRun, Json, Table, TagPairs
+from lakechime_dagster.cli.options import MAX_LIMIT, Cluster, DryRun, Json, Table, TagPairs
 from lakechime_dagster.cli.output import count, print_json, print_table, say, when
 from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, from_json, to_json
 from lakechime_dagster.dce.position import Position
@@ -79,7 +79,7 @@ def list_(
     since: Annotated[str | None, typer.Option(metavar=TIME, help="Registered at or after.")] = None,
     until: Annotated[str | None, typer.Option(metavar=TIME, help="Registered before.")] = None,
     after: Annotated[str | None, typer.Option(metavar="POSITION", help="After this event, in commit order.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many, oldest first.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, max=MAX_LIMIT, help="At most so many, oldest first.")] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when there is none.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -106,7 +106,7 @@ def tail(
     cluster: Cluster = None,
     tag: TagPairs = None,
     after: Annotated[str | None, typer.Option(metavar="POSITION", help="Begin after this event instead of now.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, max=MAX_LIMIT, help="End after so many events.")] = None,
     seconds: Annotated[float | None, typer.Option("--for", min=0, metavar="SECONDS", help="End after this time.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Print each event as a line of JSON as it comes.")] = False,
     as_json: Json = False,

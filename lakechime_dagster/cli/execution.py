@@ -7,7 +7,7 @@ import typer
 
 from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import open_platform
-from lakechime_dagster.cli.options import DryRun, Json, Reason, Who
+from lakechime_dagster.cli.options import MAX_LIMIT, DryRun, Json, Reason, Who
 from lakechime_dagster.cli.output import print_facts, print_json, print_table, say, when
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 
@@ -32,7 +32,7 @@ class State(StrEnum):
 def list_(
     flow: Annotated[str | None, typer.Option("--trigger", help="Of this trigger only.")] = None,
     state: Annotated[State | None, typer.Option("--state", case_sensitive=False, help="In this state only.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="At most so many, newest first.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List executions, newest claim first."""

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+MAX_LIMIT = 2**31 - 1  # of rows; what every database takes
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with who and when.")]

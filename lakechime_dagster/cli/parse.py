@@ -65,7 +65,10 @@ def past_milliseconds(option: str, text: str, now_ms: int) -> int:
     age = _AGE.fullmatch(text)
     if age is None:
         return milliseconds(option, text, ", or as an age such as 30d")
-    return now_ms - dt.timedelta(**{_UNITS[age.group(2)]: int(age.group(1))}) // dt.timedelta(milliseconds=1)
+    moment = now_ms - dt.timedelta(**{_UNITS[age.group(2)]: int(age.group(1))}) // dt.timedelta(milliseconds=1)
+    if moment < 0:
+        raise wrong(option, f"{shown(text)} ago was before 1970; give a shorter age")
+    return moment
 
 
 def position(option: str, text: str | None) -> Position | None:

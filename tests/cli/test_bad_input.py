@@ -158,6 +158,10 @@ CASES = {
     "resume from nowhere": Bad(["trigger", "resume", "silver.flights", "--from", "somewhere", "--reason", "x"]),
     "empty reason": Bad(["trigger", "pause", "silver.flights", "--reason", ""]),
     "age that is none": Bad(["store", "expire", "--before", "soon"]),
+    "age before all time": Bad(["store", "expire", "--before", "999999d"]),
+    "limit beyond all events": Bad(["dce", "list", "--limit", "99999999999999999999"]),
+    "limit beyond all that comes": Bad(["dce", "tail", "--limit", "99999999999999999999", "--for", "0"]),
+    "limit beyond all executions": Bad(["execution", "list", "--limit", "2147483648"]),
     # settings
     "unknown database": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "mysql://root:secret@db/x"}),
     "url that is none": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "not a url"}),
