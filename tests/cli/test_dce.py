@@ -65,6 +65,27 @@ def test_a_file_of_json_lines_is_one_transaction(lakechime: Cli, tmp_path: Path)
     assert lakechime("dce", "list", "--table", "c.d", "--json").json == {"events": []}
 
 
+def test_a_byte_order_mark_before_json_lines_is_no_part_of_them(lakechime: Cli, tmp_path: Path) -> None:
+    text = '{"table": "a.b", "snapshot_id": "1"}\n{"table": "a.b", "snapshot_id": "2"}\n'
+    marked = tmp_path / "marked.jsonl"
+    marked.write_text(text, encoding="utf-8-sig")
+    registered = register(lakechime, "--file", str(marked))["registered"]
+    assert [event["snapshot_id"] for event in registered] == ["1", "2"]
+    again = lakechime("dce", "register", "--file", "-", "--json", stdin=text.encode("utf-8-sig"))
+    assert again.json == {"registered": [], "duplicates": registered}
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\u0085"])
+def test_what_only_unicode_calls_a_line_break_breaks_no_json_line(lakechime: Cli, tmp_path: Path, sign: str) -> None:
+    text = json.dumps({"table": "a.b", "snapshot_id": "1", "tags": {"note": f"a{sign}b"}}, ensure_ascii=False)
+    file = tmp_path / "events.jsonl"
+    file.write_text(text, encoding="utf-8")
+    registered = register(lakechime, "--file", str(file))["registered"]
+    assert [event["tags"] for event in registered] == [{"note": f"a{sign}b"}]
+    again = lakechime("dce", "register", "--file", "-", "--json", stdin=text)
+    assert again.json == {"registered": [], "duplicates": registered}
+
+
 def test_what_list_prints_can_be_registered_again_elsewhere(lakechime: Cli) -> None:
     register(lakechime, "--table", "a.b", "--snapshot-id", "1", "--tag", "x=y")
     events = lakechime("dce", "list", "--json").json["events"]
