@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, DateType, NumericType, StringType, TimestampNTZType, TimestampType
+from pyspark.sql.types import BooleanType, DataType, DateType, NumericType, StringType, TimestampNTZType, TimestampType
 
 MAX_LITERALS = 200
 LISTED = (NumericType, StringType, DateType, TimestampType, TimestampNTZType, BooleanType)
@@ -34,31 +34,40 @@ def literal_filter(values: DataFrame, targets: Mapping[str, Column]) -> Column |
         return None
     measures = [F.count(F.lit(1)).alias("rows")]
     for i, name in enumerate(names):
-        plain = F.unix_micros(column(name)) if isinstance(types[name], TimestampType) else column(name)
+        value, kind = column(name), types[name]
         measures += [
-            F.slice(F.collect_set(plain), 1, MAX_LITERALS + 1).alias(f"set_{i}"), F.max(column(name).isNull()).alias(f"null_{i}"),
-            F.min(plain).alias(f"min_{i}"), F.max(plain).alias(f"max_{i}"),
+            F.slice(F.collect_set(_plain(value, kind)), 1, MAX_LITERALS + 1).alias(f"set_{i}"), F.max(value.isNull()).alias(f"null_{i}"),
+            _plain(F.min(value), kind).alias(f"min_{i}"), _plain(F.max(value), kind).alias(f"max_{i}"),
         ]  # fmt: skip
     found = values.select(*[column(name) for name in names]).agg(*measures).collect()[0]
     if not found["rows"]:
         return F.lit(False)
     conditions = []
     for i, name in enumerate(names):
-        target, micros = targets[name], isinstance(types[name], TimestampType)
+        target, kind = targets[name], types[name]
         literals = found[f"set_{i}"]
         if not literals:
             within: Column = F.lit(False)
         elif len(literals) <= MAX_LITERALS:
-            within = target.isin(*[_literal(value, micros) for value in literals])
+            within = target.isin(*[_literal(value, kind) for value in literals])
         else:
-            within = target.between(_literal(found[f"min_{i}"], micros), _literal(found[f"max_{i}"], micros))
+            within = target.between(_literal(found[f"min_{i}"], kind), _literal(found[f"max_{i}"], kind))
         conditions.append(within | target.isNull() if found[f"null_{i}"] else within)
     return reduce(lambda one, other: one & other, conditions)
 
 
-def _literal(value: Any, micros: bool) -> Column:
-    """A literal; instants travel as microseconds, since Python's naive times are ambiguous twice a year."""
-    return F.timestamp_micros(F.lit(value)) if micros else F.lit(value)
+def _plain(value: Column, kind: DataType) -> Column:
+    """A value as it travels through Python, whose own times depend on the zone of its process and whose years are four digits."""
+    if isinstance(kind, TimestampType):
+        return F.unix_micros(value)
+    return value.cast("string") if isinstance(kind, DateType | TimestampNTZType) else value
+
+
+def _literal(value: Any, kind: DataType) -> Column:
+    """A literal of a value that travelled plain."""
+    if isinstance(kind, TimestampType):
+        return F.timestamp_micros(F.lit(value))
+    return F.lit(value).cast(kind) if isinstance(kind, DateType | TimestampNTZType) else F.lit(value)
 
 
 def narrowed(frame: DataFrame, values: DataFrame, targets: Mapping[str, Column]) -> DataFrame:
