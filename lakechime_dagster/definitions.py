@@ -22,8 +22,12 @@ from lakechime_dagster.settings import load_settings
 MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
 
 
-def build_definitions(lake: Lake, cluster: str = "") -> dg.Definitions:
-    """A lake as Dagster definitions: assets, checks, jobs, sensors, resources; merge them with others as you like."""
+def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
+    """A lake as Dagster definitions: assets, checks, jobs, sensors, resources; merge them with others as you like.
+
+    Its tables are those of `cluster`, LAKECHIME_CLUSTER when it is not given.
+    """
+    cluster = load_settings().cluster if cluster is None else cluster
     flows = {table.name: declare_flow(flow_of(table, cluster)) for table in lake.targets}
     assets = [table_asset(lake, table, flows[table.name]) for table in lake.targets]
     jobs = _jobs(lake)
@@ -72,5 +76,4 @@ def _job_name(lake: Lake, table: LakeTable) -> str:
 @dg.definitions
 def defs() -> dg.Definitions:
     """The code location."""
-    settings = load_settings()
-    return build_definitions(load_lake(settings.lake), settings.cluster)
+    return build_definitions(load_lake(load_settings().lake))

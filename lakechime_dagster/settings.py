@@ -1,6 +1,6 @@
 """Where things are: home, store, warehouse, lake module, deployment, Spark — read from LAKECHIME_* and .env, validated.
 
-`definitions`, `cli` and `resources` load them; `spark` is given its part; everything else gets values.
+`definitions`, `cli`, `resources` and `lakechime_sensor` load them; `spark` is given its part; everything else gets values.
 """
 
 import json

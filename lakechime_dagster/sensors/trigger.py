@@ -12,6 +12,7 @@ from lakechime_dagster.resources.names import dagster_name, run_tags
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.sensors.runs import DagsterRuns
 from lakechime_dagster.sensors.tick import run_tick
+from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution
 from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger, Trigger
@@ -28,13 +29,15 @@ def lakechime_sensor(
     target: dg.AssetsDefinition | None = None,
     writes: str | None = None,
     location: str | None = None,
+    cluster: str | None = None,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
 ) -> dg.SensorDefinition:
     """A sensor that launches a job, or the materialisation of an asset, with exactly the events of each execution.
 
     In the run, `LakeChimeResource.execution(context)` gives the events. `writes` names the Delta table that the run
     writes with `write_options`: then success is that table's commit, and each change is applied once. Without it the
-    run's success settles, and a run that dies after its effect is repeated (at least once).
+    run's success settles, and a run that dies after its effect is repeated (at least once). The tables of the trigger
+    are those of `cluster`, LAKECHIME_CLUSTER when it is not given.
     """
     if (job is None) == (target is None):
         raise DeclarationError(name, "job=, target=", "give exactly one of them: what to launch")
@@ -49,6 +52,7 @@ def lakechime_sensor(
         location=location,
         asset_keys=tuple(key.to_user_string() for key in target.keys) if target is not None else (),
         job=job.name if job else None,
+        cluster=load_settings().cluster if cluster is None else cluster,
     )
     selection = list(target.keys) if target is not None else None
     return flow_sensor(flow, job=job, target=target, selection=selection, partitions=partitions, default_status=default_status)

@@ -3,7 +3,7 @@
 import datetime as dt
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -66,6 +66,10 @@ class PartitionCondition:
         if not specs:
             raise DeclarationError(table, "partitions", "names no level; give a value per partition level")
         return cls(table, tuple((name, _frozen(spec)) for name, spec in specs.items()), declared, cluster)
+
+    def in_cluster(self, cluster: str) -> "PartitionCondition":
+        """This condition on the table of a cluster, where it names none itself."""
+        return self if self.cluster else replace(self, cluster=cluster)
 
     def atoms(self, moment: dt.datetime, zone: str) -> tuple[Atom, ...]:
         """The partitions at a grid point, in order, each once."""

@@ -15,7 +15,7 @@ class Flow:
     `reads` are the tables whose snapshots are pinned at the claim, those of the trigger among them. `target` is the
     lake table that the flow writes (at `location`, where that is not the warehouse's own), None for a flow without
     one: it settles by run success and is at-least-once. `asset_keys` (as user strings) and `job` let a manual run
-    find its flow.
+    find its flow. A partition that the trigger waits for is one of the flow's `cluster`, unless its condition names another.
     """
 
     name: str
@@ -30,6 +30,8 @@ class Flow:
 
     def __post_init__(self) -> None:
         checked_text("flow name", self.name, limit=128)
+        if isinstance(self.trigger, PartitionTrigger):
+            object.__setattr__(self, "trigger", self.trigger.in_cluster(self.cluster))
 
     @property
     def is_partitioned(self) -> bool:

@@ -100,6 +100,13 @@ class PartitionTrigger:
     def tables(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(condition.table for condition in self.conditions))
 
+    def in_cluster(self, cluster: str) -> "PartitionTrigger":
+        """This trigger on the tables of a cluster, where a condition names none itself; its keys stay the same."""
+        return PartitionTrigger(
+            [condition.in_cluster(cluster) for condition in self.conditions], self.every, tags=self.tags, late=self.late,
+            deadline=self.deadline, max_in_flight=self.max_in_flight,
+        )  # fmt: skip
+
     def key_at(self, point: dt.datetime) -> FireKey:
         """The key of a grid point: its single-valued levels, and a digest where those do not tell all."""
         zone = self.every.zone

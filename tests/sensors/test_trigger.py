@@ -14,7 +14,9 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake import Lake, SourceTable, sql_table
 from lakechime_dagster.resources.lakechime import LakeChimeResource
 from lakechime_dagster.resources.names import ATTEMPT_TAG, CAUSE_TAG, EXECUTION_TAG, LANE_TAG
 from lakechime_dagster.resources.platform import Platform, open_platform
@@ -376,3 +378,41 @@ def test_the_run_of_an_attempt_is_found_by_its_tags_until_it_begins(asset: Locat
     begun = asset.platform.ledger.execution(execution.execution_id)
     assert begun is not None
     assert DagsterRuns(asset.instance).of_attempt(begun) == found
+
+
+DAILY = PartitionTrigger(
+    PartitionCondition.of(SOURCE, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"})),
+    every(days=1, start="2013-01-02", until="2013-01-02"),
+)
+
+
+@pytest.mark.parametrize("trigger", [SnapshotTrigger([SOURCE]), DAILY], ids=["snapshots", "partitions"])
+def test_a_trigger_waits_for_the_tables_of_its_deployments_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trigger: PartitionTrigger | SnapshotTrigger
+) -> None:
+    monkeypatch.setenv("LAKECHIME_CLUSTER", "eu")
+
+    @dg.job
+    def nightly() -> None:
+        pass
+
+    sensor = lakechime_sensor("nightly", trigger, job=nightly)
+    with opened(tmp_path, sensor, "nightly", jobs=[nightly]) as location:
+        location.change(1, partition=("2013-01-01",))
+        assert location.tick().run_requests == []
+        location.change(1, partition=("2013-01-01",), cluster="eu")
+        assert len(location.tick().run_requests) == 1
+
+
+def test_a_declared_lake_waits_for_the_tables_of_its_deployments_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKECHIME_CLUSTER", "eu")
+    orders = SourceTable(SOURCE, partitioned_by={"day": "date"})
+    daily = sql_table(
+        "gold.daily", sql=f"SELECT day, count(*) AS n FROM {SOURCE} GROUP BY day", partitioned_by={"day": "date"}, refresh="partitions",
+        trigger=PartitionTrigger(orders.partitions(day=tick("-1d")), every(days=1, start="2013-01-02", until="2013-01-03")),
+    )  # fmt: skip
+    definitions = build_definitions(Lake("shop", [orders, daily]))
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        location = Location(instance, definitions, "gold_daily", "shop__daily", open_platform())
+        location.change(1, partition=("2013-01-01",), cluster="eu")
+        assert only(location.tick().run_requests).partition_key == "2013-01-01"
