@@ -226,12 +226,19 @@ class _Host:
         self.start()
 
     def sleep(self) -> None:
-        self.publish(replace(self.blank(), is_asleep=True))
-        if self.jvm is not None and not present_clients(self.clients):  # nobody came in at the last moment
-            self.disconnect()
+        """Ends the JVM, unless a client came in at the last moment: it signs in under the lock, so it is seen or reads of the sleep."""
+        try:
+            with locked(warm_lock(self.home), 30):
+                if present_clients(self.clients):
+                    return
+                replace(self.blank(), is_asleep=True).write(self.home)
+        except TimeoutError:
+            return  # a client is still attaching
+        self.disconnect()
+        if self.jvm is not None:
             self.jvm.stop()
-            shutil.rmtree(self.clients, ignore_errors=True)
-            self.jvm = None
+        shutil.rmtree(self.clients, ignore_errors=True)
+        self.jvm = None
 
     def failed(self, error: Exception) -> None:
         self.failures += 1

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.spark.connection import WarmFile, warm_file
+from lakechime_dagster.spark.connection import WarmFile, _sign_in, clients_folder, warm_file, warm_lock
 from lakechime_dagster.spark.jvm import is_alive
+from lakechime_dagster.spark.lock import locked
 from lakechime_dagster.spark.warm import WarmHost, start_warm_driver
 from tests.support.spark import await_true, run_client, small_settings, start_client
 
@@ -188,6 +189,20 @@ def test_without_clients_the_jvm_sleeps_until_the_next_one_comes(tmp_path: Path,
     await_true(lambda: not is_alive(first), "the JVM without clients ends")
     said = run_client("with open_here() as driver: say(driver.kind, driver.spark.range(2).count())", tmp_path, spark_jars, SETTINGS)
     assert said == ["warm 2"]
+
+
+def test_a_client_that_signs_in_while_the_jvm_is_to_sleep_keeps_it_up_for_others(
+    tmp_path: Path, spark_jars: Path, started: list[WarmHost]
+) -> None:
+    host = start_warm_driver(SETTINGS, tmp_path, spark_jars, idle_seconds=5, is_exercised=False)
+    started.append(host)
+    file = await_up(host, generation=1)
+    with locked(warm_lock(tmp_path), 20):  # as a client that attaches
+        await_true(lambda: "the warm driver sleeps" in host.log_file.read_text(), "the host wants to sleep")
+        presence = _sign_in(clients_folder(tmp_path, file.host_pid, file.generation))
+    said = run_client("with open_here() as driver: say(driver.kind, jvm_pid(driver))", tmp_path, spark_jars, SETTINGS)
+    presence.end()
+    assert said == [f"warm {file.jvm_pid}"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, None], ids=["interrupt", "terminate", "parent gone"])
