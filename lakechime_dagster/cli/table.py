@@ -69,6 +69,8 @@ def reconcile(
 
     A table that cannot be read hinders no other; the exit code is 1 then.
     """
+    from lakechime_dagster.resources.reconcile import problem_of
+
     if location is not None and len(names or []) != 1:
         raise parse.wrong("--location", "needs exactly one table")
     platform = open_platform()
@@ -79,7 +81,7 @@ def reconcile(
         try:
             results.append(_reconciled(platform, log, levels, dry_run))
         except LakeChimeError as error:
-            problems.append({"table": log.table, "problem": one_line(str(error))})
+            problems.append({"table": log.table, "problem": one_line(problem_of(log, error))})
     if as_json:
         print_json({"tables": results, "dry_run": dry_run, "problems": problems})
     else:

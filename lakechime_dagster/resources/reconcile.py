@@ -38,7 +38,7 @@ def reconcile(platform: Platform, tables: Iterable[Table]) -> tuple[list[Registe
             elif table.levels:
                 platform.store.declare(table.name, table.levels, log.cluster)
         except LakeChimeError as error:
-            problems.append(str(error))
+            problems.append(problem_of(log, error))
     return found, problems
 
 
@@ -62,6 +62,11 @@ def reconcile_table(platform: Platform, log: DeltaLog, levels: PartitionLevels, 
         return Reconciled(registration=Registration(), seen=captured.seen)
     register = platform.store.would_register if dry_run else platform.store.register
     return Reconciled(registration=register(captured.events, seen=[captured.seen]), seen=captured.seen)
+
+
+def problem_of(log: DeltaLog, error: LakeChimeError) -> str:
+    """What hindered reconciling, with the name of its table."""
+    return str(error) if log.table in str(error) else f"{log.table}: {error}"
 
 
 def _first_pushed(platform: Platform, log: DeltaLog) -> int | None:

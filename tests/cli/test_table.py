@@ -74,6 +74,13 @@ def test_a_table_that_cannot_be_reconciled_hinders_no_other(lakechime: Cli, orde
     assert [line.split(":")[:2] for line in told.err.splitlines()] == [["error", " bronze.nothing"], ["error", " bronze.neither"]]
 
 
+def test_a_problem_of_reconciling_names_its_table(lakechime: Cli) -> None:
+    write(lakechime.home / "warehouse" / "bronze" / "flights", rows((DAY, 1, 1, "x")), partition_by=["hour", "day"])
+    answer = lakechime("table", "reconcile")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.startswith("error: bronze.flights: partition level 'flight_date' 1: is not a date")
+
+
 def test_list_has_declared_and_known_tables(lakechime: Cli, orders: Path) -> None:
     lakechime("table", "reconcile", "bronze.orders")
     tables = {one["name"]: one for one in lakechime("table", "list", "--json").json["tables"]}

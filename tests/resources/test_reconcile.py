@@ -10,8 +10,9 @@ from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.lake import SourceTable
 from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.resources.reconcile import Reconciled, reconcile_table
+from lakechime_dagster.resources.reconcile import Reconciled, reconcile, reconcile_table
 from tests.support.tables import write
 
 NO_LEVELS = PartitionLevels()
@@ -76,6 +77,12 @@ def test_levels_that_the_store_knows_stay_where_none_are_declared(platform: Plat
     record = platform.store.table("bronze.orders")
     assert record is not None
     assert record.levels == text
+
+
+def test_a_problem_names_its_table(platform: Platform, log: DeltaLog) -> None:
+    assert log.exists()
+    _, (problem,) = reconcile(platform, [SourceTable("bronze.orders", partitioned_by={"day": "int"})])
+    assert problem.startswith("bronze.orders: partition level 'day'")
 
 
 def test_a_table_that_is_not_there_is_said(platform: Platform) -> None:
