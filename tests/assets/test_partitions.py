@@ -1,0 +1,54 @@
+"""Partitions in Dagster: every key that a trigger resolves is one of them, at the time when the trigger fires for it."""
+
+import datetime as dt
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from lakechime_dagster.assets.partitions import partitions_of
+from lakechime_dagster.lake import Lake, SourceTable, sql_table
+from lakechime_dagster.triggers import PartitionTrigger, Schedule, every, tick
+
+NOW = dt.datetime.now(dt.UTC)
+YESTERDAY, TODAY, TOMORROW = (str(NOW.date() + dt.timedelta(days=days)) for days in (-1, 0, 1))
+
+
+def partitions(levels: dict[str, str], schedule: Schedule, **specs: Any) -> dg.PartitionsDefinition:
+    """The partitions of a table that is computed by the same levels as its input."""
+    orders = SourceTable("bronze.orders", partitioned_by=levels)
+    daily = sql_table(
+        "gold.daily", sql="SELECT * FROM bronze.orders", partitioned_by=levels, refresh="partitions",
+        trigger=PartitionTrigger(orders.partitions(**specs), schedule),
+    )  # fmt: skip
+    found = partitions_of(Lake("shop", [orders, daily]), daily)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("offset", "first", "last", "after"), [("", 2, 4, 5), ("-1d", 1, 3, 4), ("+1d", 3, 5, 6)])
+def test_the_last_key_that_a_trigger_resolves_is_the_last_partition(offset: str, first: int, last: int, after: int) -> None:
+    found = partitions({"day": "date"}, every(days=1, start="2013-01-02", until="2013-01-04"), day=tick(offset))
+    known = [day for day in range(1, 8) if found.has_partition_key(f"2013-01-0{day}")]
+    assert known == list(range(first, after))
+    assert known[-1] == last
+
+
+@pytest.mark.parametrize(("offset", "known"), [("-1d", [True, False, False]), ("", [True, True, False]), ("+1d", [True, True, True])])
+def test_a_day_that_is_not_over_is_a_partition_where_the_trigger_fires_for_it(offset: str, known: list[bool]) -> None:
+    found = partitions({"day": "date"}, every(days=1, start=NOW.date() - dt.timedelta(days=3)), day=tick(offset))
+    assert [found.has_partition_key(day) for day in (YESTERDAY, TODAY, TOMORROW)] == known
+
+
+@pytest.mark.parametrize(("offset", "known"), [("-1h", [True, False]), ("", [True, True])])
+def test_an_hour_that_is_not_over_is_a_partition_where_the_trigger_fires_for_it(offset: str, known: list[bool]) -> None:
+    begun = every(hours=1, start=NOW.date() - dt.timedelta(days=3))
+    found = partitions({"day": "date", "hour": "int"}, begun, day=tick(offset), hour=tick(offset, "%H"))
+    hours = [f"{NOW - dt.timedelta(hours=hours):%Y-%m-%d-%H}" for hours in (1, 0)]
+    assert [found.has_partition_key(hour) for hour in hours] == known
+
+
+@pytest.mark.parametrize(("levels", "spec"), [({"month": "string"}, tick(format="%Y-%m")), ({"month": "int"}, 7)])
+def test_a_table_without_a_date_has_dynamic_partitions(levels: dict[str, str], spec: object) -> None:
+    found = partitions(levels, every(days=1, start="2013-01-31", until="2013-02-02"), month=spec)
+    assert isinstance(found, dg.DynamicPartitionsDefinition)
