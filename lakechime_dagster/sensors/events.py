@@ -37,7 +37,8 @@ def events_sensor(lake: Lake, partitioned: Mapping[str, dg.PartitionsDefinition 
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         writers = Writers(platform, {source.name: source.location for source in lake.sources})
-        shown = materializations(lake.sources, partitioned, page.events, {event.position for event in found}, writers)
+        shown, odd = materializations(lake.sources, partitioned, page.events, {event.position for event in found}, writers)
+        problems += odd
         reasons = [f"{len(found)} commits were found that nobody had registered"] if found else []
         reasons += problems or ([] if shown else ["no new event"])
         return dg.SensorResult(skip_reason="; ".join(reasons) or None, cursor=str(page.through), asset_events=shown)
@@ -69,7 +70,7 @@ class Writers:
         return self._known[key]
 
     def _look_up(self, table: str, snapshot: str) -> str:
-        if not snapshot.isdigit():
+        if not _is_version(snapshot):
             return "unknown: the event names no commit of a Delta table"
         log = self._platform.log(table, self._locations.get(table))
         try:
@@ -85,15 +86,25 @@ def materializations(
     events: Iterable[RegisteredEvent],
     reconciled: set[Position],
     writers: "Writers",
-) -> list[dg.AssetMaterialization]:
-    """What Dagster shows of the sources' changes: one per partition, with the newest event of it."""
+) -> tuple[list[dg.AssetMaterialization], list[str]]:
+    """What Dagster shows of the sources' changes: one per partition, with the newest event of it.
+
+    An event that cannot be shown hinders no other; the sentences say which, and why.
+    """
     by_name = {source.name: source for source in sources}
     newest: dict[tuple[str, str], _Shown] = {}
     for event in events:
         if event.event.table in by_name and event.changes_data:
             key = (event.event.table, event.canonical)
             newest[key] = _Shown(event, newest[key].count + 1 if key in newest else 1)
-    return [_materialization(by_name[table], partitioned.get(table), shown, reconciled, writers) for (table, _), shown in newest.items()]
+    found: list[dg.AssetMaterialization] = []
+    problems: list[str] = []
+    for (table, canonical), shown in newest.items():
+        try:
+            found.append(_materialization(by_name[table], partitioned.get(table), shown, reconciled, writers))
+        except (LakeChimeError, dg.DagsterError) as error:
+            problems.append(f"{table}{canonical}: the change at {shown.event.position} cannot be shown: {error}")
+    return found, problems
 
 
 def _materialization(
@@ -115,6 +126,11 @@ def _materialization(
     }
     tags = {"dagster/data_version": event.event.snapshot_id} if event.event.snapshot_id else None
     return dg.AssetMaterialization(asset_key(source.name), partition=partition, metadata=metadata, tags=tags)
+
+
+def _is_version(snapshot: str) -> bool:
+    """Whether a snapshot can be a commit of a Delta table; `isdigit` alone takes "²" too."""
+    return snapshot.isascii() and snapshot.isdigit()
 
 
 def _cursor(text: str | None) -> Position:
