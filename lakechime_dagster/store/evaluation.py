@@ -55,6 +55,8 @@ class Evaluator:
 
     def evaluate(self, flow: Flow, row: FlowRow, *, at_ms: int | None = None) -> Decision:
         """Whether the flow fires, now or as it was at a past time (milliseconds), and why."""
+        if at_ms is not None:
+            row = replace(row, looked=Position.ORIGIN)  # up to where it was looked through since says nothing of then
         with reading(self.engine) as connection:
             now = now_ms(connection) if at_ms is None else at_ms
             through = head_within(connection) if at_ms is None else evidence.head_at(connection, at_ms)

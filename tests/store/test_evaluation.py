@@ -344,3 +344,16 @@ def test_an_explanation_of_a_past_time_shows_what_held_then(world: World) -> Non
     world.ledger.settle(one(world.fire(flow)), None)
     assert not world.decide(flow).fires
     assert world.decide(flow, at_ms=then).fires
+
+
+def test_an_explanation_of_a_past_time_does_not_change_when_the_flow_has_rested_since(world: World) -> None:
+    flow = a_flow(trigger=SnapshotTrigger(["bronze.orders"], tags=COMPLETE))
+    world.evaluator.activate(flow)
+    world.change(version=0, tags=COMPLETE)
+    world.let_pass(60_000)
+    then = world.store.now() - 30_000
+    world.ledger.settle(one(world.fire(flow)), None)
+    for version in (1, 2):
+        world.change(version=version)
+        world.tick_of_the_sensor(flow)
+    assert world.decide(flow, at_ms=then).fires
