@@ -99,15 +99,15 @@ def _row(event: RegisteredEvent) -> tuple[str, ...]:
 
 
 def combined(reports: Sequence[Report]) -> dict[str, Any]:
-    """The metadata of a run over several partitions: numbers summed, the rest of the last one."""
+    """The metadata of a run over several partitions: numbers summed, lags those of the farthest behind, the rest of the last that ran."""
     if len(reports) == 1:
         return dict(reports[0].metadata)
     merged: dict[str, Any] = {}
-    for report in reports:
+    for report in sorted(reports, key=lambda report: report.result is not None):  # those that had nothing to do first
         for name, value in report.metadata.items():
             before = merged.get(name)
             if isinstance(value, int | float) and isinstance(before, int | float) and name not in ("step", "attempt"):
-                value = before + value
+                value = max(before, value) if name.startswith("lag in ") else before + value
             merged[name] = value
     merged["partitions"] = len(reports)
     return merged

@@ -1,12 +1,13 @@
 """Metadata and checks of told results: what is capped, summed up, and when a check warns."""
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
 
 from lakechime_dagster.assets.checks import check_results
-from lakechime_dagster.assets.report import MAX_EVENTS, Report, combined, events_table, range_sentence
+from lakechime_dagster.assets.report import MAX_EVENTS, Report, combined, events_table, nothing_new, range_sentence
 from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import Verdict
@@ -91,3 +92,9 @@ def test_text_from_outside_cannot_break_the_table_of_events() -> None:
 def test_a_run_over_several_partitions_sums_its_numbers() -> None:
     merged = combined([a_report(returned=2), a_report(returned=3)])
     assert (merged["rows returned"], merged["step"], merged["partitions"]) == (5, 1, 2)
+
+
+def test_a_run_over_several_partitions_is_as_far_behind_as_the_farthest_and_says_what_ran_last() -> None:
+    ran = [replace(a_report(returned=1), metadata={"lag in commits": lag, "last fired because": f"day {lag}"}) for lag in (2, 3, 1)]
+    merged = combined([*ran, nothing_new("nothing came")])
+    assert (merged["lag in commits"], merged["last fired because"], merged["partitions"]) == (3, "day 1", 4)
