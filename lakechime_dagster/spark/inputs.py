@@ -6,6 +6,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from lakechime_dagster.dce.commits import TableLog
 from lakechime_dagster.dce.event import SnapshotId
@@ -161,8 +162,19 @@ def _within(inputs: Sequence[Input], scope: Scope) -> dict[str, DataFrame]:
     for one in inputs:
         mapping = one.source_columns(scope.columns)
         if one.job.mode is ReadMode.CHANGES and scope.values is not None and set(mapping) == set(scope.columns):
-            frames[one.job.alias] = narrowed(one.end, scope.values, mapping)
+            frames[one.job.alias] = narrowed(one.end, _with_empty(scope.values), mapping)
     return frames
+
+
+def _with_empty(values: DataFrame) -> DataFrame:
+    """The values with both null and the empty string where there is either: a partition of the target holds the rows of both."""
+    for field in values.schema:
+        if isinstance(field.dataType, StringType):
+            value = column(field.name)
+            both = F.array(F.lit(None).cast("string"), F.lit(""))
+            is_none = F.coalesce(value == "", F.lit(True))
+            values = values.withColumn(field.name, F.explode(F.when(is_none, both).otherwise(F.array(value))))
+    return values
 
 
 def _changed_rows(one: Input, partner: Input | None, mapping: Mapping[str, Column]) -> tuple[DataFrame, DataFrame | None]:

@@ -9,7 +9,7 @@ from uuid import uuid4
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
 from lakechime_dagster.errors import DeclarationError, TableUnreadableError
 from lakechime_dagster.lake.reads import ReadMode
@@ -77,9 +77,9 @@ class Attempt:
     def run(self) -> TableResult:
         with self._phase("read"):
             inputs = [self._kept_images(one) for one in open_inputs(self.spark, self.job, self.open_log)]
-            work = self._kept_scope(self._allowed(self._work(inputs)))
+            work = self._kept_scope(self._as_stored(self._allowed(self._work(inputs))))
         with self._phase("compute"):
-            sifted = sift(self._in_scope(self._compute(work), work), self.job.keys, self.job.expect)
+            sifted = sift(self._in_scope(self._nulled(self._compute(work)), work), self.job.keys, self.job.expect)
             self.held.callback(sifted.kept.unpersist)
             stamp = replace(self.stamp, watermark=self._watermark(sifted.good))
             rows_in = sum(self._rows_in(one, work) for one in inputs)
@@ -158,6 +158,19 @@ class Attempt:
         finally:
             for name in names.values():
                 self.spark.catalog.dropTempView(name)
+
+    def _as_stored(self, work: Work) -> Work:
+        """The work with its scope as the target holds it."""
+        scope = work.scope
+        if scope is None or scope.values is None:
+            return work
+        return replace(work, scope=replace(scope, values=self._nulled(scope.values).distinct()))
+
+    def _nulled(self, rows: DataFrame) -> DataFrame:
+        """The rows with null for the empty string in partition columns: Delta's partitions do not tell them apart."""
+        texts = [field for field in rows.schema if field.name in self.job.partitioned_by and isinstance(field.dataType, StringType)]
+        nulled = {field.name: F.nullif(column(field.name), F.lit("")).alias(field.name, metadata=field.metadata) for field in texts}
+        return rows.select(*[nulled.get(name, column(name)) for name in rows.columns]) if nulled else rows
 
     def _in_scope(self, computed: DataFrame, work: Work) -> DataFrame:
         """Only what the scope asks for; a group whose inputs were read whole is computed, but not answered for."""

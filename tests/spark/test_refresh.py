@@ -240,6 +240,44 @@ def test_a_full_table_that_did_not_differ_is_left_alone_unless_asked(spark: Spar
     assert flow.run(always_write=True).outcome is Outcome.COMMITTED
 
 
+@pytest.mark.parametrize(
+    ("mode", "keys"), [(RefreshMode.ROWS, ("k",)), (RefreshMode.PARTITIONS, ()), (RefreshMode.PARTITIONS, ("k",)), (RefreshMode.FULL, ())]
+)
+def test_the_empty_string_is_null_in_a_partition_column(
+    spark: SparkSession, tmp_path: Path, mode: RefreshMode, keys: tuple[str, ...]
+) -> None:
+    flights = flights_source(tmp_path, (DAYS[0], 1, "", 5), (DAYS[0], 2, None, 6), (DAYS[0], 3, "JFK", 7))
+    flow = make_flow(
+        spark,
+        tmp_path,
+        {"flights": flights},
+        sql="SELECT k, origin, delay FROM flights",
+        keys=keys,
+        partitioned_by=("origin",),
+        refresh=mode,
+    )
+    flow.run()
+    for key, at in ((1, 0), (2, 1)):
+        flights.update({"delay": "9"}, f"k = {key}")
+        assert balanced(flow.run()).counts.changed == (1 if keys else 2)
+        assert flow.rows[at] == (key, None, 9)
+        assert [row[0] for row in flow.rows] == [1, 2, 3]
+    again, _ = flow.attempt(4, 1, **({"partitions": (("",), (None,))} if mode is RefreshMode.PARTITIONS else {"refresh": RefreshMode.FULL}))
+    assert again.outcome is Outcome.NOTHING
+
+
+def test_the_empty_string_in_a_key_by_which_the_target_is_partitioned_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    flights = flights_source(tmp_path, (DAYS[0], 1, "", 5), (DAYS[0], 3, "JFK", 7))
+    flow = make_flow(
+        spark, tmp_path, {"flights": flights}, sql=TOTALS, keys=("origin",), partitioned_by=("origin",), refresh=RefreshMode.AFFECTED_KEYS
+    )
+    assert balanced(flow.run()).counts.quarantined == 1
+    flights.update({"delay": "9"}, "true")
+    result = balanced(flow.run())
+    assert (result.counts.quarantined, result.counts.updated, result.counts.deleted) == (1, 1, 0)
+    assert flow.rows == [("JFK", 1, 9)]
+
+
 def test_a_function_that_returns_no_frame_is_a_declaration_error(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
     flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights.count(), keys=("k",))
