@@ -13,7 +13,7 @@ from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
 from lakechime_dagster.spark.narrow import column, narrowed
-from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, net_changes, pinned, read_range, touched
+from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, is_comparable, net_changes, pinned, read_range, touched
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,10 @@ def _net_rows(one: Input, end: DataFrame, images: DataFrame, keys: Sequence[str]
         found = net_changes(images.where(has_key), keys)[0].select(*end.columns)
     else:
         found = narrowed(end, images.where(has_key).select(*keys), {key: F.col(key) for key in keys})
-    keyless = net_changes(images.where(~has_key), end.columns)[0].select(*end.columns)
-    return found.unionByName(keyless)
+    keyless, whole_row = images.where(~has_key), end.columns
+    if not is_comparable(end.schema):  # then by its text
+        keyless, whole_row = keyless.withColumn("__text", F.to_json(F.struct(*end.columns), {"ignoreNullFields": "false"})), ["__text"]
+    return found.unionByName(net_changes(keyless, whole_row)[0].select(*end.columns))
 
 
 def _partner(inputs: Sequence[Input], one: Input) -> Input | None:

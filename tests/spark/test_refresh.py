@@ -278,6 +278,19 @@ def test_the_empty_string_in_a_key_by_which_the_target_is_partitioned_is_refused
     assert flow.rows == [("JFK", 1, 9)]
 
 
+@pytest.mark.parametrize("has_keyless", [False, True])
+def test_a_source_with_a_map_is_followed(spark: SparkSession, tmp_path: Path, has_keyless: bool) -> None:
+    schema = pa.schema([("k", pa.int64()), ("v", pa.string()), ("tags", pa.map_(pa.string(), pa.string()))])
+    source = Source(tmp_path / "tagged", schema)
+    source.write((1, "a", {"x": "1"}), (2, "b", {}), *([(None, "c", {"y": "2"})] if has_keyless else []))
+    flow = make_flow(spark, tmp_path, {"tagged": source}, sql="SELECT k, v, tags['x'] AS x FROM tagged", keys=("k",))
+    flow.run()
+    source.update({"v": "'z'"}, "true")
+    result = balanced(flow.run())
+    assert (result.counts.updated, result.counts.quarantined) == (2, int(has_keyless))
+    assert flow.rows == [(1, "z", "1"), (2, "z", None)]
+
+
 def test_a_function_that_returns_no_frame_is_a_declaration_error(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
     flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights.count(), keys=("k",))
