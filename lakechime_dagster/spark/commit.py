@@ -180,7 +180,7 @@ def merge(spark: SparkSession, target: Target, changes: DataFrame) -> None:
     """Apply keyed changes (`compare.OPERATION`): one row per key, so that no two of them meet one target row."""
     columns = [name for name in changes.columns if name != OPERATION]
     source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
-    assignments = {name: column_of("s", name) for name in columns}
+    assignments = {"`" + name.replace("`", "``") + "`": column_of("s", name) for name in columns}
     condition = reduce(lambda a, b: a & b, [column_of("t", key) == column_of("s", key) for key in target.keys])
     by_key = [name for name in target.partitioned_by if name in target.keys]
     if by_key:

@@ -209,19 +209,20 @@ def _net_rows(one: Input, end: DataFrame, images: DataFrame, keys: Sequence[str]
     """
     read = one.read
     assert read is not None
+    columns = [column(name) for name in end.columns]
     if read.only_appends:
-        return images.where(F.col(CHANGE) == 1).select(*end.columns)
+        return images.where(F.col(CHANGE) == 1).select(*columns)
     if one.job.keys and set(one.job.keys) <= set(one.end.columns):
-        return net_changes(images, one.job.keys)[0].select(*end.columns)
+        return net_changes(images, one.job.keys)[0].select(*columns)
     has_key = reduce(lambda a, b: a & b, [F.col(key).isNotNull() for key in keys])
     if one.job.range is not None and one.job.range.only is not None:
-        found = net_changes(images.where(has_key), keys)[0].select(*end.columns)
+        found = net_changes(images.where(has_key), keys)[0].select(*columns)
     else:
         found = narrowed(end, images.where(has_key).select(*keys), {key: F.col(key) for key in keys})
     keyless, whole_row = images.where(~has_key), end.columns
     if not is_comparable(end.schema):  # then by its text
-        keyless, whole_row = keyless.withColumn("__text", F.to_json(F.struct(*end.columns), {"ignoreNullFields": "false"})), ["__text"]
-    return found.unionByName(net_changes(keyless, whole_row)[0].select(*end.columns))
+        keyless, whole_row = keyless.withColumn("__text", F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})), ["__text"]
+    return found.unionByName(net_changes(keyless, whole_row)[0].select(*columns))
 
 
 def _partner(inputs: Sequence[Input], one: Input) -> Input | None:

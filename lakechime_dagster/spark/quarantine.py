@@ -4,6 +4,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.spark.commit import Target, create_if_missing, retrying
+from lakechime_dagster.spark.narrow import column
 from lakechime_dagster.spark.sift import REASON
 from lakechime_dagster.spark.stamp import transaction
 from lakechime_dagster.triggers.lanes import CommitStamp
@@ -23,10 +24,10 @@ def quarantine(spark: SparkSession, target: Target, stamp: CommitStamp, bad: Dat
     An attempt may have read further than the one before it, so it adds what is not there yet. It has a transaction of its
     own, below those of later attempts: one that wakes up late adds nothing.
     """
-    names = [name for name in bad.columns if name != REASON]
+    values = [column(name) for name in bad.columns if name != REASON]
     rows = bad.select(
         F.lit(str(stamp.lane)).alias("lane"), F.lit(stamp.step).cast("long").alias("step"), F.lit(stamp.execution_id).alias("execution"),
-        F.col(REASON).alias("reason"), F.to_json(F.struct(*names), {"ignoreNullFields": "false"}).alias("row"),
+        F.col(REASON).alias("reason"), F.to_json(F.struct(*values), {"ignoreNullFields": "false"}).alias("row"),
     )  # fmt: skip
     create_if_missing(spark, target, rows.schema)
     count = 0

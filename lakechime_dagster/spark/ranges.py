@@ -16,6 +16,7 @@ from lakechime_dagster.dce.commits import FileAction, TableLog
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.spark.delta_files import files_frame, missing_files
+from lakechime_dagster.spark.narrow import column
 from lakechime_dagster.spark.verdicts import Judgement, first_version, judge
 
 CHANGE = "__lakechime_change"  # +1: the row as it became, -1: as it was
@@ -102,7 +103,7 @@ def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: 
     if read.only_appends:
         return replace(read, method=ReadMethod.LOG_FILES, images=_added_files(spark, log.location, judgement))
     if _has_change_feed(log, judgement, range_):
-        images = _change_feed(spark, log.location, range_).select(*[F.col(f"`{name}`") for name in read.end.columns], CHANGE, VERSION)
+        images = _change_feed(spark, log.location, range_).select(*[column(name) for name in read.end.columns], CHANGE, VERSION)
         if judgement.only is not None:
             images = images.where(F.col(VERSION).isin([commit.version for commit in data]))
         return replace(read, method=ReadMethod.CHANGE_FEED, images=images)
@@ -125,13 +126,13 @@ def require_files(spark: SparkSession, log: TableLog, judgement: Judgement) -> N
 
 def net_changes(images: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, DataFrame]:
     """The net state of changed keys, and the keys that are net deleted, by each key's last version in the range."""
-    by_key = Window.partitionBy(*[F.col(key) for key in keys])
+    by_key = Window.partitionBy(*[column(key) for key in keys])
     last = (
         images.withColumn("__last", F.max(VERSION).over(by_key)).where(F.col("__last") == F.col(VERSION))
         .withColumn("__became", F.max(CHANGE).over(by_key))
     )  # fmt: skip
     upserts = last.where(F.col(CHANGE) == 1).drop("__last", "__became", CHANGE, VERSION)
-    deletes = last.where(F.col("__became") == -1).select(*keys).distinct()
+    deletes = last.where(F.col("__became") == -1).select(*[column(key) for key in keys]).distinct()
     return upserts, deletes
 
 
@@ -177,7 +178,7 @@ def _version_diff(spark: SparkSession, location: str, judgement: Judgement, rang
     old = files_frame(spark, location, first_version(range_) - 1, left)
     new = files_frame(spark, location, judgement.version, came)
     if old.columns != new.columns:
-        old = old.select(*[F.col(f"`{name}`") if name in old.columns else F.lit(None).alias(name) for name in new.columns])
+        old = old.select(*[column(name) if name in old.columns else F.lit(None).alias(name) for name in new.columns])
     return _imaged(new.exceptAll(old), 1).unionByName(_imaged(old.exceptAll(new), -1))
 
 

@@ -104,21 +104,22 @@ def _planned(spark: SparkSession, job: TableJob, target: Target, good: DataFrame
 def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None) -> _Planned:
     """Replace those partitions of the scope in which anything differs."""
     names = list(target.partitioned_by)
+    levels = [column(name) for name in names]
     if scope is None or scope.values is None:
         return _Planned(difference=Difference(changes=rows.limit(0)), write=None)
     wanted = scope.values
     if set(scope.columns) != set(names):  # an outer level only: all partitions below it, old and new
-        both = now.select(*names).union(rows.select(*names)).distinct()
+        both = now.select(*levels).union(rows.select(*levels)).distinct()
         wanted = narrowed(both, scope.values, {name: column(name) for name in scope.columns})
-    old = narrowed(now, wanted.select(*names), {name: column(name) for name in names})
+    old = narrowed(now, wanted.select(*levels), {name: column(name) for name in names})
     difference = _difference(target, rows, old)
     if difference.is_empty:
         return _Planned(difference=difference, write=None)
     if not target.keys or set(names) <= set(target.keys):
         wanted = difference.changes.where(F.col(OPERATION).isin("I", "U", "D"))
     text = [column(name).cast("string").alias(name) for name in names]
-    partitions = [tuple(row) for row in wanted.select(*names).distinct().select(*text).collect()]
-    kept = narrowed(rows, wanted.select(*names), {name: column(name) for name in names})
+    partitions = [tuple(row) for row in wanted.select(*levels).distinct().select(*text).collect()]
+    kept = narrowed(rows, wanted.select(*levels), {name: column(name) for name in names})
     return _Planned(difference=difference, write=lambda: replace_partitions(kept, target, partitions))
 
 

@@ -291,6 +291,30 @@ def test_a_source_with_a_map_is_followed(spark: SparkSession, tmp_path: Path, ha
     assert flow.rows == [(1, "z", "1"), (2, "z", None)]
 
 
+@pytest.mark.parametrize("declared", [(), ("k.id",)], ids=["looked up", "guaranteed key"])
+def test_column_names_may_hold_dots(spark: SparkSession, tmp_path: Path, declared: tuple[str, ...]) -> None:
+    source = Source(tmp_path / "dotted", pa.schema([("k.id", pa.int64()), ("v.text", pa.string())]))
+    source.write((1, "a"), (2, "b"), (None, "c"))
+    sql = "SELECT `k.id`, `v.text` FROM dotted"
+    flow = make_flow(spark, tmp_path, {"dotted": source}, sql=sql, keys=("k.id",), inputs={"dotted": {"keys": declared}})
+    assert balanced(flow.run()).counts.quarantined == 1
+    source.write((1, "z"), (3, "c"), (None, "d"), mode="overwrite")
+    result = balanced(flow.run())
+    assert (result.counts.inserted, result.counts.updated, result.counts.deleted, result.counts.quarantined) == (1, 1, 1, 1)
+    assert flow.rows == [(1, "z"), (3, "c")]
+
+
+def test_names_of_partition_columns_may_hold_dots(spark: SparkSession, tmp_path: Path) -> None:
+    source = Source(tmp_path / "dotted", pa.schema([("k.id", pa.int64()), ("v.text", pa.string())]))
+    source.write((1, "a"), (2, "b"))
+    sql = "SELECT `k.id`, `v.text` FROM dotted"
+    flow = make_flow(spark, tmp_path, {"dotted": source}, sql=sql, partitioned_by=("v.text",), refresh=RefreshMode.PARTITIONS)
+    flow.run()
+    source.write((3, "b"), (4, "a"), mode="overwrite")
+    assert balanced(flow.run()).counts.changed == 4
+    assert flow.rows == [(3, "b"), (4, "a")]
+
+
 def test_a_function_that_returns_no_frame_is_a_declaration_error(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
     flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights.count(), keys=("k",))
