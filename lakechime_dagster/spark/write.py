@@ -86,7 +86,7 @@ def _planned(spark: SparkSession, job: TableJob, target: Target, good: DataFrame
     """Compare with the target as it is now; `write` is None when nothing differs."""
     now = target.read(spark)
     if work.replace or job.refresh is RefreshMode.FULL:
-        difference = _difference(target, good, now)
+        difference = _whole_difference(target, good, now)
         new_schema = [(f.name, f.dataType) for f in good.schema] != [(f.name, f.dataType) for f in now.schema]
         wanted = job.always_write or new_schema or not difference.is_empty
         return _Planned(difference=difference, write=(lambda: replace_all(good, target)) if wanted else None, replaced=wanted)
@@ -125,6 +125,14 @@ def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: 
 
 def _difference(target: Target, new: DataFrame, old: DataFrame) -> Difference:
     return keyed_difference(new, old, target.keys) if target.keys else unkeyed_difference(new, old)
+
+
+def _whole_difference(target: Target, new: DataFrame, old: DataFrame) -> Difference:
+    """The difference of two whole tables; where a column has another type now, all rows come and all go: their values do not compare."""
+    were = {field.name: field.dataType.simpleString() for field in old.schema}
+    if any(were.get(field.name, field.dataType.simpleString()) != field.dataType.simpleString() for field in new.schema):
+        return Difference(changes=new.limit(0), inserted=new.count(), deleted=old.count())
+    return _difference(target, new, old)
 
 
 def _scoped_difference(job: TableJob, target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None) -> Difference:

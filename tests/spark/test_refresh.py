@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,22 @@ def test_a_full_table_that_did_not_differ_is_left_alone_unless_asked(spark: Spar
     flights.delete("k = 3")
     assert flow.run().outcome is Outcome.NOTHING
     assert flow.run(always_write=True).outcome is Outcome.COMMITTED
+
+
+@pytest.mark.parametrize("keys", [(), ("k",)], ids=["unkeyed", "keyed"])
+def test_a_full_table_whose_column_changes_its_type_is_replaced(spark: SparkSession, tmp_path: Path, keys: tuple[str, ...]) -> None:
+    flights = flights_source(tmp_path)
+    flow = make_flow(
+        spark, tmp_path, {"flights": flights}, sql="SELECT k, origin AS what FROM flights", keys=keys, refresh=RefreshMode.FULL
+    )
+    flow.run()
+    flights.write((DAYS[0], 3, "JFK", 0))
+    flow.job = replace(flow.job, sql="SELECT k, delay AS what FROM flights")
+    result = balanced(flow.run())
+    assert (result.replaced, result.counts.inserted, result.counts.deleted) == (True, 3, 2)
+    assert flow.rows == [(1, 5), (2, 7), (3, 0)]
+    flights.write((DAYS[0], 4, "JFK", 1))
+    assert balanced(flow.run()).counts.inserted == 1
 
 
 @pytest.mark.parametrize(
