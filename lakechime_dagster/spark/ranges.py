@@ -102,6 +102,8 @@ def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: 
         return replace(read, verdict=Verdict.EXPIRED, note=f"{len(gone)} data files of the range were removed by a clean-up")
     if read.only_appends:
         return replace(read, method=ReadMethod.LOG_FILES, images=_added_files(spark, log.location, judgement))
+    if not _keeps_columns(spark, log.location, judgement, range_):
+        return replace(read, verdict=Verdict.EXPIRED, note="columns were renamed, dropped or given another type within the range")
     if _has_change_feed(log, judgement, range_):
         images = _change_feed(spark, log.location, range_).select(*[column(name) for name in read.end.columns], CHANGE, VERSION)
         if judgement.only is not None:
@@ -214,6 +216,26 @@ def _files_at_risk(judgement: Judgement) -> list[str]:
     removed = {file.path for commit in commits for file in (*commit.removed, *commit.moved_out)}
     needed = [file.path for commit in judgement.data_commits for file in (*commit.added, *commit.removed)]
     return [path for path in needed if path in removed] + [path for commit in judgement.data_commits for path in commit.change_files]
+
+
+def _keeps_columns(spark: SparkSession, location: str, judgement: Judgement, range_: SnapshotRange) -> bool:
+    """Whether the columns of the start are there throughout the range, in their types: only then do its rows share one schema."""
+    written = [commit.columns for commit in judgement.commits if commit.columns is not None]
+    if not written:
+        return True
+    start = pinned(spark, location, first_version(range_) - 1).schema
+    return all(set(start.names) <= set(columns) for columns in written) and _holds(pinned(spark, location, judgement.version).schema, start)
+
+
+def _holds(kind: DataType, other: DataType) -> bool:
+    """Whether a type has all that another has; structs may have more."""
+    if isinstance(kind, StructType) and isinstance(other, StructType):
+        return all(field.name in kind.names and _holds(kind[field.name].dataType, field.dataType) for field in other)
+    if isinstance(kind, ArrayType) and isinstance(other, ArrayType):
+        return _holds(kind.elementType, other.elementType)
+    if isinstance(kind, MapType) and isinstance(other, MapType):
+        return _holds(kind.keyType, other.keyType) and _holds(kind.valueType, other.valueType)
+    return kind == other
 
 
 def _has_change_feed(log: TableLog, judgement: Judgement, range_: SnapshotRange) -> bool:

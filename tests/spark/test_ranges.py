@@ -210,3 +210,42 @@ def test_single_commits_that_changed_rows_are_read_from_the_change_feed_alone(sp
         read_range(spark, unfed.log, alone(unfed.range(0), 1))
     with pytest.raises(TableUnreadableError, match="seek the trigger past them"):
         read_range(spark, fed.log, replace(alone(fed.range(0), 1), start_uid=TableUid("before")))
+
+
+@pytest.mark.parametrize("change_feed", [True, False])
+def test_a_range_over_which_a_column_changes_its_type_is_not_read_by_increments(
+    spark: SparkSession, tmp_path: Path, change_feed: bool
+) -> None:
+    source = Source(tmp_path / "t", SCHEMA, change_feed=change_feed)
+    source.write((0, 1, "a"))
+    source.schema = pa.schema([("p", pa.int32()), ("k", pa.int64()), ("v", pa.int64())])
+    source.write((0, 1, 5), mode="overwrite", schema_mode="overwrite")
+    read = read_range(spark, source.log, source.range(0))
+    assert (read.verdict, read.must_replace) == (Verdict.EXPIRED, True)
+    assert "another type" in read.note
+    assert [tuple(row) for row in read.end.collect()] == [(0, 1, 5)]
+
+
+def test_a_range_over_which_a_column_is_renamed_is_not_read_by_increments(spark: SparkSession, tmp_path: Path) -> None:
+    source = Source(tmp_path / "t", SCHEMA)
+    source.write((0, 1, "a"), (0, 2, "b"))
+    table = f"delta.`{source.location}`"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    mapped = source.log.version
+    spark.sql(f"ALTER TABLE {table} RENAME COLUMN v TO w")
+    spark.sql(f"UPDATE {table} SET w = 'z' WHERE k = 1")
+    renamed = read_range(spark, source.log, source.range(mapped))
+    assert (renamed.verdict, renamed.must_replace) == (Verdict.EXPIRED, True)
+    later = read_range(spark, source.log, source.range(mapped + 1))
+    assert later.method is ReadMethod.CHANGE_FEED
+
+
+def test_a_range_over_which_a_column_is_added_is_read_by_its_change_feed(spark: SparkSession, tmp_path: Path) -> None:
+    source = Source(tmp_path / "t", SCHEMA)
+    source.write((0, 1, "a"), (0, 2, "b"))
+    source.schema = SCHEMA.append(pa.field("w", pa.string()))
+    source.write((0, 3, "c", "new"), schema_mode="merge")
+    source.update({"v": "'z'"}, "k = 1")
+    read = read_range(spark, source.log, source.range(0))
+    assert read.method is ReadMethod.CHANGE_FEED
+    assert images(read) == {(0, 1, "z"): 1, (0, 1, "a"): -1, (0, 3, "c"): 1}
