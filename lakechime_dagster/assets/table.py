@@ -11,6 +11,7 @@ from lakechime_dagster.assets.checks import check_results, check_specs
 from lakechime_dagster.assets.flows import job_of
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
+from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
@@ -32,7 +33,19 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
         keys = list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [None]
         if any(one.name == "context" for one in table.injected):
             injected["context"] = context
-        reports = [materialise(context, lakechime, spark, lake, table, flow, key, injected) for key in keys]
+        reports: list[Report] = []
+        conflicts: list[str] = []
+        for key in keys:
+            try:
+                reports.append(materialise(context, lakechime, spark, lake, table, flow, key, injected))
+            except LaneConflictError as error:  # a lane that is busy or held hinders no other key of a backfill
+                if len(keys) == 1:
+                    raise
+                conflicts.append(str(error))
+        if conflicts:
+            raise LaneConflictError(
+                f"{len(conflicts)} of {len(keys)} partitions were left out, the others are done: {'; '.join(conflicts)}"
+            )
         now = from_milliseconds(lakechime.platform().store.now())
         return dg.MaterializeResult(metadata=combined(reports), check_results=check_results(table, reports, now))
 
@@ -113,7 +126,7 @@ def lag_of(lake: Lake, table: LakeTable, running: RunningExecution) -> dict[str,
     for name in table.inputs:
         end = running.execution.end.sources.get(name)
         log = running.platform.log(name, lake.table(name).location)
-        if end is not None and end.snapshot_id is not None and end.snapshot_id.isdigit() and log.exists():
+        if end is not None and end.snapshot_id is not None and end.snapshot_id.isdecimal() and log.exists():
             behind += max(0, log.version - int(end.snapshot_id))
     consumed = [event.event_ts for event in running.events]
     newest = max(consumed, default=None)
