@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.spark.driver import Driver, open_driver
-from tests.support.spark import await_true, run_client, small_settings
+from tests.support.spark import await_true, need_bash, run_client, small_settings
 
 pytestmark = pytest.mark.spark
 
@@ -94,6 +94,7 @@ def test_closing_a_local_driver_ends_its_jvm_and_leaves_the_process_as_it_was(tm
 
 
 def test_a_session_of_somebody_else_is_joined_and_left_running(tmp_path: Path, spark_jars: Path) -> None:
+    need_bash()
     code = """
         from lakechime_dagster.spark.java import find_java
         os.environ["JAVA_HOME"] = str(find_java().home)

@@ -10,7 +10,7 @@ import pytest
 
 from lakechime_dagster.spark.jars import pyspark_home
 from lakechime_dagster.spark.java import find_java
-from tests.support.spark import await_true, run_client, small_settings
+from tests.support.spark import await_true, need_bash, run_client, small_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
@@ -20,6 +20,7 @@ WORKERS = 2
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a cluster on free ports of this machine, its workers registered."""
+    need_bash()
     folder = tmp_path_factory.mktemp("cluster")
     processes = [start_daemon(folder, "master", "--port", "0")]
     try:

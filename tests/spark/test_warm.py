@@ -237,4 +237,5 @@ def await_up(host: WarmHost, generation: int) -> WarmFile:
 
 def running_below(home: Path) -> str:
     """The processes whose command line names this folder."""
-    return subprocess.run(["pgrep", "-f", f"{home}/spark/running"], capture_output=True, text=True, check=False).stdout
+    running = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return "\n".join(line for line in running.split("\n") if f"{home}/spark/running" in line)

@@ -1,6 +1,7 @@
 """One small Spark driver for all tests of a process, and the folder of jars that it needs."""
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,7 @@ from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.driver import Driver, open_driver
 from lakechime_dagster.spark.jars import ensure_jars
 from lakechime_dagster.spark.java import find_java
+from tests.support.missing import missing
 
 REPOSITORY = Path(__file__).parents[2]
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -65,8 +67,11 @@ settings = SparkSettings.model_validate_json(os.environ["TEST_SETTINGS"])
 home, jars = Path(os.environ["TEST_HOME"]), Path(os.environ["TEST_JARS"])
 def say(*words):
     print(*words, flush=True)
+def log(line):
+    if not line.startswith("Using Java"):  # said on a machine whose own Java does not fit
+        say("log:", line)
 def open_here():
-    return open_driver(settings, home, jars=jars, log=lambda line: say("log:", line))
+    return open_driver(settings, home, jars=jars, log=log)
 def jvm_pid(driver):
     return driver.spark._jvm.java.lang.ProcessHandle.current().pid()
 """
@@ -87,6 +92,12 @@ def run_client(code: str, home: Path, jars: Path, settings: SparkSettings) -> li
         said, complaints = process.communicate(timeout=480)
     assert process.returncode == 0, complaints
     return said.splitlines()
+
+
+def need_bash() -> None:
+    """Spark's own scripts are written for bash, which ours do without."""
+    if shutil.which("bash") is None:
+        missing("Spark's own scripts need bash", "put bash on PATH")
 
 
 def await_true(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
