@@ -8,7 +8,7 @@ import pytest
 
 from lakechime_dagster.assets.flows import flow_of
 from lakechime_dagster.assets.table import table_asset
-from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.lake import Lake, SourceTable, sql_table
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError, declare_flow
@@ -22,7 +22,7 @@ DAYS = [f"2013-01-0{day}" for day in (1, 2, 3)]
 class Reached(SparkResource):
     """Spark that finds nothing to do, and says for which partitions it was asked."""
 
-    def refresh(self, running: Any, *_: Any) -> Any:
+    def refresh(self, running: Any, job: Any, log: Any) -> Any:
         reached.append(running.execution.partition_key)
         raise NothingNewError("nothing to do")
 
@@ -42,11 +42,11 @@ def test_a_backfill_goes_on_past_a_busy_lane_and_names_it_in_the_end(
         trigger=PartitionTrigger(orders.partitions(day=tick("-1d")), every(days=1, start="2013-01-02", until="2013-01-04")),
     )  # fmt: skip
     flow, platform = declare_flow(flow_of(daily)), open_platform()
-    platform.store.register([DataChangeEvent(table=orders.name, partition=(day,), snapshot_id=day[-1]) for day in DAYS[:1]])
+    platform.store.register([DataChangeEvent(table=orders.name, partition=(day,), snapshot_id=SnapshotId(day[-1])) for day in DAYS[:1]])
     row = platform.evaluator.activate(flow)
     [busy] = platform.evaluator.fire(flow, row, platform.evaluator.evaluate(flow, row), lambda lane: None)
     platform.ledger.begin(busy.execution_id, "another-run")
-    platform.store.register([DataChangeEvent(table=orders.name, partition=(day,), snapshot_id=day[-1]) for day in DAYS[1:]])
+    platform.store.register([DataChangeEvent(table=orders.name, partition=(day,), snapshot_id=SnapshotId(day[-1])) for day in DAYS[1:]])
     ends = {"dagster/asset_partition_range_start": DAYS[0], "dagster/asset_partition_range_end": DAYS[-1]}
     resources = {"lakechime": LakeChimeResource(), "spark": Reached()}
     asset = table_asset(Lake("shop", [orders, daily]), daily, flow)
