@@ -91,7 +91,7 @@ def test_a_table_that_must_be_fresh_has_a_check_for_it_and_what_dagster_takes_pa
 
     @spark_table(
         "silver.orders", reads={"orders": orders.changes()}, keys=["id"], trigger=SnapshotTrigger(), group="sales",
-        fresh_within=dt.timedelta(hours=2), dagster={"tags": {"tier": "1"}},
+        fresh_within=dt.timedelta(hours=2), watermark="ordered_at", dagster={"tags": {"tier": "1"}},
     )  # fmt: skip
     def silver(orders: Any) -> Any:
         return orders

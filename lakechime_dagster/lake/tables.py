@@ -104,6 +104,8 @@ class LakeTable(Readable):
         if self.watermark is not None:
             checked_columns(self.name, "watermark", [self.watermark])
         check_common(self)
+        if self.fresh_within is not None and self.watermark is None:
+            raise DeclarationError(self.name, "fresh_within", "is measured by the watermark; give watermark=, the event-time column, too")
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def test_duplicate_keys_and_quarantined_rows_warn() -> None:
 
 
 def test_freshness_is_that_of_the_watermark_not_of_the_run() -> None:
-    table = a_table(fresh_within=dt.timedelta(hours=2))
+    table = a_table(fresh_within=dt.timedelta(hours=2), watermark="day")
     assert passed(table, a_report(NOW - dt.timedelta(hours=1)))["fresh_by_watermark"]
     assert not passed(table, a_report(NOW - dt.timedelta(hours=3)))["fresh_by_watermark"]
     assert "fresh_by_watermark" not in passed(a_table(), a_report(NOW))

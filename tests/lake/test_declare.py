@@ -129,7 +129,7 @@ def test_partitions_asks_for_exactly_the_declared_levels() -> None:
 
 
 def test_everything_that_dagster_takes_passes_through() -> None:
-    table = make_table(dagster={"tags": {"tier": "1"}}, fresh_within=dt.timedelta(hours=1), kinds=["spark"])
+    table = make_table(dagster={"tags": {"tier": "1"}}, fresh_within=dt.timedelta(hours=1), watermark="day", kinds=["spark"])
     assert table.dagster["tags"] == {"tier": "1"}
     assert table.kinds == ("spark",)
 

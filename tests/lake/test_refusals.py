@@ -67,6 +67,10 @@ NAMES = [
     (lambda: SourceTable("a.b", fresh_within=dt.timedelta(0)), "a.b, fresh_within: datetime.timedelta(0) is not a positive timedelta"),
     (lambda: SourceTable("a.b", group="my group"), "a.b, group: 'my group' must be of letters, digits and _"),
     (lambda: SourceTable("a.b", dagster={"deps": []}), "a.b, dagster: 'deps' is set from the declaration itself; leave it out"),
+    (
+        lambda: make_table(fresh_within=dt.timedelta(hours=1)),
+        "silver.flights, fresh_within: is measured by the watermark; give watermark=, the event-time column, too",
+    ),
     (lambda: make_table(keys="flight"), "silver.flights, keys: 'flight' is not a list of columns; write ['flight']"),
     (lambda: make_table(keys=["flight", "Flight"]), "silver.flights, keys: names column 'Flight' twice"),
     (lambda: make_table(refresh="sometimes"), "refresh: 'sometimes' is none of rows, affected_keys, partitions, full"),
