@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakechime_dagster.assets.partitions import partitions_of
-from lakechime_dagster.dce.event import DataChangeEvent, TableFormat
+from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId, TableFormat
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.lake import Lake, SourceTable
 from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
@@ -197,13 +197,13 @@ def test_many_changes_of_a_partition_are_shown_as_one_with_their_number(world: W
 @pytest.mark.parametrize(
     "odd",
     [
-        DataChangeEvent(table="bronze.orders", snapshot_id="²", table_format=TableFormat.HIVE),
-        DataChangeEvent(table="bronze.orders", snapshot_id="2024-05-01 10:00:00", table_format=TableFormat.HIVE),
-        DataChangeEvent(table="bronze.orders", snapshot_id="a" * 100, table_format=TableFormat.HIVE),
+        DataChangeEvent(table="bronze.orders", snapshot_id=SnapshotId("²"), table_format=TableFormat.HIVE),
+        DataChangeEvent(table="bronze.orders", snapshot_id=SnapshotId("2024-05-01 10:00:00"), table_format=TableFormat.HIVE),
+        DataChangeEvent(table="bronze.orders", snapshot_id=SnapshotId("a" * 100), table_format=TableFormat.HIVE),
     ],
     ids=["no ASCII digit", "a time", "long"],
 )
 def test_an_event_with_an_odd_snapshot_hinders_no_other(world: World, odd: DataChangeEvent) -> None:
-    world.platform.store.register([odd, DataChangeEvent(table="bronze.items", snapshot_id="0")])
+    world.platform.store.register([odd, DataChangeEvent(table="bronze.items", snapshot_id=SnapshotId("0"))])
     assert "bronze/items" in [one["asset"] for one in shown(world.tick())]
     assert shown(world.tick()) == []
