@@ -221,9 +221,10 @@ def _files_at_risk(judgement: Judgement) -> list[str]:
 def _keeps_columns(spark: SparkSession, location: str, judgement: Judgement, range_: SnapshotRange) -> bool:
     """Whether the columns of the start are there throughout the range, in their types: only then do its rows share one schema."""
     written = [commit.columns for commit in judgement.commits if commit.columns is not None]
-    if not written:
+    before = first_version(range_) - 1
+    if not written or before < 0:
         return True
-    start = pinned(spark, location, first_version(range_) - 1).schema
+    start = pinned(spark, location, before).schema
     return all(set(start.names) <= set(columns) for columns in written) and _holds(pinned(spark, location, judgement.version).schema, start)
 
 
