@@ -3,6 +3,7 @@
 import datetime as dt
 import hashlib
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -102,10 +103,9 @@ class PartitionTrigger:
 
     def in_cluster(self, cluster: str) -> "PartitionTrigger":
         """This trigger on the tables of a cluster, where a condition names none itself; its keys stay the same."""
-        return PartitionTrigger(
-            [condition.in_cluster(cluster) for condition in self.conditions], self.every, tags=self.tags, late=self.late,
-            deadline=self.deadline, max_in_flight=self.max_in_flight,
-        )  # fmt: skip
+        moved = copy(self)
+        object.__setattr__(moved, "conditions", tuple(condition.in_cluster(cluster) for condition in self.conditions))
+        return moved
 
     def key_at(self, point: dt.datetime) -> FireKey:
         """The key of a grid point: its single-valued levels, and a digest where those do not tell all."""
