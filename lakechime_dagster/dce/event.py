@@ -153,8 +153,13 @@ class RegisteredEvent:
         return not self.event.is_mark and self.amends is None
 
 
+def version_of(snapshot: str | None) -> int | None:
+    """The Delta version that a snapshot id names; None for none, and for ids of other formats that are no such number."""
+    return int(snapshot) if snapshot and snapshot.isascii() and snapshot.isdigit() and len(snapshot) <= 18 else None
+
+
 def _check_delta_version(name: str, value: str | None) -> None:
-    if value is not None and not (value.isascii() and value.isdigit() and len(value) <= 18):
+    if value is not None and version_of(value) is None:
         raise InvalidValueError(name, value, "is not a Delta version; send its number, such as 42")
 
 

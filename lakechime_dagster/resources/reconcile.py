@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.dce.event import RegisteredEvent
+from lakechime_dagster.dce.event import RegisteredEvent, version_of
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import EventQuery, Registration, Seen
 from lakechime_dagster.errors import LakeChimeError
@@ -73,4 +73,4 @@ def _first_pushed(platform: Platform, log: DeltaLog) -> int | None:
     """The oldest commit of a table that its writer registered before the table was seen here; None when none was."""
     events = platform.store.fetch(EventQuery(table=log.table, cluster=log.cluster, limit=FIRST_PUSHES))
     own = [event.event for event in events if event.event.table_uid in (None, log.uid)]
-    return min((int(event.snapshot_id) for event in own if event.snapshot_id and event.snapshot_id.isdigit()), default=None)
+    return min((version for event in own if (version := version_of(event.snapshot_id)) is not None), default=None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, to_json
+from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, to_json, version_of
 from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.dce.store import EventQuery
@@ -73,7 +73,7 @@ class RunningExecution:
         if end is None or end.snapshot_id is None:
             return None
         mine = [event.event for event in self.events if event.event.table == table and event.event.table_uid in (None, end.table_uid)]
-        versions = sorted(int(event.snapshot_id) for event in mine if event.snapshot_id and event.snapshot_id.isdigit())
+        versions = sorted(version for event in mine if (version := version_of(event.snapshot_id)) is not None)
         if not versions:
             return None
         last = max(versions[-1], int(end.snapshot_id))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from lakechime_dagster.dce.commits import CommitsMissingError
-from lakechime_dagster.dce.event import RegisteredEvent
+from lakechime_dagster.dce.event import RegisteredEvent, version_of
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.lake.lake import Lake
@@ -70,11 +70,12 @@ class Writers:
         return self._known[key]
 
     def _look_up(self, table: str, snapshot: str) -> str:
-        if not _is_version(snapshot):
+        version = version_of(snapshot)
+        if version is None:
             return "unknown: the event names no commit of a Delta table"
         log = self._platform.log(table, self._locations.get(table))
         try:
-            [commit] = log.commits(int(snapshot) - 1, int(snapshot))
+            [commit] = log.commits(version - 1, version)
         except (LakeChimeError, CommitsMissingError):
             return "unknown: the commit is no longer in the table's log"
         return f"{commit.operation or 'a write'} by {commit.engine or 'a program that does not say'}"
@@ -126,11 +127,6 @@ def _materialization(
     }
     tags = {"dagster/data_version": event.event.snapshot_id} if event.event.snapshot_id else None
     return dg.AssetMaterialization(asset_key(source.name), partition=partition, metadata=metadata, tags=tags)
-
-
-def _is_version(snapshot: str) -> bool:
-    """Whether a snapshot can be a commit of a Delta table; `isdigit` alone takes "²" too."""
-    return snapshot.isascii() and snapshot.isdigit()
 
 
 def _cursor(text: str | None) -> Position:

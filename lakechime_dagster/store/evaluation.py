@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.dce.event import TableFormat
+from lakechime_dagster.dce.event import TableFormat, version_of
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import LaneConflictError
@@ -226,8 +226,8 @@ def newer(stands: SnapshotPlace | None, found: SnapshotPlace, table_format: Tabl
     """
     if stands is None or (stands.table_uid != found.table_uid and stands.table_uid is not None and found.table_uid is not None):
         return found
-    old, new = stands.snapshot_id, found.snapshot_id
-    if table_format is TableFormat.DELTA and old is not None and new is not None and old.isdigit() and int(new) < int(old):
+    old, new = version_of(stands.snapshot_id), version_of(found.snapshot_id)
+    if table_format is TableFormat.DELTA and old is not None and new is not None and new < old:
         return stands
     return found
 

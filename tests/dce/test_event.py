@@ -6,7 +6,7 @@ import pickle
 import pytest
 from hypothesis import given
 
-from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, from_json, to_json
+from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, from_json, to_json, version_of
 from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import InvalidValueError
@@ -103,3 +103,11 @@ def test_an_event_without_snapshot_is_a_mark_unless_its_format_has_none() -> Non
     assert make_event().is_mark
     assert not make_event(table_format="HIVE").is_mark
     assert not make_event(snapshot_id="1").is_mark
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "version"),
+    [("0", 0), ("42", 42), (None, None), ("", None), ("\u00b2", None), ("\u0663", None), ("-1", None), ("1" * 19, None)],
+)
+def test_only_plain_numbers_name_a_version_of_a_delta_table(snapshot: str | None, version: int | None) -> None:
+    assert version_of(snapshot) == version

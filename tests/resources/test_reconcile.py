@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
+from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId, TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake import SourceTable
@@ -88,3 +88,9 @@ def test_a_problem_names_its_table(platform: Platform, log: DeltaLog) -> None:
 def test_a_table_that_is_not_there_is_said(platform: Platform) -> None:
     with pytest.raises(TableUnreadableError, match="no Delta table"):
         reconcile_table(platform, platform.log("bronze.nothing"), DAYS)
+
+
+def test_a_push_whose_snapshot_is_no_version_does_not_hinder_the_first_sight(platform: Platform, log: DeltaLog) -> None:
+    platform.store.register([DataChangeEvent(table="bronze.orders", table_format=TableFormat.HIVE, snapshot_id=SnapshotId("\u00b2"))])
+    registered, _, captured = told(reconcile_table(platform, log, NO_LEVELS))
+    assert (len(registered), captured) == (3, "2")
