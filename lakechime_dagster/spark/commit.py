@@ -24,7 +24,7 @@ from pyspark.sql.types import StructField, StructType
 from lakechime_dagster.dce.commits import TableCommit
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
 from lakechime_dagster.spark.compare import OPERATION
-from lakechime_dagster.spark.narrow import literal_filter
+from lakechime_dagster.spark.narrow import literal_filter, quoted
 from lakechime_dagster.spark.stamp import TargetLog, stamped
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
@@ -158,7 +158,7 @@ def replace_partitions(rows: DataFrame, target: Target, partitions: Sequence[Seq
 def partition_predicate(target: Target, schema: StructType, partitions: Sequence[Sequence[Any]]) -> str:
     """SQL that is true of just these partitions."""
     types = [schema[name].dataType.simpleString() for name in target.partitioned_by]
-    names = ["`" + name.replace("`", "``") + "`" for name in target.partitioned_by]
+    names = [quoted(name) for name in target.partitioned_by]
 
     def one(values: Sequence[Any]) -> str:
         parts = [
@@ -180,7 +180,7 @@ def merge(spark: SparkSession, target: Target, changes: DataFrame) -> None:
     """Apply keyed changes (`compare.OPERATION`): one row per key, so that no two of them meet one target row."""
     columns = [name for name in changes.columns if name != OPERATION]
     source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
-    assignments = {"`" + name.replace("`", "``") + "`": column_of("s", name) for name in columns}
+    assignments = {quoted(name): column_of("s", name) for name in columns}
     condition = reduce(lambda a, b: a & b, [column_of("t", key) == column_of("s", key) for key in target.keys])
     by_key = [name for name in target.partitioned_by if name in target.keys]
     if by_key:
@@ -200,7 +200,7 @@ def merge(spark: SparkSession, target: Target, changes: DataFrame) -> None:
 
 
 def column_of(alias: str, name: str) -> Column:
-    return F.col(f"{alias}.`" + name.replace("`", "``") + "`")
+    return F.col(f"{alias}.{quoted(name)}")
 
 
 def commit_at(log: TargetLog, version: int) -> TableCommit:

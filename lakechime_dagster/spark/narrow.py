@@ -14,7 +14,12 @@ LISTED = (NumericType, StringType, DateType, TimestampType, TimestampNTZType, Bo
 
 def column(name: str) -> Column:
     """A column by its exact name, dots and all."""
-    return F.col("`" + name.replace("`", "``") + "`")
+    return F.col(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """A column's exact name in SQL."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def same(left: Column, right: Column) -> Column:

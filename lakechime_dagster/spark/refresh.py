@@ -18,7 +18,7 @@ from lakechime_dagster.lake.tables import RefreshMode
 from lakechime_dagster.spark.commit import Target, committed_before, create_if_missing
 from lakechime_dagster.spark.inputs import Input, Scope, Work, fallback_note, groups_work, open_inputs, rows_work, whole, within_partitions
 from lakechime_dagster.spark.job import Outcome, TableJob, TableResult
-from lakechime_dagster.spark.narrow import column, narrowed
+from lakechime_dagster.spark.narrow import column, narrowed, quoted
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.sift import Sifted, sift
 from lakechime_dagster.spark.stamp import TargetLog
@@ -128,7 +128,7 @@ class Attempt:
         names = self.job.partitioned_by
         rows = [tuple(None if value is None else str(value).lower() if isinstance(value, bool) else str(value) for value in values)
                 for values in self.job.partitions]  # fmt: skip
-        values = self.spark.createDataFrame(rows, ", ".join(f"`{name}` string" for name in names))
+        values = self.spark.createDataFrame(rows, ", ".join(f"{quoted(name)} string" for name in names))
         for one in inputs:
             mapping = one.source_columns(names)
             if set(mapping) == set(names):
