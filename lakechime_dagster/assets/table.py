@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -11,6 +11,7 @@ from lakechime_dagster.assets.checks import check_results, check_specs
 from lakechime_dagster.assets.flows import job_of
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
+from lakechime_dagster.dce.event import version_of
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
@@ -33,19 +34,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
         keys = list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [None]
         if any(one.name == "context" for one in table.injected):
             injected["context"] = context
-        reports: list[Report] = []
-        conflicts: list[str] = []
-        for key in keys:
-            try:
-                reports.append(materialise(context, lakechime, spark, lake, table, flow, key, injected))
-            except LaneConflictError as error:  # a lane that is busy or held hinders no other key of a backfill
-                if len(keys) == 1:
-                    raise
-                conflicts.append(str(error))
-        if conflicts:
-            raise LaneConflictError(
-                f"{len(conflicts)} of {len(keys)} partitions were left out, the others are done: {'; '.join(conflicts)}"
-            )
+        reports = each_key(keys, lambda key: materialise(context, lakechime, spark, lake, table, flow, key, injected))
         now = from_milliseconds(lakechime.platform().store.now())
         return dg.MaterializeResult(metadata=combined(reports), check_results=check_results(table, reports, now))
 
@@ -66,6 +55,26 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of its backfill policies that they may change
         return dg.asset(**{**given, **table.dagster})(_with_signature(body, table))
+
+
+def each_key(keys: Sequence[str | None], materialise_key: Callable[[str | None], Report]) -> list[Report]:
+    """What was done for each key; a lane that is busy or held hinders no other.
+
+    Raises:
+        LaneConflictError: after the last key, naming those that were left out.
+    """
+    reports: list[Report] = []
+    conflicts: list[str] = []
+    for key in keys:
+        try:
+            reports.append(materialise_key(key))
+        except LaneConflictError as error:
+            if len(keys) == 1:
+                raise
+            conflicts.append(str(error))
+    if conflicts:
+        raise LaneConflictError(f"{len(conflicts)} of {len(keys)} partitions were left out, the others are done: {'; '.join(conflicts)}")
+    return reports
 
 
 def materialise(
@@ -126,8 +135,9 @@ def lag_of(lake: Lake, table: LakeTable, running: RunningExecution) -> dict[str,
     for name in table.inputs:
         end = running.execution.end.sources.get(name)
         log = running.platform.log(name, lake.table(name).location)
-        if end is not None and end.snapshot_id is not None and end.snapshot_id.isdecimal() and log.exists():
-            behind += max(0, log.version - int(end.snapshot_id))
+        version = version_of(end.snapshot_id) if end is not None else None
+        if version is not None and log.exists():
+            behind += max(0, log.version - version)
     consumed = [event.event_ts for event in running.events]
     newest = max(consumed, default=None)
     lag: dict[str, Any] = {"lag in commits": behind}
