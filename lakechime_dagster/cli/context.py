@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-def open_platform(settings: Settings | None = None) -> "Platform":
-    """Store, ledger and table logs of this deployment."""
-    from lakechime_dagster.resources.platform import open_platform as opened
+def open_platform(*, dry_run: bool = False) -> "Platform":
+    """Store, ledger and table logs of this deployment; for a dry run nothing is made that is not there."""
+    from lakechime_dagster.resources import platform
 
-    return opened(settings)
+    return platform.open_dry_platform() if dry_run else platform.open_platform()
 
 
 def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[str, "Flow"]:

@@ -175,7 +175,7 @@ def print_events(events: Sequence[RegisteredEvent], *, empty: str = "no such eve
 
 def _register(events: Sequence[DataChangeEvent], *, dry_run: bool, as_json: bool) -> None:
     if dry_run:
-        would = open_platform().store.would_register(events)
+        would = open_platform(dry_run=True).store.would_register(events)
         if as_json:
             registered = [to_json(event.event) for event in would.registered]
             print_json({"dry_run": True, "registered": registered, "duplicates": [to_json(event) for event in would.duplicates]})

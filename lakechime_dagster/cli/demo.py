@@ -35,7 +35,7 @@ def replay(
     """Write the bronze tables hour by hour, with late, restated and poisoned data, from where the last replay stopped."""
     from lakechime_dagster.demo.replay import Replayer, ReplayState
 
-    platform = open_platform()
+    platform = open_platform(dry_run=dry_run)
     state_file = platform.settings.home / STATE_FILE
     begun = ReplayState.load(state_file) or ReplayState(seed=2013, days=365)
     warehouse = _local_warehouse(platform.settings)

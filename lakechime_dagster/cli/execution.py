@@ -81,7 +81,7 @@ def retry(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = F
     """Try an open execution again at once, also one whose lane is held."""
     from lakechime_dagster.store.interventions import Interventions
 
-    platform = open_platform()
+    platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
     execution = _open(platform, execution_id)
     following = execution if dry_run else Interventions(platform.ledger).retry(execution, by)
@@ -97,7 +97,7 @@ def skip(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = Fa
     """Give up an open execution: its lane goes on after its range, which nobody processes then."""
     from lakechime_dagster.store.interventions import Interventions
 
-    platform = open_platform()
+    platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
     execution = _open(platform, execution_id)
     if not dry_run:

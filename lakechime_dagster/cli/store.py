@@ -16,14 +16,13 @@ app = typer.Typer(name="store", help="The DCE store: upgrade, check, expire.")
 @app.command()
 def upgrade(dry_run: DryRun = False, as_json: Json = False) -> None:
     """Bring the store's tables to this version; many processes may do so at once."""
-    from lakechime_dagster.store.engine import open_engine, reading
-    from lakechime_dagster.store.upgrade import newest_version, version_of
+    from lakechime_dagster.store.engine import open_engine
+    from lakechime_dagster.store.upgrade import current_version, newest_version
     from lakechime_dagster.store.upgrade import upgrade as upgraded
 
     settings = load_settings()
     engine = open_engine(settings.store_url)
-    with reading(engine) as connection:
-        before = version_of(connection)
+    before = current_version(engine)
     after = newest_version() if dry_run else upgraded(engine)
     if as_json:
         print_json({"store": settings.shown_store_url, "before": before, "after": after, "dry_run": dry_run})
@@ -62,7 +61,7 @@ def expire(
     from lakechime_dagster.store.need import mark_stale, needs
     from lakechime_dagster.store.retention import expire as expired
 
-    platform = open_platform()
+    platform = open_platform(dry_run=dry_run)
     before_ms = parse.past_milliseconds("--before", before, platform.store.now())
     tag_keys = {key for flow in declared_flows(module).values() for key in flow.trigger.tags} | set(keep_tag or [])
     needed = needs(platform.store.engine)

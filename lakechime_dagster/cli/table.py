@@ -73,7 +73,7 @@ def reconcile(
 
     if location is not None and len(names or []) != 1:
         raise parse.wrong("--location", "needs exactly one table")
-    platform = open_platform()
+    platform = open_platform(dry_run=dry_run)
     logs = _logs(platform, names or [], location)
     results: list[dict[str, Any]] = []
     problems: list[dict[str, str]] = []

@@ -109,7 +109,7 @@ def pause(name: Name, reason: Reason, who: Who = None, module: Module = None, dr
     """Claim nothing new; what runs goes on, events wait."""
     from lakechime_dagster.store.interventions import Interventions
 
-    platform = open_platform()
+    platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
     row = flow_known(platform, name, module, dry_run=dry_run)
     if not dry_run:
@@ -136,7 +136,7 @@ def resume(
     from lakechime_dagster.store.interventions import Interventions
 
     where = _resume_from(from_)
-    platform = open_platform()
+    platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
     row = flow_known(platform, name, module, dry_run=dry_run)
     interventions = Interventions(platform.ledger)
@@ -167,7 +167,7 @@ def seek(
     from lakechime_dagster.store.interventions import Interventions
 
     where = _start_from("--to", to)
-    platform = open_platform()
+    platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
     flow = flow_declared(name, module, manual=True)
     _check_lanes(platform, flow, key)

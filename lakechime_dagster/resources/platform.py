@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from sqlalchemy import Engine
+
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.settings import Settings, load_settings
-from lakechime_dagster.store.engine import open_engine
+from lakechime_dagster.store.engine import memory_engine, open_engine
 from lakechime_dagster.store.evaluation import Evaluator
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.ledger import Ledger
-from lakechime_dagster.store.upgrade import upgrade
+from lakechime_dagster.store.upgrade import check, current_version, upgrade
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, LaneId
 
@@ -92,14 +94,32 @@ def open_platform(settings: Settings | None = None) -> Platform:
     return _opened(settings or load_settings())
 
 
+def open_dry_platform() -> Platform:
+    """The platform for a dry run: it makes no store and upgrades none; where there is none yet, it has an empty one in memory.
+
+    Raises:
+        StoreVersionError: for a store that needs an upgrade.
+    """
+    settings = load_settings()
+    engine = open_engine(settings.store_url)
+    if current_version(engine) is None:
+        engine = memory_engine()
+        upgrade(engine)
+    check(engine)
+    return Platform(settings, *_parts(engine, settings.deployment))
+
+
 @lru_cache(maxsize=8)
 def _opened_at(store_url: str, deployment: str, home: Path) -> tuple[SqlDCEStore, Ledger, Evaluator]:
     engine = open_engine(store_url)
     upgrade(engine)
-    ledger = Ledger(engine, deployment)
-    return SqlDCEStore(engine), ledger, Evaluator(engine, ledger)
+    return _parts(engine, deployment)
 
 
 def _opened(settings: Settings) -> Platform:
-    store, ledger, evaluator = _opened_at(settings.store_url, settings.deployment, settings.home)
-    return Platform(settings, store, ledger, evaluator)
+    return Platform(settings, *_opened_at(settings.store_url, settings.deployment, settings.home))
+
+
+def _parts(engine: Engine, deployment: str) -> tuple[SqlDCEStore, Ledger, Evaluator]:
+    ledger = Ledger(engine, deployment)
+    return SqlDCEStore(engine), ledger, Evaluator(engine, ledger)

@@ -4,15 +4,17 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.engine.url import make_url
 from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
 from lakechime_dagster.errors import InvalidValueError, StoreUnreachableError, StoreVersionError, without_password
 
@@ -23,26 +25,39 @@ _MODE = "lakechime_mode"  # execution option: how SQLite begins this transaction
 
 
 def open_engine(url: str) -> Engine:
-    """The engine of a store's URL; connects at the first transaction.
+    """The engine of a store's URL; connects at the first transaction, which makes a SQLite file and its folder.
 
-    PostgreSQL is spoken through psycopg whatever driver the URL names. The folder of a SQLite file is created.
+    PostgreSQL is spoken through psycopg whatever driver the URL names.
 
     Raises:
         InvalidValueError: for a URL that names neither PostgreSQL nor a SQLite file.
-        StoreUnreachableError: when the folder of a SQLite file cannot be made.
     """
     address = _address(url)
     if address.get_backend_name() == "sqlite":
-        _make_folder(address)
-        engine = create_engine(address, connect_args={"timeout": BUSY_SECONDS}, **POOL)
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
+        engine = _sqlite(create_engine(address, connect_args={"timeout": BUSY_SECONDS}, **POOL))
+        event.listen(engine, "do_connect", lambda *_: _make_folder(address))
     else:
         connect_args = {"connect_timeout": 10, "application_name": "lakechime"}
         engine = create_engine(address, connect_args={k: v for k, v in connect_args.items() if k not in address.query}, **POOL)
     _check_rested_connections(engine)
     event.listen(engine, "handle_error", _translate)
     return engine
+
+
+def memory_engine() -> Engine:
+    """The engine of a new SQLite database in memory, for one thread: it lies nowhere and ends with the process."""
+    return _sqlite(create_engine("sqlite://", poolclass=StaticPool))
+
+
+def is_file_missing(engine: Engine) -> bool:
+    """Whether the engine is of a SQLite file that is not there: to connect would make it."""
+    database = engine.url.database
+    if engine.dialect.name != "sqlite" or not database:
+        return False
+    file = Path(url2pathname(urlsplit(database).path) if database.startswith("file:") else database)
+    with suppress(PermissionError):  # to connect tells what is wrong there
+        return not file.exists()
+    return False
 
 
 @contextmanager
@@ -103,6 +118,12 @@ def _address(url: str) -> URL:
             "store URL", shown_url(address), "keeps nothing; name a file, such as sqlite:////var/lib/lakechime/dce.sqlite"
         )
     return address.set(drivername="sqlite")
+
+
+def _sqlite(engine: Engine) -> Engine:
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
 
 
 def _make_folder(address: URL) -> None:

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, Engine, MetaData, Table, func, inspect, selec
 
 from lakechime_dagster.errors import StoreVersionError
 from lakechime_dagster.store import migrations
-from lakechime_dagster.store.engine import reading, shown_url, writing
+from lakechime_dagster.store.engine import is_file_missing, reading, shown_url, writing
 
 VERSION_TABLE = "lakechime_alembic_version"  # Dagster owns `alembic_version` in its database
 _LOCK = 0x1A6E_C41E  # PostgreSQL's advisory lock of those who upgrade; any number that is ours
@@ -41,8 +41,7 @@ def check(engine: Engine) -> str:
         StoreVersionError: for a store of a newer version, or one that needs an upgrade.
         StoreUnreachableError: for one that cannot be opened.
     """
-    with reading(engine) as connection:
-        current = version_of(connection)
+    current = current_version(engine)
     _refuse_newer(engine, current)
     if current != newest_version():
         found = f"has version {current}" if current else "has no tables yet"
@@ -50,6 +49,14 @@ def check(engine: Engine) -> str:
             f"The DCE store {shown_url(engine.url)} {found}, this program needs {newest_version()}; run `lakechime store upgrade`."
         )
     return newest_version()
+
+
+def current_version(engine: Engine) -> str | None:
+    """The version of a store as it is; None before its first upgrade, also where not even its file is there, which stays so."""
+    if is_file_missing(engine):
+        return None
+    with reading(engine) as connection:
+        return version_of(connection)
 
 
 def version_of(connection: Connection) -> str | None:

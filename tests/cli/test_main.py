@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from importlib.metadata import version
@@ -45,6 +46,44 @@ def test_every_command_has_help(lakechime: Cli, command: str) -> None:
     assert f"Usage: lakechime {command}" in answer.out
     assert ("--json" in answer.out) == (command != "dev")
     assert ("--dry-run" in answer.out) == (command in MOVES)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("dce register --table a.b --snapshot-id 1", 0),
+        ("dce complete a.b", 0),
+        ("trigger pause silver.flights --reason why", 0),
+        ("trigger resume silver.flights --reason why", 0),
+        ("trigger seek silver.flights --to now --reason why", 0),
+        ("execution retry none --reason why", 3),
+        ("execution skip none --reason why", 3),
+        ("table reconcile", 0),
+        ("store upgrade", 0),
+        ("store expire --before 30d", 0),
+        ("demo replay", 0),
+    ],
+)
+def test_a_dry_run_in_an_empty_home_leaves_it_empty(lakechime: Cli, command: str, code: int) -> None:
+    assert lakechime(*command.split(), "--dry-run", "--json").code == code
+    assert lakechime("store", "check").code == 1
+    assert not lakechime.home.exists()
+
+
+def test_a_dry_run_leaves_an_empty_database_and_an_older_store_as_they_are(lakechime: Cli) -> None:
+    lakechime.home.mkdir()
+    file = lakechime.home / "dce.sqlite"
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE of_somebody_else (one)")
+    assert lakechime("dce", "register", "--table", "a.b", "--dry-run").code == 0
+    assert [name for (name,) in connection.execute("SELECT name FROM sqlite_master")] == ["of_somebody_else"]
+    lakechime("store", "upgrade")
+    connection.execute("UPDATE lakechime_alembic_version SET version_num = '0001'")
+    connection.commit()
+    refused = lakechime("dce", "register", "--table", "a.b", "--dry-run", "--json")
+    assert (refused.code, refused.json["error"]["type"]) == (1, "StoreVersionError")
+    assert "lakechime store upgrade" in refused.json["error"]["message"]
+    connection.close()
 
 
 def test_there_are_no_other_commands() -> None:
