@@ -54,14 +54,18 @@ def reconcile_table(platform: Platform, log: DeltaLog, levels: PartitionLevels, 
     known = platform.store.table(log.table, log.cluster)
     if not levels:
         levels = known.levels if known and (known.levels or known.seen) else log.levels()
-    if not dry_run and (known is None or known.levels != levels):
+    declared = {} if known and known.levels == levels else {(log.cluster, log.table): levels}
+    if declared and not dry_run:
         platform.store.declare(log.table, levels, log.cluster)
     seen = Seen(log.table, known.table_uid, known.seen, log.cluster) if known and known.table_uid and known.seen else None
     captured = log.changes_after(seen, None if seen else _first_pushed(platform, log))
     if not captured.events and captured.seen == seen:
         return Reconciled(registration=Registration(), seen=captured.seen)
-    register = platform.store.would_register if dry_run else platform.store.register
-    return Reconciled(registration=register(captured.events, seen=[captured.seen]), seen=captured.seen)
+    if dry_run:
+        registration = platform.store.would_register(captured.events, [captured.seen], declared)
+    else:
+        registration = platform.store.register(captured.events, [captured.seen])
+    return Reconciled(registration=registration, seen=captured.seen)
 
 
 def problem_of(log: DeltaLog, error: LakeChimeError) -> str:

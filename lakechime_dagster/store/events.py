@@ -1,6 +1,6 @@
 """The DCE store in a relational database: PostgreSQL or SQLite."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -63,14 +63,20 @@ class SqlDCEStore:
         self._tables.update(tables)
         return registration
 
-    def would_register(self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()) -> Registration:
+    def would_register(
+        self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = (), declared: Mapping[TableKey, PartitionLevels] | None = None
+    ) -> Registration:
         """What `register` would answer, but for positions and times: nothing is kept.
+
+        With `declared`, as after `declare` of these levels.
 
         Raises:
             InvalidValueError: what `register` would raise.
         """
         registration = Registration()
         with suppress(_UndoneError), writing(self.engine) as connection:
+            for key, levels in (declared or {}).items():
+                _declared(connection, key, levels)
             registration, _ = register_batch(connection, events, seen)
             raise _UndoneError
         return registration

@@ -17,6 +17,7 @@ from tests.support.tables import write
 
 NO_LEVELS = PartitionLevels()
 DAYS = PartitionLevels.of({"day": "date"})
+HOURS = PartitionLevels.of({"hour": "int"})
 
 
 @pytest.fixture
@@ -51,6 +52,23 @@ def test_a_dry_run_tells_what_a_run_does_and_changes_nothing(platform: Platform,
     assert platform.store.table("bronze.orders") == before
     assert told(reconcile_table(platform, log, DAYS)) == would
     assert told(reconcile_table(platform, log, DAYS)) == ([], [], "2")
+
+
+@pytest.mark.parametrize("known", [NO_LEVELS, PartitionLevels.of({"hour": "string"})])
+@pytest.mark.parametrize("declared", [NO_LEVELS, HOURS])
+def test_a_dry_run_compares_what_was_pushed_by_the_levels_that_the_run_declares(
+    platform: Platform, declared: PartitionLevels, known: PartitionLevels
+) -> None:
+    log = platform.log("bronze.hours")
+    write(Path(log.location), pa.table({"hour": [5], "id": [1]}), partition_by=["hour"])
+    platform.store.register([DataChangeEvent(table="bronze.hours", partition=("05",), snapshot_id=SnapshotId("0"))])
+    if known:
+        platform.store.declare("bronze.hours", known)
+    before = platform.store.table("bronze.hours")
+    would = told(reconcile_table(platform, log, declared, dry_run=True))
+    assert platform.store.table("bronze.hours") == before
+    assert told(reconcile_table(platform, log, declared)) == would
+    assert would[1] == (["0"] if declared or not known else [])
 
 
 def test_a_dry_run_leaves_a_table_unknown(platform: Platform, log: DeltaLog) -> None:
