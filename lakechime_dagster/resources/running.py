@@ -12,10 +12,11 @@ from pathlib import Path
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, to_json, version_of
 from lakechime_dagster.dce.partition import PartitionValue
-from lakechime_dagster.dce.snapshots import SnapshotRange
+from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
 from lakechime_dagster.resources.platform import FIRED, Platform, tags_of
+from lakechime_dagster.store.matched import matched_before
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import CommitStamp, Execution
@@ -73,14 +74,27 @@ class RunningExecution:
         if end is None or end.snapshot_id is None:
             return None
         mine = [event.event for event in self.events if event.event.table == table and event.event.table_uid in (None, end.table_uid)]
-        versions = sorted(version for event in mine if (version := version_of(event.snapshot_id)) is not None)
+        versions = self._not_read_yet(end, table, {version for event in mine if (version := version_of(event.snapshot_id)) is not None})
         if not versions:
             return None
-        last = max(versions[-1], int(end.snapshot_id))
+        last = max(versions[-1], version_of(end.snapshot_id) or 0)
         return SnapshotRange(
             table=table, table_uid=end.table_uid, start=SnapshotId(str(versions[0] - 1)) if versions[0] else None,
             end=SnapshotId(str(last)), start_uid=end.table_uid, only=frozenset(SnapshotId(str(version)) for version in versions),
         )  # fmt: skip
+
+    def _not_read_yet(self, end: SnapshotPlace, table: str, versions: set[int]) -> list[int]:
+        """The versions, ascending, that no earlier execution read: the partitions of a commit may get the tags one after another.
+
+        No event before the place matched a commit beyond the place's own snapshot, so that only older ones are looked up.
+        """
+        start = self.execution.start
+        place = start.sources.get(table, SnapshotPlace())
+        stands = version_of(place.snapshot_id) if place.table_uid == end.table_uid else None
+        asked = [SnapshotId(str(version)) for version in sorted(versions) if stands is None or version <= stands]
+        engine, source = self.platform.store.engine, (self.flow.cluster, table)
+        read = matched_before(engine, source, end.table_uid, self.flow.trigger.tags, asked, start.position)
+        return sorted(version for version in versions if SnapshotId(str(version)) not in read)
 
     def now(self) -> dt.datetime:
         """The store's clock."""

@@ -144,7 +144,7 @@ class SnapshotTrigger:
     fires as events arrive. `wait_after_last` waits until no matching event came for that long, `max_wait` at most.
     Tags decide when: the rows read are all up to the newest matching event, commits between included; with
     `only_matching` those alone that the commits of matching events wrote, in the order in which the events came: one of
-    an older commit that came later is applied later.
+    an older commit that came later is applied later. A commit is read once, by the first of its events that matches.
     """
 
     tables: tuple[str, ...]

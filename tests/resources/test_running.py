@@ -62,6 +62,41 @@ def test_a_mark_vouches_for_no_commit_that_does_not_match_itself(world: World, p
     assert read_next(world, platform) == ("0", "1", {"1"})
 
 
+def test_a_commit_two_of_whose_partitions_get_the_tag_at_different_times_is_read_once(world: World, platform: Platform) -> None:
+    for day in ("1", "2"):
+        world.change(version=0, partition=(day,))
+    world.change(version=0, partition=("1",), tags=WEB)
+    assert read_next(world, platform) == (None, "0", {"0"})
+    world.change(version=0, partition=("2",), tags=WEB)
+    assert read_next(world, platform) is None
+    world.change(version=1, partition=("1",), tags=WEB)
+    world.change(version=0, partition=("3",), tags=WEB)
+    assert read_next(world, platform) == ("0", "1", {"1"})
+
+
+def test_a_commit_is_not_taken_for_read_by_events_of_other_tables_tags_or_commits(world: World, platform: Platform) -> None:
+    world.change(version=1, partition=("1",), tags={"by": "shop"})
+    world.change("bronze.returns", version=1, tags=WEB)
+    world.change(version=2, tags=WEB)
+    assert read_next(world, platform) == ("1", "2", {"2"})
+    world.change(version=1, partition=("2",), tags=WEB)
+    assert read_next(world, platform) == ("0", "2", {"1"})
+
+
+def test_a_commit_of_a_new_table_is_not_taken_for_the_one_of_its_predecessor(world: World, platform: Platform) -> None:
+    world.change(version=1, tags=WEB, table_uid="A")
+    assert read_next(world, platform) == ("0", "1", {"1"})
+    world.store.register([], seen=[Seen("bronze.orders", TableUid("B"), SnapshotId("0"))])
+    world.change(version=1, tags=WEB, table_uid="B")
+    assert read_next(world, platform) == ("0", "1", {"1"})
+
+
+def test_an_end_that_is_no_version_bounds_no_single_commit(world: World, platform: Platform) -> None:
+    world.change(snapshot_id="7", table_format="HIVE", tags=WEB)
+    world.change(snapshot_id="part-8", table_format="HIVE", tags=WEB)
+    assert read_next(world, platform) == ("6", "7", {"7"})
+
+
 def test_commits_of_a_table_that_was_replaced_since_are_not_taken_for_those_of_its_successor(world: World, platform: Platform) -> None:
     world.store.register([], seen=[Seen("bronze.orders", TableUid("A"), SnapshotId("0"))])
     world.change(version=1, tags=WEB, table_uid="A")

@@ -1,0 +1,27 @@
+"""Which commits were matched before: by table, uid, tags and position, on each database."""
+
+from lakechime_dagster.dce.event import SnapshotId, TableUid
+from lakechime_dagster.store.matched import matched_before
+from tests.support.world import World
+
+WEB = {"by": "web"}
+ORDERS = ("", "bronze.orders")
+
+
+def test_snapshots_are_found_by_table_uid_tags_and_position(world: World) -> None:
+    world.change(version=1, tags=WEB | {"day": "1"}, table_uid="A")
+    world.change(version=2, tags=WEB, table_uid="B")
+    world.change(version=3, tags={"by": "shop"}, table_uid="A")
+    world.change("bronze.returns", version=4, tags=WEB, table_uid="A")
+    through = world.change(version=5, table_uid="A").position
+    world.change(version=5, tags=WEB, table_uid="A")
+    asked = [SnapshotId(str(version)) for version in range(7)]
+    assert matched_before(world.engine, ORDERS, TableUid("A"), WEB, asked, through) == {"1"}
+    assert matched_before(world.engine, ORDERS, TableUid("A"), WEB, asked, world.store.head()) == {"1", "5"}
+
+
+def test_only_the_snapshots_that_are_asked_for_are_answered(world: World) -> None:
+    for version in (1, 2):
+        world.change(version=version, tags=WEB)
+    assert matched_before(world.engine, ORDERS, None, WEB, [SnapshotId("2")], world.store.head()) == {"2"}
+    assert matched_before(world.engine, ORDERS, None, WEB, [], world.store.head()) == set()
