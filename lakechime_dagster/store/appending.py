@@ -27,8 +27,13 @@ def reserved(connection: Connection, count: int) -> list[int]:
     if connection.dialect.name == "postgresql":
         numbers = text("SELECT nextval(pg_get_serial_sequence('dce_event', 'seq')) FROM generate_series(1, :count)")
         return sorted(connection.execute(numbers, {"count": count}).scalars())
-    last = connection.execute(text("SELECT seq FROM sqlite_sequence WHERE name = 'dce_event'")).scalar() or 0
+    last = last_number(connection)
     return list(range(last + 1, last + 1 + count))
+
+
+def last_number(connection: Connection) -> int:
+    """On SQLite, the number of the newest event that ever was, folded or not; 0 before the first."""
+    return connection.execute(text("SELECT seq FROM sqlite_sequence WHERE name = 'dce_event'")).scalar() or 0
 
 
 def appended(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:

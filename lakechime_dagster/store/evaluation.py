@@ -18,6 +18,7 @@ from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.interventions import PlaceAt
 from lakechime_dagster.store.ledger import Claim, Ledger, lanes_of
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from
+from lakechime_dagster.store.snapshots import newest_snapshot, without_snapshot
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Decision, Firing, KeyEvidence, LaneView, decide_partition, decide_snapshot
 from lakechime_dagster.triggers.flow import Flow
@@ -207,7 +208,7 @@ class Evaluator:
             stands = place.sources.get(table)
             tags = flow.trigger.tags if table in flow.trigger.tables and isinstance(flow.trigger, SnapshotTrigger) else {}
             since = after if stands is not None else Position.ORIGIN
-            found = evidence.newest_snapshot(connection, (flow.cluster, table), tags, since, through)
+            found = newest_snapshot(connection, (flow.cluster, table), tags, since, through)
             chosen = stands if found is None else newer(stands, *found)
             if chosen is not None:
                 sources[table] = chosen
@@ -236,7 +237,7 @@ def _unreadable(connection: Connection, flow: Flow, lanes: Mapping[str, LaneRow]
     """A sentence when the flow reads a table that has no snapshot yet; asked only until some lane has read them all."""
     if any(set(flow.reads) <= set(lane.place.sources) for lane in lanes.values()):
         return ""
-    missing = evidence.without_snapshot(connection, [(flow.cluster, table) for table in flow.reads], through)
+    missing = without_snapshot(connection, [(flow.cluster, table) for table in flow.reads], through)
     return f"{missing[0]} has no snapshot yet, and {flow.name} reads it" if missing else ""
 
 

@@ -12,6 +12,7 @@ from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, canonical_partition
 from lakechime_dagster.dce.position import MAX_SEQ, Position
 from lakechime_dagster.dce.store import Availability, EventQuery, FeedPage, Registration, Seen, TableRecord
+from lakechime_dagster.store.appending import last_number
 from lakechime_dagster.store.availability import kept_availability
 from lakechime_dagster.store.dialect import high_water, now_ms
 from lakechime_dagster.store.engine import at_once, reading, writing
@@ -154,7 +155,7 @@ def head_within(connection: Connection) -> Position:
     """The head at the moment that a transaction of `reading` sees."""
     if connection.dialect.name == "postgresql":
         return Position(high_water(connection) - 1, MAX_SEQ)
-    return Position(0, connection.execute(select(func.coalesce(func.max(dce_event.c.seq), 0))).scalar_one())
+    return Position(0, last_number(connection))
 
 
 def _declared(connection: Connection, key: TableKey, levels: PartitionLevels) -> TableRow:

@@ -13,15 +13,13 @@ from typing import TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from lakechime_dagster.dce.event import SnapshotId, TableFormat, TableUid
+from lakechime_dagster.dce.event import TableUid
 from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
 from lakechime_dagster.dce.position import Position
-from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.store import ledger_schema as ledger
-from lakechime_dagster.store.codes import FORMATS
 from lakechime_dagster.store.dialect import VisibleBelow
-from lakechime_dagster.store.queries import carries, delta_version, is_after, is_data, is_delete, is_drop, is_dropped, is_new, is_through
-from lakechime_dagster.store.schema import dce_availability, dce_event, dce_table
+from lakechime_dagster.store.queries import carries, is_after, is_data, is_delete, is_drop, is_dropped, is_new, is_through
+from lakechime_dagster.store.schema import dce_availability, dce_event, dce_folded, dce_table
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
 
@@ -31,9 +29,10 @@ TableKey = tuple[str, str]  # cluster, name
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:
-    """The newest position of the events registered before a time: information about the past, never a place."""
-    query = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(dce_event.c.event_ts < time_ms)
-    row = connection.execute(query.order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)).one_or_none()
+    """The newest position of the events registered before a time, folded ones too: information about the past, never a place."""
+    queries = [sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts < time_ms) for kept in (dce_event, dce_folded)]
+    before = sa.union_all(*queries).subquery()
+    row = connection.execute(sa.select(before).order_by(before.c.tx_id.desc(), before.c.seq.desc()).limit(1)).one_or_none()
     return Position(row.tx_id, row.seq) if row else Position.ORIGIN
 
 
@@ -97,60 +96,6 @@ def waiting(
         }  # fmt: skip
         found.append(Waiting(table=table[1], **counts))
     return found
-
-
-def newest_snapshot(
-    connection: Connection, table: TableKey, tags: Mapping[str, str], place: Position, through: Position
-) -> tuple[SnapshotPlace, TableFormat] | None:
-    """The newest snapshot of a table in (place, through] that the tags vouch for, with its format, or None.
-
-    An event with the tags vouches for its own snapshot; a mark or amendment that brings them for all that was registered
-    before it, also before the place: what nobody vouched for was not read then. Delta versions are compared as
-    numbers, since registration may come in any order.
-    """
-    found = table_ids(connection, [table])
-    if table not in found:
-        return None
-    table_id, uid = found[table]
-    in_history = (dce_event.c.table_id == table_id, is_through(through))
-    vouched: sa.ColumnElement[bool] = is_after(place)
-    if tags:
-        matches = sa.and_(is_after(place), is_new(connection.dialect.name, dict(tags)))
-        mark = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(*in_history, matches, sa.not_(is_data))
-        newest_mark = connection.execute(mark.order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)).one_or_none()
-        vouched = sa.or_(matches, is_through(Position(newest_mark.tx_id, newest_mark.seq))) if newest_mark else matches
-    same_table = dce_event.c.table_uid == uid if uid else dce_event.c.table_uid.is_(None)
-    query = (
-        sa.select(dce_event.c.snapshot_id, dce_event.c.table_format)
-        .where(*in_history, dce_event.c.snapshot_id.is_not(None), same_table, vouched)
-        .order_by(
-            delta_version().desc().nulls_last(),
-            dce_event.c.snapshot_ts.desc().nulls_last(),
-            dce_event.c.tx_id.desc(),
-            dce_event.c.seq.desc(),
-        )
-        .limit(1)
-    )
-    row = connection.execute(query).one_or_none()
-    return None if row is None else (SnapshotPlace(table_uid=uid, snapshot_id=SnapshotId(row.snapshot_id)), FORMATS[row.table_format])
-
-
-def without_snapshot(connection: Connection, tables: Sequence[TableKey], through: Position) -> list[str]:
-    """The tables of which no snapshot is known yet, so that nothing can read them."""
-    ids = table_ids(connection, tables)
-    missing = []
-    for table in tables:
-        known = (
-            table in ids
-            and connection.execute(
-                sa.select(sa.literal(1))
-                .where(dce_event.c.table_id == ids[table][0], dce_event.c.snapshot_id.is_not(None), is_through(through))
-                .limit(1)
-            ).scalar()
-        )
-        if not known:
-            missing.append(table[1])
-    return missing
 
 
 def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str, str], through: Position) -> dict[Atom, AtomState]:

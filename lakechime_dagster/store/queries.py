@@ -29,7 +29,7 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.store.codes import FORMAT_CODES, OPERATION_CODES
 from lakechime_dagster.store.dialect import VisibleBelow
-from lakechime_dagster.store.schema import dce_event, dce_folded, dce_table
+from lakechime_dagster.store.schema import dce_event, dce_folded, dce_folded_version, dce_table
 from lakechime_dagster.store.tables import TableRow
 
 is_data = and_(
@@ -111,8 +111,11 @@ def for_the_first_time(holds: Callable[[FromClause], ColumnElement[bool]]) -> Co
     earlier = dce_event.alias("earlier")
     is_version = or_(earlier.c.seq == dce_event.c.amends_seq, earlier.c.amends_seq == dce_event.c.amends_seq)
     repeated = exists(select(1).select_from(earlier).where(is_version, earlier.c.seq < dce_event.c.seq, holds(earlier)))
-    folded = exists(select(1).select_from(dce_folded).where(dce_folded.c.seq == dce_event.c.amends_seq, holds(dce_folded)))
-    return and_(holds(dce_event), or_(dce_event.c.amends_seq.is_(None), not_(or_(repeated, folded))))
+    folded = [
+        exists(select(1).select_from(kept).where(kept.c.seq == dce_event.c.amends_seq, holds(kept)))
+        for kept in (dce_folded, dce_folded_version)
+    ]
+    return and_(holds(dce_event), or_(dce_event.c.amends_seq.is_(None), not_(or_(repeated, *folded))))
 
 
 def matching(dialect: str, query: EventQuery, tables: dict[int, TableRow]) -> Select[Any]:

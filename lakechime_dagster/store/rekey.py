@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, exists, select, update
+from sqlalchemy import Connection, and_, bindparam, exists, select, update
 
 from lakechime_dagster.dce.event import RegisteredEvent, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels, fitting_canonical
@@ -12,7 +12,7 @@ from lakechime_dagster.store.appending import fresh_key
 from lakechime_dagster.store.availability import rekey_availability
 from lakechime_dagster.store.queries import in_order, is_after, select_events
 from lakechime_dagster.store.rows import event_of, sent_text
-from lakechime_dagster.store.schema import dce_event
+from lakechime_dagster.store.schema import dce_event, dce_folded
 from lakechime_dagster.store.tables import TableRow
 from lakechime_dagster.store.versions import amendment_key
 
@@ -49,6 +49,9 @@ def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adop
             })  # fmt: skip
     _apply(connection, changes)
     rekey_availability(connection, table, levels, adopt)
+    if adopt:
+        without_uid = and_(dce_folded.c.table_id == table.table_id, dce_folded.c.table_uid.is_(None))
+        connection.execute(update(dce_folded).where(without_uid).values(table_uid=adopt))
     return len(changes)
 
 

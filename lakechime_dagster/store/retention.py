@@ -1,20 +1,21 @@
 """Retention: old events are folded into availability and removed, but none that a live lane still needs."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, FromClause, and_, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, FromClause, and_, bindparam, delete, exists, func, insert, or_, select, update
 
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import Availability, TagSet
+from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.store.availability import PartitionUid, keep_availability
-from lakechime_dagster.store.dialect import high_water, insert_if_absent
+from lakechime_dagster.store.dialect import among, high_water, insert_if_absent
 from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.evidence import chunks
 from lakechime_dagster.store.queries import in_order, is_after, is_delete, is_drop, is_dropped, is_through, select_events
 from lakechime_dagster.store.rows import event_of
-from lakechime_dagster.store.schema import dce_event, dce_folded
+from lakechime_dagster.store.schema import dce_event, dce_folded, dce_folded_version
 from lakechime_dagster.store.tables import TableRow, changed_table, locked_whole, tables_by_id
 
 PAGE = 5_000
@@ -156,7 +157,7 @@ def _expire_table(
         for event in _pages(connection, [*expiring, ~is_delete(), ~is_dropped()]):
             fold.add(event)
         keep_availability(connection, table, fold.kept.values(), _dropped(connection, expiring))
-        _remember_identities(connection, expiring)
+        _remember(connection, expiring)
         connection.execute(delete(dce_event).where(*expiring))
         changed_table(connection, table.table_id)  # who registers a single event must look again: its repeat may be folded now
     return ExpiredTable(table=table.name, cluster=table.cluster, folded=folded, needed=needed, forced=is_forced, through=newest)
@@ -196,14 +197,31 @@ def _pages(connection: Connection, conditions: list[ColumnElement[bool]]) -> Ite
         after = Position(rows[-1].tx_id, rows[-1].seq)
 
 
-def _remember_identities(connection: Connection, conditions: list[ColumnElement[bool]]) -> None:
-    """Keep the keys of first events that can be repeated, each with the tags of its newest version."""
+def _remember(connection: Connection, conditions: list[ColumnElement[bool]]) -> None:
+    """Keep of first events that can be repeated what they are known by, their snapshots, and the tags of all their versions."""
     can_repeat = and_(dce_event.c.amends_seq.is_(None), or_(dce_event.c.snapshot_id.is_not(None), dce_event.c.producer_key.is_not(None)))
-    columns: list[Any] = [dce_event.c.event_key, dce_event.c.tx_id, dce_event.c.seq, dce_event.c.event_ts, dce_event.c.tags]
-    folding = select(*columns).where(*conditions, can_repeat)
-    connection.execute(insert_if_absent(connection, dce_folded).from_select([column.name for column in columns], folding))
-    amended = {event.amends.seq: dict(event.event.tags) for event in _pages(connection, [*conditions, dce_event.c.amends_seq.is_not(None)])
-               if event.amends}  # fmt: skip
-    if amended:
-        renewing = update(dce_folded).where(dce_folded.c.seq == bindparam("first")).values(tags=bindparam("newest"))
-        connection.execute(renewing, [{"first": first, "newest": tags} for first, tags in amended.items()])
+    names = [column.name for column in dce_folded.columns]
+    folding = select(*(dce_event.c[name] for name in names)).where(*conditions, can_repeat)
+    connection.execute(insert_if_absent(connection, dce_folded).from_select(names, folding))
+    amendments: dict[int, list[Tags]] = {}
+    for event in _pages(connection, [*conditions, dce_event.c.amends_seq.is_not(None)]):
+        if event.amends:
+            amendments.setdefault(event.amends.seq, []).append(event.event.tags)
+    for firsts in chunks(list(amendments)):
+        _renew_tags(connection, {first: amendments[first] for first in firsts})
+
+
+def _renew_tags(connection: Connection, amendments: Mapping[int, Sequence[Tags]]) -> None:
+    """The newest tags of folded events, which others they had before."""
+    query = select(dce_folded.c.seq, dce_folded.c.tags).where(among(connection, dce_folded.c.seq, list(amendments)))
+    before = {row.seq: [Tags(row.tags)] for row in connection.execute(query) if row.tags is not None}
+    gone = [
+        {"seq": first, "tags": dict(tags)}
+        for first, versions in amendments.items()
+        for tags in [*before.get(first, ()), *versions[:-1]]
+        if not versions[-1].carries(tags)
+    ]
+    if gone:
+        connection.execute(insert(dce_folded_version), gone)
+    renewing = update(dce_folded).where(dce_folded.c.seq == bindparam("first")).values(tags=bindparam("newest"))
+    connection.execute(renewing, [{"first": first, "newest": dict(versions[-1])} for first, versions in amendments.items()])

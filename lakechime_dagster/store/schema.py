@@ -100,7 +100,8 @@ dce_availability = Table(
     PrimaryKeyConstraint("table_id", "partition_key", "table_uid"),
 )
 
-# Identities of folded events, so that their repeats stay duplicates; the tags of all versions, unless folded before these were kept.
+# What is left of a folded event: its identity, so that a repeat stays a duplicate; its snapshot, which a new reader starts
+# from; the tags of its newest version. What is NULL was not kept yet when the event was folded.
 dce_folded = Table(
     "dce_folded",
     metadata,
@@ -109,5 +110,20 @@ dce_folded = Table(
     Column("seq", BIG, nullable=False),
     Column("event_ts", BIG, nullable=False),
     Column("tags", DOCUMENT),
+    Column("table_id", BIG),
+    Column("snapshot_id", String(128)),
+    Column("snapshot_ts", BIG),
+    Column("table_uid", String(128)),
+    Column("table_format", SmallInteger),
 )
 Index("dce_folded_seq", dce_folded.c.seq)
+Index("dce_folded_table", dce_folded.c.table_id, dce_folded.c.tx_id, dce_folded.c.seq)
+
+# Tags that an earlier version of a folded event had and its newest has not, so that they are no news when they come again.
+dce_folded_version = Table(
+    "dce_folded_version",
+    metadata,
+    Column("seq", BIG, nullable=False),  # of the event's first version
+    Column("tags", DOCUMENT, nullable=False),
+)
+Index("dce_folded_version_seq", dce_folded_version.c.seq)

@@ -25,7 +25,7 @@ from lakechime_dagster.store.evaluation import Evaluator
 from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.ledger_rows import FlowRow, blocked_sentence
 from lakechime_dagster.store.queries import for_the_first_time, is_after, is_data, is_through
-from lakechime_dagster.store.schema import dce_event, dce_folded, dce_table
+from lakechime_dagster.store.schema import dce_event, dce_folded, dce_folded_version, dce_table
 from lakechime_dagster.triggers.decision import Decision, LaneView, Waiting, decide_snapshot
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -283,9 +283,10 @@ def _versions(connection: Connection, firsts: Sequence[int]) -> dict[int, list[t
         one_of = sa.or_(among(connection, dce_event.c.seq, chunk), among(connection, dce_event.c.amends_seq, chunk))
         for row in connection.execute(sa.select(dce_event.c.seq, dce_event.c.amends_seq, dce_event.c.tags).where(one_of)):
             found.setdefault(row.amends_seq or row.seq, []).append((row.seq, Tags(row.tags)))
-        is_first = among(connection, dce_folded.c.seq, chunk)
-        for row in connection.execute(sa.select(dce_folded.c.seq, dce_folded.c.tags).where(is_first, dce_folded.c.tags.is_not(None))):
-            found.setdefault(row.seq, []).append((row.seq, Tags(row.tags)))
+        for kept in (dce_folded, dce_folded_version):
+            query = sa.select(kept.c.seq, kept.c.tags).where(among(connection, kept.c.seq, chunk), kept.c.tags.is_not(None))
+            for row in connection.execute(query):
+                found.setdefault(row.seq, []).append((row.seq, Tags(row.tags)))
     return found
 
 

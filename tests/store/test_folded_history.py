@@ -1,0 +1,146 @@
+"""Readers that start after retention folded the history of a table start from it all the same."""
+
+import datetime as dt
+from collections.abc import Sequence
+
+from lakechime_dagster.dce.event import SnapshotId, TableUid
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.store import EventQuery, Seen
+from lakechime_dagster.store.need import needs
+from lakechime_dagster.store.retention import expire
+from lakechime_dagster.store.sweep import Sweep
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.model import SnapshotTrigger
+from tests.support.world import World, a_flow, one
+
+FAR = 4_000_000_000_000
+ORDERS = "bronze.orders"
+COMPLETE = {"complete": "true"}
+
+
+def fold(world: World, tag_keys: Sequence[str] = ("complete",)) -> None:
+    """Fold all that no live lane needs."""
+    expire(world.engine, FAR, needed={name: need.position for name, need in needs(world.engine).items()}, tag_keys=tag_keys)
+
+
+def from_now(tags: dict[str, str] | None = None) -> Flow:
+    return a_flow("new", trigger=SnapshotTrigger(ORDERS, tags=tags or {}, start_from="now"))
+
+
+def start_of(world: World, flow: Flow) -> tuple[str | None, str | None]:
+    """The uid and snapshot of the table at which a flow stands."""
+    place = world.evaluator.activate(flow).start.sources.get(ORDERS, SnapshotPlace())
+    return place.table_uid, place.snapshot_id
+
+
+def test_the_head_does_not_go_back_when_everything_is_folded(world: World) -> None:
+    position = world.change(version=1).position
+    fold(world)
+
+    assert world.store.fetch(EventQuery()) == []
+    assert world.store.head() >= position
+    assert world.store.feed(Position.ORIGIN).through >= position
+
+
+def test_a_flow_that_starts_now_reads_only_what_comes_after_the_folded_snapshots(world: World) -> None:
+    for version in range(3):
+        world.change(version=version)
+    fold(world)
+    flow = from_now()
+    assert world.fire(flow) == []
+
+    world.change(version=3)
+    range_ = one(world.fire(flow)).ranges()[ORDERS]
+
+    assert (range_.start, range_.end) == ("2", "3")
+
+
+def test_a_flow_that_starts_from_a_time_begins_at_the_folded_snapshot_of_then(world: World) -> None:
+    world.change(version=1)
+    world.let_pass(3_600_000)
+    world.change(version=2)
+    fold(world)
+    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.UTC).isoformat()
+
+    assert start_of(world, a_flow(trigger=SnapshotTrigger(ORDERS, start_from=before))) == (None, "1")
+
+
+def test_a_late_older_version_is_not_taken_for_the_newest_when_the_newest_is_folded(world: World) -> None:
+    world.change(version=10)
+    fold(world)
+    world.change(version=9)
+
+    assert start_of(world, from_now()) == (None, "10")
+
+
+def test_a_table_that_is_only_read_has_its_folded_snapshot(world: World) -> None:
+    world.change("bronze.rates", version=4)
+    fold(world)
+    world.change(version=1)
+
+    execution = one(world.fire(a_flow("silver", reads=(ORDERS, "bronze.rates"))))
+
+    assert execution.end.sources["bronze.rates"].snapshot_id == "4"
+
+
+def test_a_uid_that_becomes_known_later_is_that_of_the_folded_snapshots_too(world: World) -> None:
+    world.change(version=5)
+    fold(world)
+    world.change(version=2, table_uid=TableUid("u"))
+
+    assert start_of(world, from_now()) == ("u", "5")
+
+
+def test_folded_snapshots_of_a_table_that_was_created_anew_are_not_its_own(world: World) -> None:
+    world.change(version=7, table_uid=TableUid("old"))
+    fold(world)
+    anew = Seen(table=ORDERS, cluster="", table_uid=TableUid("new"), snapshot_id=SnapshotId("0"))
+    world.store.register([], [anew])
+
+    assert start_of(world, from_now()) == (None, None)
+
+
+def test_a_folded_event_vouches_for_its_own_snapshot_by_its_tags(world: World) -> None:
+    world.change(version=1, tags=COMPLETE)
+    world.change(version=2)
+    fold(world)
+
+    assert start_of(world, from_now(COMPLETE)) == (None, "1")
+
+
+def test_a_folded_mark_vouches_for_the_snapshots_before_it(world: World) -> None:
+    world.change(version=1)
+    world.change(tags=COMPLETE)
+    world.change(version=2)
+    fold(world)
+
+    assert start_of(world, from_now(COMPLETE)) == (None, "1")
+
+
+def test_a_mark_vouches_for_a_snapshot_that_was_looked_through_and_folded(world: World) -> None:
+    flow = a_flow("silver", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
+    world.change(version=5)
+    assert not world.tick_of_the_sensor(flow).fires
+    fold(world)
+    assert world.store.fetch(EventQuery()) == []
+
+    world.change(tags=COMPLETE)
+
+    assert one(world.fire(flow)).end.sources[ORDERS].snapshot_id == "5"
+
+
+def test_a_tag_that_was_there_before_is_no_news_after_it_was_changed_and_folded(world: World) -> None:
+    flow = a_flow("silver", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
+    world.change(version=1, tags=COMPLETE)
+    assert world.tick_of_the_sensor(flow).fires
+    world.change(version=1, tags={"complete": "false"})
+    assert not world.tick_of_the_sensor(flow).fires
+    fold(world)
+
+    sweep = Sweep(world.evaluator, [flow])
+    assert sweep.decisions() == {}
+    world.change(version=1, tags=COMPLETE)
+
+    assert not world.decide(flow).fires
+    assert sweep.decisions() == {}
