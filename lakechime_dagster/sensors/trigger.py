@@ -25,7 +25,7 @@ def lakechime_sensor(
     name: str,
     trigger: PartitionTrigger | SnapshotTrigger,
     *,
-    job: dg.JobDefinition | None = None,
+    job: dg.JobDefinition | AssetJob | None = None,
     target: dg.AssetsDefinition | None = None,
     writes: str | None = None,
     location: str | None = None,
@@ -37,18 +37,27 @@ def lakechime_sensor(
     In the run, `LakeChimeResource.execution(context)` gives the events. `writes` names the Delta table that the run
     writes with `write_options`: then success is that table's commit, and each change is applied once. Without it the
     run's success settles, and a run that dies after its effect is repeated (at least once). The tables of the trigger
-    are those of `cluster`, LAKECHIME_CLUSTER when it is not given.
+    are those of `cluster`, LAKECHIME_CLUSTER when it is not given. Of what is partitioned, a run does the partition that
+    the key of a partition trigger names; a job of partitioned assets must say so: `define_asset_job(…, partitions_def=…)`.
+
+    Raises:
+        DeclarationError: the trigger names no table, or no partition of what is partitioned.
     """
     if (job is None) == (target is None):
         raise DeclarationError(name, "job=, target=", "give exactly one of them: what to launch")
     if isinstance(trigger, SnapshotTrigger) and not trigger.tables:
         raise DeclarationError(name, "trigger", "names no table; write SnapshotTrigger(['schema.table'])")
     partitions = target.partitions_def if target is not None else job.partitions_def if job is not None else None
+    levels = levels_of(trigger) if partitions is not None and isinstance(trigger, PartitionTrigger) else PartitionLevels()
+    if partitions is not None and not levels:
+        launched = job.name if job is not None else ", ".join(key.to_user_string() for key in target.keys) if target is not None else ""
+        remedy = "write a PartitionTrigger on partitions with one value per level, or launch something that is not partitioned"
+        raise DeclarationError(name, "trigger", f"({trigger}) names no partition, and {launched} is partitioned; {remedy}")
     flow = Flow(
         name=name,
         trigger=trigger,
         target=writes,
-        target_levels=levels_of(trigger) if partitions is not None and isinstance(trigger, PartitionTrigger) else PartitionLevels(),
+        target_levels=levels,
         location=location,
         asset_keys=tuple(key.to_user_string() for key in target.keys) if target is not None else (),
         job=job.name if job else None,
@@ -90,6 +99,8 @@ def flow_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         try:
+            if flow.job is not None and partitions is None:
+                _check_unpartitioned(flow.name, context.repository_def, flow.job)
             tick = run_tick(open_platform(), flow, DagsterRuns(context.instance), accepts_of(partitions, context.instance))
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
@@ -98,6 +109,13 @@ def flow_sensor(
         return dg.SensorResult(skip_reason="; ".join(tick.sentences))
 
     return sensor
+
+
+def _check_unpartitioned(name: str, repository: dg.RepositoryDefinition | None, job: str) -> None:
+    """Refuse a job that did not say that it is partitioned: what its assets are is known only beside all others."""
+    if repository is not None and repository.get_job(job).partitions_def is not None:
+        remedy = "say which partitions: define_asset_job(…, partitions_def=…)"
+        raise DeclarationError(name, "job", f"the assets of {job} are partitioned, and no run of it would have a partition; {remedy}")
 
 
 def accepts_of(partitions: dg.PartitionsDefinition | None, instance: dg.DagsterInstance) -> Callable[[str], bool]:

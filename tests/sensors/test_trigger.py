@@ -328,6 +328,57 @@ def test_a_partitioned_asset_runs_the_partition_of_its_key(tmp_path: Path) -> No
     assert seen == ["2013-01-02"]
 
 
+DAILY = PartitionTrigger(
+    PartitionCondition.of(SOURCE, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"})),
+    every(days=1, start="2013-01-02", until="2013-01-02"),
+)
+DAYS = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-01-05")
+
+
+@dg.asset(partitions_def=DAYS)
+def by_day(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> None:
+    with lakechime.execution(context):
+        context.log.info(context.partition_key)
+
+
+def test_a_job_of_a_partitioned_asset_runs_the_partition_of_its_key(tmp_path: Path) -> None:
+    job = dg.define_asset_job("by_day_job", [by_day], partitions_def=DAYS)
+    sensor = lakechime_sensor("by_day", DAILY, job=job)
+    with opened(tmp_path, sensor, "by_day_job", assets=[by_day], jobs=[job]) as location:
+        location.change(1, partition=["2013-01-01"])
+        request = only(location.tick().run_requests)
+        assert request.partition_key == "2013-01-01"
+        assert location.launch(request).success
+
+
+@pytest.mark.parametrize("kind", ["snapshots", "partitions"])
+def test_a_job_that_does_not_say_how_its_assets_are_partitioned_is_not_launched(tmp_path: Path, kind: str) -> None:
+    job = dg.define_asset_job("by_day_job", [by_day])
+    sensor = lakechime_sensor("by_day", DAILY if kind == "partitions" else SnapshotTrigger([SOURCE]), job=job)
+    with opened(tmp_path, sensor, "by_day_job", assets=[by_day], jobs=[job]) as location:
+        location.change(1, partition=["2013-01-01"])
+        ticked = location.tick()
+        assert ticked.run_requests == []
+        assert ticked.skip_message.startswith("by_day, job: the assets of by_day_job are partitioned")
+        assert "define_asset_job(…, partitions_def=…)" in ticked.skip_message
+        assert location.platform.ledger.executions() == []
+
+
+EVERY_HOUR = PartitionTrigger(
+    PartitionCondition.of(SOURCE, {"hour": [1, 2]}, PartitionLevels.of({"hour": "int"})),
+    every(days=1, start="2013-01-02"),
+)
+
+
+@pytest.mark.parametrize("trigger", [SnapshotTrigger([SOURCE]), EVERY_HOUR], ids=["snapshots", "partitions"])
+@pytest.mark.parametrize("launched", [{"target": by_day}, {"job": dg.define_asset_job("by_day_job", [by_day], partitions_def=DAYS)}])
+def test_a_trigger_whose_firing_names_no_partition_cannot_launch_what_is_partitioned(
+    trigger: PartitionTrigger | SnapshotTrigger, launched: dict[str, Any]
+) -> None:
+    with pytest.raises(DeclarationError, match=r"^by_day, trigger: .* names no partition, and by_day(_job)? is partitioned; "):
+        lakechime_sensor("by_day", trigger, **launched)
+
+
 def test_a_store_that_is_away_is_a_skip_reason(asset: Location, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LAKECHIME_STORE_URL", "postgresql://ada:secret@127.0.0.1:1/dce")
     shown = asset.tick().skip_message
@@ -378,12 +429,6 @@ def test_the_run_of_an_attempt_is_found_by_its_tags_until_it_begins(asset: Locat
     begun = asset.platform.ledger.execution(execution.execution_id)
     assert begun is not None
     assert DagsterRuns(asset.instance).of_attempt(begun) == found
-
-
-DAILY = PartitionTrigger(
-    PartitionCondition.of(SOURCE, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"})),
-    every(days=1, start="2013-01-02", until="2013-01-02"),
-)
 
 
 @pytest.mark.parametrize("trigger", [SnapshotTrigger([SOURCE]), DAILY], ids=["snapshots", "partitions"])
