@@ -1,7 +1,9 @@
 """Which commits were matched before: by table, uid, tags and position, on each database."""
 
 from lakechime_dagster.dce.event import SnapshotId, TableUid
+from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.store.matched import matched_before
+from lakechime_dagster.store.retention import expire
 from tests.support.world import World
 
 WEB = {"by": "web"}
@@ -25,3 +27,11 @@ def test_only_the_snapshots_that_are_asked_for_are_answered(world: World) -> Non
         world.change(version=version, tags=WEB)
     assert matched_before(world.engine, ORDERS, None, WEB, [SnapshotId("2")], world.store.head()) == {"2"}
     assert matched_before(world.engine, ORDERS, None, WEB, [], world.store.head()) == set()
+
+
+def test_a_commit_stays_matched_when_its_events_are_folded(world: World) -> None:
+    world.change(version=1, tags=WEB)
+    world.change(version=2)
+    expire(world.engine, world.store.now() + 1_000, needed={})
+    assert world.store.fetch(EventQuery()) == []
+    assert matched_before(world.engine, ORDERS, None, WEB, [SnapshotId("1"), SnapshotId("2")], world.store.head()) == {"1"}
