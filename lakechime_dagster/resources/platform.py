@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from sqlalchemy import Engine
-
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
@@ -106,20 +104,20 @@ def open_dry_platform() -> Platform:
         engine = memory_engine()
         upgrade(engine)
     check(engine)
-    return Platform(settings, *_parts(engine, settings.deployment))
+    return Platform(settings, *_parts(SqlDCEStore(engine), settings.deployment))
 
 
 @lru_cache(maxsize=8)
 def _opened_at(store_url: str, deployment: str, home: Path) -> tuple[SqlDCEStore, Ledger, Evaluator]:
     engine = open_engine(store_url)
     upgrade(engine)
-    return _parts(engine, deployment)
+    return _parts(SqlDCEStore(engine), deployment)
 
 
 def _opened(settings: Settings) -> Platform:
     return Platform(settings, *_opened_at(settings.store_url, settings.deployment, settings.home))
 
 
-def _parts(engine: Engine, deployment: str) -> tuple[SqlDCEStore, Ledger, Evaluator]:
-    ledger = Ledger(engine, deployment)
-    return SqlDCEStore(engine), ledger, Evaluator(engine, ledger)
+def _parts(store: SqlDCEStore, deployment: str) -> tuple[SqlDCEStore, Ledger, Evaluator]:
+    ledger = Ledger(store.engine, deployment)
+    return store, ledger, Evaluator(store.engine, ledger)
