@@ -8,7 +8,7 @@ import pytest
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.demo import flights as demo
-from lakechime_dagster.lake import Lake, SourceTable, spark_table
+from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
 from lakechime_dagster.triggers import SnapshotTrigger
 
 
@@ -84,6 +84,15 @@ def test_an_asset_says_before_any_run_what_it_waits_for_and_how_it_is_computed(d
     assert (daily["refresh"], daily["partitioned by"]) == ("partitions", "flight_date (date)")
     assert "FROM bronze.flights" in daily["sql"].value
     assert source["dagster/table_name"] == "bronze.flights"
+
+
+def test_metadata_of_a_declaration_comes_beside_what_an_asset_says_itself() -> None:
+    orders = SourceTable("bronze.orders", dagster={"metadata": {"wiki": "a"}})
+    total = sql_table("gold.total", sql="SELECT count(*) AS n FROM bronze.orders", dagster={"metadata": {"wiki": "b"}})
+    built = build_definitions(Lake("shop", [orders, total]))
+    for key, wiki in (("bronze/orders", "a"), ("gold/total", "b")):
+        metadata = node(built, key).metadata
+        assert (metadata["wiki"], metadata["dagster/table_name"]) == (wiki, key.replace("/", "."))
 
 
 def test_a_table_that_must_be_fresh_has_a_check_for_it_and_what_dagster_takes_passes_through() -> None:

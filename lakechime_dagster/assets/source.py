@@ -22,7 +22,6 @@ def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
         "owners": [table.owner] if table.owner else None,
         "kinds": {*table.kinds} or {"deltalake"},
         "description": table.description or None,
-        "metadata": metadata,
         "freshness_policy": dg.FreshnessPolicy.time_window(table.fresh_within) if table.fresh_within is not None else None,
     }
-    return dg.AssetSpec(**{**given, **table.dagster})
+    return dg.AssetSpec(**{**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}})

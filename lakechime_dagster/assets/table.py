@@ -39,6 +39,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
         return dg.MaterializeResult(metadata=combined(reports), check_results=check_results(table, reports, now))
 
     partitions = partitions_of(lake, table)
+    metadata = {**static_metadata(table, flow), **table.dagster.get("metadata", {})}
     given = {
         "key": asset_key(table.name),
         "deps": [asset_key(name) for name in table.inputs],
@@ -47,14 +48,13 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
         "owners": [table.owner] if table.owner else None,
         "kinds": {*table.kinds} or {"deltalake", "spark"},
         "description": table.description or None,
-        "metadata": static_metadata(table, flow),
         "check_specs": check_specs(table),
         # one run for many partitions: each of them is an execution of its own, in its own lane
         "backfill_policy": dg.BackfillPolicy.single_run() if partitions is not None else None,
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of its backfill policies that they may change
-        return dg.asset(**{**given, **table.dagster})(_with_signature(body, table))
+        return dg.asset(**{**given, **table.dagster, "metadata": metadata})(_with_signature(body, table))
 
 
 def each_key(keys: Sequence[str | None], materialise_key: Callable[[str | None], Report]) -> list[Report]:

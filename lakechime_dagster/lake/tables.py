@@ -15,7 +15,13 @@ from lakechime_dagster.lake.reads import Read, Readable
 from lakechime_dagster.triggers.model import Trigger
 
 Passthrough = Mapping[str, Any]  # what `@dg.asset` takes; the foreign edge
-ENGINE_OWNED = ("name", "key", "key_prefix", "deps", "ins", "partitions_def", "backfill_policy", "compute_fn", "config_schema")
+LEAVE_OUT, BY_PARAMETER = "leave it out", "annotate a parameter of the function with the resource"
+ENGINE_OWNED = {  # arguments of `@dg.asset` without which a declared table would not run, with what to do instead
+    **dict.fromkeys(("name", "key", "key_prefix", "deps", "ins", "partitions_def", "backfill_policy", "compute_fn"), LEAVE_OUT),
+    **dict.fromkeys(("config_schema", "dagster_type", "output_required", "is_virtual"), LEAVE_OUT),
+    **dict.fromkeys(("required_resource_keys", "resource_defs"), BY_PARAMETER),
+    "check_specs": "write a check of your own with @dg.asset_check(asset=…)",
+}
 
 
 class RefreshMode(StrEnum):
@@ -37,7 +43,7 @@ class SourceTable(Readable):
 
     `partitioned_by` maps each partition column to its type. `location` is `<warehouse>/<schema>/<table>` unless
     given. A table whose newest event is older than `fresh_within` is stale. `dagster` passes further arguments of
-    `dg.AssetSpec` through.
+    `dg.AssetSpec` through; its metadata come beside those of the declaration.
     """
 
     name: str
@@ -71,7 +77,8 @@ class LakeTable(Readable):
     `reads` maps the name by which the function or the SQL calls an input to how it is read. `key_columns` says, for
     `affected_keys`, per table read as changes and per key, which SQL expression over that table gives the key.
     `expect` maps the name of a constraint to a SQL condition that each row must meet; a row that does not is
-    quarantined. `watermark` is the event-time column. Calling the table calls its function.
+    quarantined. `watermark` is the event-time column. `dagster` passes further arguments of `dg.asset` through, but
+    those in `ENGINE_OWNED`; its metadata come beside those of the declaration. Calling the table calls its function.
     """
 
     name: str
@@ -153,7 +160,7 @@ def check_common(table: Table) -> None:
         raise DeclarationError(name, "dagster", f"{shown(table.dagster)} is not a map of arguments")
     owned = [argument for argument in table.dagster if argument in ENGINE_OWNED]
     if owned:
-        raise DeclarationError(name, "dagster", f"{shown(owned[0])} is set from the declaration itself; leave it out")
+        raise DeclarationError(name, "dagster", f"{shown(owned[0])} is set from the declaration itself; {ENGINE_OWNED[owned[0]]}")
     object.__setattr__(table, "dagster", MappingProxyType(dict(table.dagster)))
 
 

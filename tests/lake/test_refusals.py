@@ -68,6 +68,15 @@ NAMES = [
     (lambda: SourceTable("a.b", group="my group"), "a.b, group: 'my group' must be of letters, digits and _"),
     (lambda: SourceTable("a.b", dagster={"deps": []}), "a.b, dagster: 'deps' is set from the declaration itself; leave it out"),
     (
+        lambda: make_table(dagster={"check_specs": []}),
+        "dagster: 'check_specs' is set from the declaration itself; write a check of your own with @dg.asset_check(asset=…)",
+    ),
+    (
+        lambda: make_table(dagster={"tags": {}, "required_resource_keys": {"mail"}}),
+        "dagster: 'required_resource_keys' is set from the declaration itself; annotate a parameter of the function with the resource",
+    ),
+    (lambda: make_table(dagster={"output_required": False}), "dagster: 'output_required' is set from the declaration itself; leave it out"),
+    (
         lambda: make_table(fresh_within=dt.timedelta(hours=1)),
         "silver.flights, fresh_within: is measured by the watermark; give watermark=, the event-time column, too",
     ),
