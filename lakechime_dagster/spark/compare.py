@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from lakechime_dagster.spark.comparable import comparable, is_comparable
 from lakechime_dagster.spark.narrow import column, same
-from lakechime_dagster.spark.ranges import is_comparable
 
 OPERATION = "__lakechime_operation"  # I, U or D; = for a row that stays
 
@@ -92,6 +92,5 @@ def unkeyed_difference(new: DataFrame, old: DataFrame) -> Difference:
 
 
 def _equal(rows: DataFrame, name: str, old: Column) -> Column:
-    if is_comparable(rows.schema[name].dataType):
-        return same(column(name), old)
-    return same(F.to_json(F.struct(column(name))), F.to_json(F.struct(old.alias(name))))
+    kind = rows.schema[name].dataType
+    return same(comparable(column(name), kind), comparable(old, kind))

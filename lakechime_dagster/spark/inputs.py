@@ -11,9 +11,10 @@ from pyspark.sql.types import StringType
 from lakechime_dagster.dce.commits import TableLog
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.lake.reads import ReadMode
+from lakechime_dagster.spark.comparable import comparable_row, is_comparable
 from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
 from lakechime_dagster.spark.narrow import column, narrowed
-from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, is_comparable, net_changes, pinned, read_range, touched
+from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, net_changes, pinned, read_range, touched
 
 
 @dataclass(frozen=True)
@@ -220,8 +221,8 @@ def _net_rows(one: Input, end: DataFrame, images: DataFrame, keys: Sequence[str]
     else:
         found = narrowed(end, images.where(has_key).select(*keys), {key: F.col(key) for key in keys})
     keyless, whole_row = images.where(~has_key), end.columns
-    if not is_comparable(end.schema):  # then by its text
-        keyless, whole_row = keyless.withColumn("__text", F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})), ["__text"]
+    if not is_comparable(end.schema):
+        keyless, whole_row = keyless.withColumn("__row", comparable_row(keyless, end.columns)), ["__row"]
     return found.unionByName(net_changes(keyless, whole_row)[0].select(*columns))
 
 

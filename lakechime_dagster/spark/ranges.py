@@ -10,11 +10,12 @@ from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from lakechime_dagster.dce.commits import FileAction, TableLog
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.spark.comparable import is_comparable
 from lakechime_dagster.spark.delta_files import files_frame, missing_files
 from lakechime_dagster.spark.narrow import column
 from lakechime_dagster.spark.verdicts import Judgement, first_version, judge
@@ -182,15 +183,6 @@ def _version_diff(spark: SparkSession, location: str, judgement: Judgement, rang
     if old.columns != new.columns:
         old = old.select(*[column(name) if name in old.columns else F.lit(None).alias(name) for name in new.columns])
     return _imaged(new.exceptAll(old), 1).unionByName(_imaged(old.exceptAll(new), -1))
-
-
-def is_comparable(schema: DataType) -> bool:
-    """Whether Spark can tell equal rows of a schema: maps and variants it cannot compare."""
-    if isinstance(schema, StructType):
-        return all(is_comparable(column.dataType) for column in schema)
-    if isinstance(schema, ArrayType):
-        return is_comparable(schema.elementType)
-    return not isinstance(schema, MapType | VariantType)
 
 
 def _replaced_files(judgement: Judgement) -> tuple[list[FileAction], list[FileAction]]:

@@ -7,8 +7,8 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lakechime_dagster.spark.comparable import comparable_row, is_comparable
 from lakechime_dagster.spark.narrow import column, same
-from lakechime_dagster.spark.ranges import is_comparable
 
 REASON = "__lakechime_reason"
 
@@ -65,13 +65,12 @@ def sift(computed: DataFrame, keys: Sequence[str], expect: Mapping[str, str]) ->
 
 def _per_key(judged: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Per key, and for bad rows apart: how many rows there are, and how many different ones."""
-    values = F.struct(*[column(name) for name in judged.columns if name != REASON])
-    row = values if is_comparable(judged.schema) else F.to_json(values, {"ignoreNullFields": "false"})
+    row = comparable_row(judged, [name for name in judged.columns if name != REASON])
     groups = [column(key).alias(f"__key_{i}") for i, key in enumerate(keys)] + [F.col(REASON).isNull().alias("__ok")]
     different = F.count_distinct(row) if keys else F.count(F.lit(1))
     return judged.groupBy(*groups).agg(F.count(F.lit(1)).alias("__rows"), different.alias("__different"))
 
 
 def _without_repeats(rows: DataFrame) -> DataFrame:
-    """Exact repeats away where Spark cannot compare the columns themselves, by their text."""
-    return rows.withColumn("__text", F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).dropDuplicates(["__text"]).drop("__text")
+    """Exact repeats away where Spark cannot compare the columns themselves."""
+    return rows.withColumn("__row", comparable_row(rows)).dropDuplicates(["__row"]).drop("__row")
