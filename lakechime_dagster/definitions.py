@@ -1,6 +1,6 @@
 """The composition root of the shipped code location: the lake named by LAKECHIME_LAKE as Dagster definitions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import dagster as dg
 
@@ -8,11 +8,12 @@ from lakechime_dagster.assets.flows import flow_of
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.assets.source import source_asset
 from lakechime_dagster.assets.table import table_asset
+from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.lakechime import LakeChimeResource, declare_flow
-from lakechime_dagster.resources.names import asset_key
+from lakechime_dagster.resources.names import asset_key, dagster_name
 from lakechime_dagster.resources.spark import SparkResource
 from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
@@ -26,6 +27,9 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
     """A lake as Dagster definitions: assets, checks, jobs, sensors, resources; merge them with others as you like.
 
     Its tables are those of `cluster`, LAKECHIME_CLUSTER when it is not given.
+
+    Raises:
+        DeclarationError: two of its sensors would have one name.
     """
     cluster = load_settings().cluster if cluster is None else cluster
     flows = {table.name: declare_flow(flow_of(table, cluster)) for table in lake.targets}
@@ -36,6 +40,7 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         for table in lake.targets
         if table.trigger is not None
     ]
+    _check_sensor_names(lake, launches)
     sensors = (
         [flow_sensor(one.flow, job=one.job, selection=one.selection, partitions=one.partitions) for one in launches]
         if len(launches) <= MAX_SENSORS
@@ -49,6 +54,14 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         resources={"lakechime": LakeChimeResource(), "spark": SparkResource()},
         executor=dg.in_process_executor,
     )
+
+
+def _check_sensor_names(lake: Lake, launches: Sequence[Launch]) -> None:
+    taken = {dagster_name(f"{lake.name}__events"): f"the sensor of {lake.name}'s events"}
+    for table in [launch.flow.name for launch in launches]:
+        name = dagster_name(table)
+        if (other := taken.setdefault(name, table)) != table:
+            raise DeclarationError(table, "name", f"is {name} in Dagster, as {other} is; rename one of them")
 
 
 def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
@@ -67,10 +80,8 @@ def _job_name(lake: Lake, table: LakeTable) -> str:
     partitions = partitions_of(lake, table)
     if partitions is None:
         return f"{lake.name}__tables"
-    kind = {dg.DailyPartitionsDefinition: "daily", dg.HourlyPartitionsDefinition: "hourly"}.get(
-        type(partitions), table.name.replace(".", "__")
-    )
-    return f"{lake.name}__{kind}"
+    by_time = {dg.DailyPartitionsDefinition: "daily", dg.HourlyPartitionsDefinition: "hourly"}.get(type(partitions))
+    return f"{lake.name}__{by_time or '__'.join(('by', *table.levels.names))}"
 
 
 @dg.definitions

@@ -1,6 +1,7 @@
 """From a declared lake alone: assets, edges, checks, sensors, jobs, and what a person sees before any run."""
 
 import datetime as dt
+import re
 from typing import Any
 
 import dagster as dg
@@ -8,8 +9,10 @@ import pytest
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.demo import flights as demo
+from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +87,42 @@ def test_an_asset_says_before_any_run_what_it_waits_for_and_how_it_is_computed(d
     assert (daily["refresh"], daily["partitioned by"]) == ("partitions", "flight_date (date)")
     assert "FROM bronze.flights" in daily["sql"].value
     assert source["dagster/table_name"] == "bronze.flights"
+
+
+ORDERS = SourceTable("bronze.orders", partitioned_by={"shop": "string"})
+BY_SHOP = "SELECT shop, count(*) AS n FROM bronze.orders GROUP BY shop"
+
+
+def whole(name: str, trigger: SnapshotTrigger | None = None) -> LakeTable:
+    return sql_table(name, sql=BY_SHOP, trigger=trigger)
+
+
+def partitioned(name: str) -> LakeTable:
+    trigger = PartitionTrigger(ORDERS.partitions(shop="north"), every(days=1, start="2013-01-02"))
+    return sql_table(name, sql=BY_SHOP, keys=["shop"], partitioned_by={"shop": "string"}, refresh="partitions", trigger=trigger)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (
+            ["silver.daily_x", "silver_daily.x"],
+            "silver_daily.x, name: is silver_daily_x in Dagster, as silver.daily_x is; rename one of them",
+        ),
+        (["shop._events"], "shop._events, name: is shop__events in Dagster, as the sensor of shop's events is; rename one of them"),
+    ],
+)
+def test_tables_that_dagster_could_not_tell_apart_are_refused(names: list[str], told: str) -> None:
+    with pytest.raises(DeclarationError, match=f"^{re.escape(told)}$"):
+        build_definitions(Lake("shop", [ORDERS, *[whole(name, SnapshotTrigger()) for name in names]]))
+    build_definitions(Lake("shop", [ORDERS, *[whole(name) for name in names]]))  # without triggers they have no sensors
+
+
+def test_tables_of_the_same_partitions_share_a_job_whatever_they_are_called() -> None:
+    built = build_definitions(Lake("shop", [ORDERS, partitioned("daily"), partitioned("tables"), whole("gold.x", SnapshotTrigger())]))
+    jobs = {sensor.name: sensor.job_name for sensor in built.sensors or [] if sensor.name != "shop__events"}
+    assert jobs == {"daily": "shop__by__shop", "tables": "shop__by__shop", "gold_x": "shop__tables"}
+    assert built.resolve_job_def("shop__by__shop").partitions_def == dg.DynamicPartitionsDefinition(name="shop__shop")
 
 
 def test_metadata_of_a_declaration_comes_beside_what_an_asset_says_itself() -> None:
