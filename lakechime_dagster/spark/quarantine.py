@@ -12,6 +12,11 @@ from lakechime_dagster.triggers.lanes import CommitStamp
 SUFFIX = "__quarantine"
 ATTEMPTS = 1024  # transactions of one step, in the order of its attempts
 KEPT = ("lane", "step", "execution", "reason", "row")
+AS_TEXT = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",  # by default to the millisecond, which makes different rows one
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 
 def quarantine_location(location: str) -> str:
@@ -27,7 +32,7 @@ def quarantine(spark: SparkSession, target: Target, stamp: CommitStamp, bad: Dat
     values = [column(name) for name in bad.columns if name != REASON]
     rows = bad.select(
         F.lit(str(stamp.lane)).alias("lane"), F.lit(stamp.step).cast("long").alias("step"), F.lit(stamp.execution_id).alias("execution"),
-        F.col(REASON).alias("reason"), F.to_json(F.struct(*values), {"ignoreNullFields": "false"}).alias("row"),
+        F.col(REASON).alias("reason"), F.to_json(F.struct(*values), AS_TEXT).alias("row"),
     )  # fmt: skip
     create_if_missing(spark, target, rows.schema)
     count = 0
