@@ -18,6 +18,7 @@ from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.interventions import PlaceAt
 from lakechime_dagster.store.ledger import Claim, Ledger, lanes_of
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from
+from lakechime_dagster.store.past import lanes_at, open_at, paused_at
 from lakechime_dagster.store.snapshots import newest_snapshot, without_snapshot
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Decision, Firing, KeyEvidence, LaneView, decide_partition, decide_snapshot
@@ -52,7 +53,7 @@ class Evaluator:
     def lanes(self, row: FlowRow, at_ms: int | None = None) -> dict[str, LaneRow]:
         """The lanes of a flow by key, now or as they stood at a past time."""
         with reading(self.engine) as connection:
-            return lanes_of(connection, row.flow_id) if at_ms is None else _lanes_at(connection, row, at_ms)
+            return lanes_of(connection, row.flow_id) if at_ms is None else lanes_at(connection, row, at_ms)
 
     def evaluate(self, flow: Flow, row: FlowRow, *, at_ms: int | None = None) -> Decision:
         """Whether the flow fires, now or as it was at a past time (milliseconds), and why."""
@@ -61,9 +62,11 @@ class Evaluator:
         with reading(self.engine) as connection:
             now = now_ms(connection) if at_ms is None else at_ms
             through = head_within(connection) if at_ms is None else evidence.head_at(connection, at_ms)
-            lanes = lanes_of(connection, row.flow_id) if at_ms is None else _lanes_at(connection, row, at_ms)
+            lanes = lanes_of(connection, row.flow_id) if at_ms is None else lanes_at(connection, row, at_ms)
             views = _views(connection, row, lanes, at_ms)
-            blocked = (row.blocked_sentence if at_ms is None else "") or _unreadable(connection, flow, lanes, through)
+            blocked = (row.blocked_sentence if at_ms is None else paused_at(connection, row, at_ms)) or _unreadable(
+                connection, flow, lanes, through
+            )
             if isinstance(flow.trigger, SnapshotTrigger):
                 decision = self._snapshot(connection, flow, flow.trigger, row, views, blocked, now, through)
             else:
@@ -243,13 +246,7 @@ def _unreadable(connection: Connection, flow: Flow, lanes: Mapping[str, LaneRow]
 
 def _views(connection: Connection, row: FlowRow, lanes: Mapping[str, LaneRow], at_ms: int | None) -> dict[str, LaneView]:
     """What a decision needs of each lane: its place, and whether it is open or may not claim."""
-    query = EXECUTIONS.where(schema.lane.c.flow_id == row.flow_id)
-    if at_ms is None:
-        query = query.where(schema.execution.c.state == ExecutionState.OPEN.value)
-    else:
-        still_open = sa.or_(schema.execution.c.settled_ts.is_(None), schema.execution.c.settled_ts > at_ms)
-        query = query.where(schema.execution.c.claimed_ts <= at_ms, still_open)
-    opened = {execution.lane.key: execution for execution in map(execution_from, connection.execute(query))}
+    opened = _open_now(connection, row) if at_ms is None else open_at(connection, row, at_ms)
     return {
         key: LaneView(
             place=lane.place,
@@ -261,20 +258,12 @@ def _views(connection: Connection, row: FlowRow, lanes: Mapping[str, LaneRow], a
     }
 
 
+def _open_now(connection: Connection, row: FlowRow) -> dict[str, Execution]:
+    query = EXECUTIONS.where(schema.lane.c.flow_id == row.flow_id, schema.execution.c.state == ExecutionState.OPEN.value)
+    return {execution.lane.key: execution for execution in map(execution_from, connection.execute(query))}
+
+
 def _open_sentence(execution: Execution) -> str:
     who = f"run {execution.run_id}" if execution.run_id else "a run that has not begun"
     key = f" for {execution.lane.key}" if execution.lane.key else ""
     return f"step {execution.step}{key} is with {who} (attempt {execution.attempt})"
-
-
-def _lanes_at(connection: Connection, row: FlowRow, at_ms: int) -> dict[str, LaneRow]:
-    """The lanes as they stood at a past time: at the end of the last step settled by then."""
-    lanes = {key: lane for key, lane in lanes_of(connection, row.flow_id).items() if lane.created_ts <= at_ms}
-    query = EXECUTIONS.where(schema.lane.c.flow_id == row.flow_id, schema.execution.c.claimed_ts <= at_ms)
-    places: dict[str, Place] = {}
-    fired: set[str] = set()
-    for execution in map(execution_from, connection.execute(query.order_by(schema.execution.c.step))):
-        fired.add(execution.lane.key)
-        if execution.settled_ts is not None and execution.settled_ts <= at_ms:
-            places[execution.lane.key] = execution.end
-    return {key: replace(lane, place=places.get(key, row.start), fired=key in fired) for key, lane in lanes.items()}

@@ -93,14 +93,15 @@ class World:
             connection.execute(sa.update(schema.attempt).where(schema.attempt.c.lease_until.is_not(None)).values(lease_until=1))
 
     def let_pass(self, milliseconds: int) -> None:
-        """Make everything that was registered or activated that much older."""
+        """Make everything that was registered, activated or done that much older."""
         with writing(self.engine) as connection:
             for table, name in _TIMES:
                 connection.execute(sa.update(table).values({name: table.c[name] - milliseconds}))
 
 
 _TIMES = [(dce_event, "event_ts"), (schema.flow, "activated_ts"), (schema.lane, "created_ts"), (schema.execution, "claimed_ts"),
-          (schema.execution, "settled_ts")]  # fmt: skip
+          (schema.execution, "settled_ts"), (schema.attempt, "due_ts"), (schema.attempt, "begun_ts"), (schema.attempt, "ended_ts"),
+          (schema.intervention, "ts")]  # fmt: skip
 
 
 @pytest.fixture
