@@ -24,6 +24,7 @@ from pyspark.sql.types import StructField, StructType
 from lakechime_dagster.dce.commits import TableCommit
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
 from lakechime_dagster.spark.compare import OPERATION
+from lakechime_dagster.spark.names import spelled
 from lakechime_dagster.spark.narrow import literal_filter, quoted
 from lakechime_dagster.spark.stamp import TargetLog, stamped
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
@@ -189,7 +190,7 @@ def merge(spark: SparkSession, target: Target, changes: DataFrame) -> None:
     deletes, writes = column_of("s", OPERATION) == "D", column_of("s", OPERATION) != "D"
     table = DeltaTable.forPath(spark, target.location)
     merger = table.alias("t").merge(source.alias("s"), condition)
-    if set(columns) - set(table.toDF().columns):
+    if set(columns) - set(spelled(table.toDF(), columns).columns):
         merger = merger.withSchemaEvolution()
     (
         merger.whenMatchedDelete(deletes)

@@ -34,7 +34,8 @@ class Input:
     def source_columns(self, wanted: Sequence[str]) -> dict[str, Column]:
         """For columns of the target, what gives them in this input; those that it has nothing for are left out."""
         columns = {name: F.expr(text) for name, text in self.job.key_columns.items() if name in wanted}
-        return {name: columns.get(name, column(name)) for name in wanted if name in columns or name in self.end.columns}
+        present = {name.lower() for name in self.end.columns}
+        return {name: columns.get(name, column(name)) for name in wanted if name in columns or name.lower() in present}
 
     def result(self) -> SourceResult | None:
         """How it was read, for the record of the run."""

@@ -18,6 +18,7 @@ from lakechime_dagster.lake.tables import RefreshMode
 from lakechime_dagster.spark.commit import Target, committed_before, create_if_missing
 from lakechime_dagster.spark.inputs import Input, Scope, Work, fallback_note, groups_work, open_inputs, rows_work, whole, within_partitions
 from lakechime_dagster.spark.job import Outcome, TableJob, TableResult
+from lakechime_dagster.spark.names import require_columns, spelled
 from lakechime_dagster.spark.narrow import column, narrowed, quoted
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.sift import Sifted, sift
@@ -79,7 +80,8 @@ class Attempt:
             inputs = [self._kept_images(one) for one in open_inputs(self.spark, self.job, self.open_log)]
             work = self._kept_scope(self._as_stored(self._allowed(self._work(inputs))))
         with self._phase("compute"):
-            sifted = sift(self._in_scope(self._nulled(self._compute(work)), work), self.job.keys, self.job.expect)
+            computed = self._named(self._compute(work))
+            sifted = sift(self._in_scope(self._nulled(computed), work), self.job.keys, self.job.expect)
             self.held.callback(sifted.kept.unpersist)
             stamp = replace(self.stamp, watermark=self._watermark(sifted.good))
             rows_in = sum(self._rows_in(one, work) for one in inputs)
@@ -159,6 +161,12 @@ class Attempt:
             for name in names.values():
                 self.spark.catalog.dropTempView(name)
 
+    def _named(self, computed: DataFrame) -> DataFrame:
+        """The computed rows with the declared columns as they are declared, in whatever case these came."""
+        declared = (*self.job.keys, *self.job.partitioned_by)
+        require_columns(self.job.name, computed, declared)
+        return spelled(computed, [*declared, *([self.job.watermark] if self.job.watermark else [])])
+
     def _as_stored(self, work: Work) -> Work:
         """The work with its scope as the target holds it."""
         scope = work.scope
@@ -177,9 +185,6 @@ class Attempt:
         scope = work.scope
         if self.job.refresh is RefreshMode.ROWS or scope is None or scope.values is None:
             return computed
-        missing = [name for name in scope.columns if name not in computed.columns]
-        if missing:
-            raise DeclarationError(self.job.name, "columns", f"does not return the column {missing[0]}, which is a key or partition of it")
         return narrowed(computed, scope.values, {name: column(name) for name in scope.columns})
 
     def _kept_images(self, one: Input) -> Input:

@@ -23,6 +23,7 @@ from lakechime_dagster.spark.commit import (
 from lakechime_dagster.spark.compare import OPERATION, Difference, keyed_difference, shaped, unkeyed_difference
 from lakechime_dagster.spark.inputs import Scope, Work
 from lakechime_dagster.spark.job import Counts, Outcome, Partition, TableJob
+from lakechime_dagster.spark.names import spelled
 from lakechime_dagster.spark.narrow import column, narrowed
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
@@ -84,7 +85,7 @@ class _Planned:
 
 def _planned(spark: SparkSession, job: TableJob, target: Target, good: DataFrame, work: Work) -> _Planned:
     """Compare with the target as it is now; `write` is None when nothing differs."""
-    now = target.read(spark)
+    now = spelled(target.read(spark), good.columns)
     if work.replace or job.refresh is RefreshMode.FULL:
         difference = _whole_difference(target, good, now)
         new_schema = [(f.name, f.dataType) for f in good.schema] != [(f.name, f.dataType) for f in now.schema]

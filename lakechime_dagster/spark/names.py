@@ -1,0 +1,25 @@
+"""Names of columns, which Spark and Delta find in any case: one spelling for the rows and the table that holds them."""
+
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame
+
+from lakechime_dagster.errors import DeclarationError
+
+
+def spelled(rows: DataFrame, names: Iterable[str]) -> DataFrame:
+    """The rows with those of their columns that are among the names spelled as these are."""
+    spelling = {name.lower(): name for name in names}
+    wanted = [spelling.get(name.lower(), name) for name in rows.columns]
+    return rows if wanted == rows.columns else rows.toDF(*wanted)
+
+
+def require_columns(table: str, rows: DataFrame, names: Iterable[str]) -> None:
+    """See to it that a table's computed rows have each of its key and partition columns, once."""
+    for name in names:
+        found = [one for one in rows.columns if one.lower() == name.lower()]
+        if not found:
+            what = f"does not return the column {name}, which is a key or partition of it, only {', '.join(rows.columns)}"
+            raise DeclarationError(table, "columns", f"{what}; return it, or declare a column that is returned")
+        if len(found) > 1:
+            raise DeclarationError(table, "columns", f"returns {' and '.join(found)}, which are one column to Spark; return one of them")
