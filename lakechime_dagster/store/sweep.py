@@ -74,8 +74,8 @@ class Sweep:
         self._apart = [flow.name for flow in self.flows if flow.is_partitioned or flow.reads]
         self._by_table: dict[evidence.TableKey, dict[Tags, list[str]]] = {}
         for flow in self.flows:
-            for table in flow.pinned:
-                of_table = self._by_table.setdefault((flow.cluster, table), {})
+            for table in flow.watched:
+                of_table = self._by_table.setdefault(table, {})
                 of_table.setdefault(flow.trigger.tags, []).append(flow.name)
         known = {row.name: row for row in self.evaluator.ledger.flows()}
         for flow in self.flows:
@@ -144,7 +144,7 @@ class Sweep:
             self._points[name] = point
             if point != before:
                 return True
-        return name in self._restless or any((flow.cluster, table) in new for table in flow.pinned)
+        return name in self._restless or any(table in new for table in flow.watched)
 
     def _touched_by_people(self, connection: Connection) -> set[str]:
         """The flows to which a person did something since the last look."""

@@ -42,6 +42,15 @@ class Flow:
         """Every table whose snapshot a claim freezes."""
         return tuple(dict.fromkeys((*self.trigger.tables, *self.reads)))
 
+    @property
+    def watched(self) -> tuple[tuple[str, str], ...]:
+        """Cluster and name of every table whose events the flow must look at: a condition's in the cluster that it names."""
+        if isinstance(self.trigger, PartitionTrigger):
+            named = [(condition.cluster, condition.table) for condition in self.trigger.conditions]
+        else:
+            named = [(self.cluster, table) for table in self.trigger.tables]
+        return tuple(dict.fromkeys((*named, *((self.cluster, table) for table in self.reads))))
+
     def partition_of(self, key: FireKey) -> tuple[object, ...] | None:
         """The target's partition that a fire key stands for, None when the key does not name all its levels."""
         values = dict(key.values)

@@ -58,3 +58,29 @@ def test_a_flow_whose_keys_cannot_be_resolved_says_so_and_hinders_no_other(world
         found = sweep.decisions()
         assert (found["good"].fires, found["bad"].fires) == (True, False)
         assert "is not a date" in found["bad"].sentence
+
+
+def of_another_cluster(world: World) -> Sweep:
+    """A look at a flow that waits for a partition of another cluster, after the first, which found nothing."""
+    condition = PartitionCondition.of(ORDERS, {"day": "a"}, cluster="other")
+    trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02"))
+    sweep = Sweep(world.evaluator, [Flow(name="days", trigger=trigger)])
+    assert sweep.decisions() == {}
+    return sweep
+
+
+def test_an_event_of_the_cluster_that_a_condition_names_wakes_its_flow(world: World) -> None:
+    sweep = of_another_cluster(world)
+    world.change(version=0, partition=["a"])
+    assert sweep.decisions() == {}
+    world.change(version=0, partition=["a"], cluster="other")
+    assert sweep.decisions()["days"].fires
+
+
+def test_more_events_than_are_looked_at_one_by_one_wake_a_flow_of_another_cluster_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = of_another_cluster(world)
+    monkeypatch.setattr("lakechime_dagster.store.sweep.DELTA", 0)
+    world.change(version=0, partition=["a"], cluster="other")
+    assert sweep.decisions()["days"].fires
