@@ -98,12 +98,10 @@ class DataChangeEvent:
     def identity_at(self, canonical: str) -> bytes | None:
         """The identity, with the partition's canonical text at hand."""
         if self.event_key is not None:
-            parts = ["key", self.cluster, self.table, self.event_key]
-        elif self.snapshot_id is not None:
-            parts = ["snapshot", self.cluster, self.table, self.table_uid, canonical, self.snapshot_id]
-        else:
-            return None
-        return digest(parts)
+            return digest(["key", self.cluster, self.table, self.event_key])
+        if self.snapshot_id is not None:
+            return snapshot_identity(self.cluster, self.table, self.table_uid, canonical, self.snapshot_id)
+        return None
 
     def at_table(self, table_uid: TableUid | None) -> "DataChangeEvent":
         """This event with its table told apart by `table_uid`, which the store knows."""
@@ -151,6 +149,11 @@ class RegisteredEvent:
     def changes_data(self) -> bool:
         """Whether rows may have changed by this event: neither a mark nor an amendment."""
         return not self.event.is_mark and self.amends is None
+
+
+def snapshot_identity(cluster: str, table: str, table_uid: str | None, canonical: str, snapshot: str) -> bytes:
+    """The identity of an event that its producer gave no key."""
+    return digest(["snapshot", cluster, table, table_uid, canonical, snapshot])
 
 
 def version_of(snapshot: str | None) -> int | None:

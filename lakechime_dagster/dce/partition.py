@@ -135,6 +135,11 @@ def fitting_canonical(partition: Sequence[PartitionValue] | None, levels: Partit
         return canonical_partition(partition)
 
 
+def recanonical(canonical: str, levels: PartitionLevels) -> str:
+    """A canonical text by other levels, if its values fit them."""
+    return UNPARTITIONED if canonical == UNPARTITIONED else fitting_canonical(json.loads(canonical), levels)
+
+
 def checked_partition(value: object) -> tuple[PartitionValue, ...] | None:
     """A partition from outside as an immutable tuple of JSON values, or None."""
     if value is None:

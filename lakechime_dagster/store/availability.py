@@ -1,6 +1,5 @@
 """What retention kept of folded events: per partition and table uid, how far and with which tags it was complete."""
 
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select
 
 from lakechime_dagster.dce.event import TableUid
-from lakechime_dagster.dce.partition import UNPARTITIONED, PartitionLevels, fitting_canonical
+from lakechime_dagster.dce.partition import PartitionLevels, recanonical
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import Availability
 from lakechime_dagster.store.schema import dce_availability
@@ -66,14 +65,10 @@ def merged(one: Availability, other: Availability) -> Availability:
 def rekey_availability(connection: Connection, table: TableRow, levels: PartitionLevels, adopt: TableUid | None = None) -> None:
     """Compare what was folded by other levels, and give it the uid that became known."""
     before = kept_availability(connection, table)
-    after = [replace(one, canonical=_canonical(one.canonical, levels), table_uid=one.table_uid or adopt) for one in before]
+    after = [replace(one, canonical=recanonical(one.canonical, levels), table_uid=one.table_uid or adopt) for one in before]
     if after != before:
         connection.execute(delete(dce_availability).where(dce_availability.c.table_id == table.table_id))
         _replace(connection, table, _by_key(after))
-
-
-def _canonical(text: str, levels: PartitionLevels) -> str:
-    return UNPARTITIONED if text == UNPARTITIONED else fitting_canonical(json.loads(text), levels)
 
 
 def _by_key(many: Iterable[Availability]) -> dict[PartitionUid, Availability]:

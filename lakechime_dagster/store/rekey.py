@@ -3,16 +3,19 @@
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, exists, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, exists, literal, select, update
 
 from lakechime_dagster.dce.event import RegisteredEvent, TableUid
-from lakechime_dagster.dce.partition import PartitionLevels, fitting_canonical
+from lakechime_dagster.dce.partition import PartitionLevels, fitting_canonical, recanonical
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store.appending import fresh_key
 from lakechime_dagster.store.availability import rekey_availability
+from lakechime_dagster.store.dialect import insert_if_absent
+from lakechime_dagster.store.folded import rekey_folded
+from lakechime_dagster.store.ledger_schema import lane_partition
 from lakechime_dagster.store.queries import in_order, is_after, select_events
 from lakechime_dagster.store.rows import event_of, sent_text
-from lakechime_dagster.store.schema import dce_event, dce_folded
+from lakechime_dagster.store.schema import dce_event
 from lakechime_dagster.store.tables import TableRow
 from lakechime_dagster.store.versions import amendment_key
 
@@ -26,7 +29,7 @@ def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adop
     it, the later becomes an amendment of the first; what amends a folded event goes on doing so. Values
     that do not fit the levels stay as they were sent.
     """
-    firsts: dict[bytes, Position] = {}
+    firsts = rekey_folded(connection, table, levels, adopt)
     folded = _folded_firsts(connection, table)
     changes: list[dict[str, Any]] = []
     for stored, key in _all_events(connection, table):
@@ -49,10 +52,20 @@ def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adop
             })  # fmt: skip
     _apply(connection, changes)
     rekey_availability(connection, table, levels, adopt)
-    if adopt:
-        without_uid = and_(dce_folded.c.table_id == table.table_id, dce_folded.c.table_uid.is_(None))
-        connection.execute(update(dce_folded).where(without_uid).values(table_uid=adopt))
+    _rekey_lanes(connection, table, levels)
     return len(changes)
+
+
+def _rekey_lanes(connection: Connection, table: TableRow, levels: PartitionLevels) -> None:
+    """The partitions that lanes stand for, which late events are compared with."""
+    c = lane_partition.c
+    mine = and_(c.cluster == table.cluster, c.table_name == table.name)
+    for canonical in connection.execute(select(c.partition_key).where(mine).distinct()).scalars().all():
+        if (other := recanonical(canonical, levels)) != canonical:
+            moving = select(c.lane_id, c.cluster, c.table_name, literal(other)).where(mine, c.partition_key == canonical)
+            names = ["lane_id", "cluster", "table_name", "partition_key"]
+            connection.execute(insert_if_absent(connection, lane_partition).from_select(names, moving))
+            connection.execute(delete(lane_partition).where(mine, c.partition_key == canonical))
 
 
 def _folded_firsts(connection: Connection, table: TableRow) -> set[int]:

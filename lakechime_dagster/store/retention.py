@@ -1,24 +1,21 @@
 """Retention: old events are folded into availability and removed, but none that a live lane still needs."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import ColumnElement, Connection, Engine, FromClause, and_, bindparam, delete, exists, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, FromClause, and_, delete, exists, func, or_, select
 
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import Availability, TagSet
-from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.store.availability import PartitionUid, keep_availability
-from lakechime_dagster.store.dialect import among, high_water, insert_if_absent
+from lakechime_dagster.store.dialect import high_water
 from lakechime_dagster.store.engine import reading, writing
-from lakechime_dagster.store.evidence import chunks
-from lakechime_dagster.store.queries import in_order, is_after, is_delete, is_drop, is_dropped, is_through, select_events
-from lakechime_dagster.store.rows import event_of
-from lakechime_dagster.store.schema import dce_event, dce_folded, dce_folded_version
+from lakechime_dagster.store.folded import pages, remember
+from lakechime_dagster.store.queries import is_after, is_delete, is_drop, is_dropped, is_through
+from lakechime_dagster.store.schema import dce_event
 from lakechime_dagster.store.tables import TableRow, changed_table, locked_whole, tables_by_id
 
-PAGE = 5_000
 Needed = Mapping[str, Position] | Callable[[str], Position | None]
 
 
@@ -154,10 +151,10 @@ def _expire_table(
     folded, newest = _count(connection, expiring), _newest(connection, expiring)
     if folded:
         fold = _Fold(tag_keys)
-        for event in _pages(connection, [*expiring, ~is_delete(), ~is_dropped()]):
+        for event in pages(connection, [*expiring, ~is_delete(), ~is_dropped()]):
             fold.add(event)
         keep_availability(connection, table, fold.kept.values(), _dropped(connection, expiring))
-        _remember(connection, expiring)
+        remember(connection, expiring)
         connection.execute(delete(dce_event).where(*expiring))
         changed_table(connection, table.table_id)  # who registers a single event must look again: its repeat may be folded now
     return ExpiredTable(table=table.name, cluster=table.cluster, folded=folded, needed=needed, forced=is_forced, through=newest)
@@ -184,44 +181,3 @@ def _newest(connection: Connection, conditions: list[ColumnElement[bool]]) -> Po
 def _dropped(connection: Connection, conditions: list[ColumnElement[bool]]) -> set[str]:
     """The partitions that these events drop."""
     return set(connection.execute(select(dce_event.c.partition_key).where(*conditions, is_drop()).distinct()).scalars())
-
-
-def _pages(connection: Connection, conditions: list[ColumnElement[bool]]) -> Iterator[RegisteredEvent]:
-    after = Position(-1, 0)
-    while True:
-        rows = connection.execute(in_order(select_events().where(*conditions, is_after(after))).limit(PAGE)).all()
-        for row in rows:
-            yield event_of(row)
-        if len(rows) < PAGE:
-            return
-        after = Position(rows[-1].tx_id, rows[-1].seq)
-
-
-def _remember(connection: Connection, conditions: list[ColumnElement[bool]]) -> None:
-    """Keep of first events that can be repeated what they are known by, their snapshots, and the tags of all their versions."""
-    can_repeat = and_(dce_event.c.amends_seq.is_(None), or_(dce_event.c.snapshot_id.is_not(None), dce_event.c.producer_key.is_not(None)))
-    names = [column.name for column in dce_folded.columns]
-    folding = select(*(dce_event.c[name] for name in names)).where(*conditions, can_repeat)
-    connection.execute(insert_if_absent(connection, dce_folded).from_select(names, folding))
-    amendments: dict[int, list[Tags]] = {}
-    for event in _pages(connection, [*conditions, dce_event.c.amends_seq.is_not(None)]):
-        if event.amends:
-            amendments.setdefault(event.amends.seq, []).append(event.event.tags)
-    for firsts in chunks(list(amendments)):
-        _renew_tags(connection, {first: amendments[first] for first in firsts})
-
-
-def _renew_tags(connection: Connection, amendments: Mapping[int, Sequence[Tags]]) -> None:
-    """The newest tags of folded events, which others they had before."""
-    query = select(dce_folded.c.seq, dce_folded.c.tags).where(among(connection, dce_folded.c.seq, list(amendments)))
-    before = {row.seq: [Tags(row.tags)] for row in connection.execute(query) if row.tags is not None}
-    gone = [
-        {"seq": first, "tags": dict(tags)}
-        for first, versions in amendments.items()
-        for tags in [*before.get(first, ()), *versions[:-1]]
-        if not versions[-1].carries(tags)
-    ]
-    if gone:
-        connection.execute(insert(dce_folded_version), gone)
-    renewing = update(dce_folded).where(dce_folded.c.seq == bindparam("first")).values(tags=bindparam("newest"))
-    connection.execute(renewing, [{"first": first, "newest": dict(versions[-1])} for first, versions in amendments.items()])

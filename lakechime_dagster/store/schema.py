@@ -111,6 +111,7 @@ dce_folded = Table(
     Column("event_ts", BIG, nullable=False),
     Column("tags", DOCUMENT),
     Column("table_id", BIG),
+    Column("partition_key", String(512)),  # where it is part of the identity: not of an event that its producer gave a key
     Column("snapshot_id", String(128)),
     Column("snapshot_ts", BIG),
     Column("table_uid", String(128)),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from lakechime_dagster.dce.event import SnapshotId, TableFormat
+from lakechime_dagster.dce.event import SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.store.codes import FORMATS
@@ -41,8 +41,7 @@ def newest_snapshot(
     known = sa.union_all(*(
         sa.select(event.c.snapshot_id, event.c.snapshot_ts, event.c.table_format, event.c.tx_id, event.c.seq)
         .add_columns(delta_version(event).label("version"))
-        .where(event.c.table_id == table_id, is_through(through, event), event.c.snapshot_id.is_not(None))
-        .where(event.c.table_uid == uid if uid else event.c.table_uid.is_(None), is_vouched(event))
+        .where(*_of_table(event, table_id, uid, through), is_vouched(event))
         for event in HISTORY
     )).subquery()  # fmt: skip
     newest_first = [known.c.version.desc().nulls_last(), known.c.snapshot_ts.desc().nulls_last(), known.c.tx_id.desc(), known.c.seq.desc()]
@@ -53,15 +52,18 @@ def newest_snapshot(
 def without_snapshot(connection: Connection, tables: Sequence[TableKey], through: Position) -> list[str]:
     """The tables of which no snapshot is known yet, so that nothing can read them."""
     ids = table_ids(connection, tables)
-    return [table[1] for table in tables if table not in ids or not _has_snapshot(connection, ids[table][0], through)]
+    return [table[1] for table in tables if table not in ids or not _has_snapshot(connection, *ids[table], through)]
 
 
-def _has_snapshot(connection: Connection, table_id: int, through: Position) -> bool:
-    there = [
-        sa.exists(sa.select(1).where(event.c.table_id == table_id, event.c.snapshot_id.is_not(None), is_through(through, event)))
-        for event in HISTORY
-    ]
+def _has_snapshot(connection: Connection, table_id: int, uid: TableUid | None, through: Position) -> bool:
+    there = [sa.exists(sa.select(1).where(*_of_table(event, table_id, uid, through))) for event in HISTORY]
     return bool(connection.execute(sa.select(sa.or_(*there))).scalar())
+
+
+def _of_table(event: sa.FromClause, table_id: int, uid: TableUid | None, through: Position) -> list[sa.ColumnElement[bool]]:
+    """That an event names a snapshot of the table as it is now, not of one that had its name before."""
+    same_table = event.c.table_uid == uid if uid else event.c.table_uid.is_(None)
+    return [event.c.table_id == table_id, is_through(through, event), event.c.snapshot_id.is_not(None), same_table]
 
 
 def _newest_mark(connection: Connection, table_id: int, tags: Mapping[str, str], place: Position, through: Position) -> Position | None:

@@ -4,6 +4,7 @@ import datetime as dt
 from collections.abc import Sequence
 
 from lakechime_dagster.dce.event import SnapshotId, TableUid
+from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.dce.store import EventQuery, Seen
@@ -12,6 +13,7 @@ from lakechime_dagster.store.retention import expire
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.model import SnapshotTrigger
+from tests.factories import make_event
 from tests.support.world import World, a_flow, one
 
 FAR = 4_000_000_000_000
@@ -144,3 +146,41 @@ def test_a_tag_that_was_there_before_is_no_news_after_it_was_changed_and_folded(
 
     assert not world.decide(flow).fires
     assert sweep.decisions() == {}
+
+
+# Repeats of what was folded
+
+
+def test_a_repeat_of_a_folded_event_stays_a_duplicate_when_the_uid_of_its_table_becomes_known(world: World) -> None:
+    event = make_event(partition=["a"], snapshot_id="1")
+    position = world.store.register([event]).registered[0].position
+    fold(world)
+    world.store.register([], [Seen(table=ORDERS, cluster="", table_uid=TableUid("u"), snapshot_id=SnapshotId("5"))])
+
+    assert [one.position for one in world.store.register([event]).duplicates] == [position]
+
+
+def test_a_repeat_of_a_folded_event_stays_a_duplicate_when_levels_are_declared(world: World) -> None:
+    sent, keyed = make_event(partition=["05"], snapshot_id="1"), make_event(partition=["05"], snapshot_id="2", event_key="mine")
+    world.store.register([sent, make_event(partition=[5], snapshot_id="1"), keyed])
+    fold(world)
+    world.store.declare(ORDERS, PartitionLevels.of({"hour": "int"}))
+
+    assert world.store.register([sent, make_event(partition=[5], snapshot_id="1"), keyed]).registered == ()
+
+
+def test_an_event_that_becomes_the_repeat_of_a_folded_one_amends_it(world: World) -> None:
+    first = world.store.register([make_event(partition=["05"], snapshot_id="1")]).registered[0]
+    fold(world)
+    world.store.register([make_event(partition=[5], snapshot_id="1")])
+    world.store.declare(ORDERS, PartitionLevels.of({"hour": "int"}))
+
+    assert [(one.amends, one.changes_data) for one in world.store.fetch(EventQuery())] == [(first.position, False)]
+
+
+def test_a_table_that_was_created_anew_has_no_snapshot_before_its_first_commit(world: World) -> None:
+    world.change("bronze.rates", version=4, table_uid=TableUid("old"))
+    world.store.register([], [Seen(table="bronze.rates", cluster="", table_uid=TableUid("new"), snapshot_id=SnapshotId("0"))])
+    world.change(version=1)
+
+    assert "bronze.rates has no snapshot yet" in world.decide(a_flow("silver", reads=(ORDERS, "bronze.rates"))).sentence

@@ -32,6 +32,9 @@ def test_only_the_snapshots_that_are_asked_for_are_answered(world: World) -> Non
 def test_a_commit_stays_matched_when_its_events_are_folded(world: World) -> None:
     world.change(version=1, tags=WEB)
     world.change(version=2)
+    world.change(version=3, tags=WEB)
+    world.change(version=3, tags={"by": "shop"})
     expire(world.engine, world.store.now() + 1_000, needed={})
     assert world.store.fetch(EventQuery()) == []
-    assert matched_before(world.engine, ORDERS, None, WEB, [SnapshotId("1"), SnapshotId("2")], world.store.head()) == {"1"}
+    asked = [SnapshotId("1"), SnapshotId("2"), SnapshotId("3")]
+    assert matched_before(world.engine, ORDERS, None, WEB, asked, world.store.head()) == {"1", "3"}

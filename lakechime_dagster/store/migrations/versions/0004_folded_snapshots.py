@@ -13,6 +13,7 @@ DOCUMENT = sa.JSON().with_variant(JSONB(), "postgresql")
 
 def upgrade() -> None:
     op.add_column("dce_folded", sa.Column("table_id", BIG))
+    op.add_column("dce_folded", sa.Column("partition_key", sa.String(512)))
     op.add_column("dce_folded", sa.Column("snapshot_id", sa.String(128)))
     op.add_column("dce_folded", sa.Column("snapshot_ts", BIG))
     op.add_column("dce_folded", sa.Column("table_uid", sa.String(128)))
