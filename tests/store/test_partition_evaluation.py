@@ -317,3 +317,17 @@ def test_a_deadline_counts_from_the_activation_of_the_flow_and_availability_come
     decision = world.decide(flow)
     assert fired(decision) == ["day=2013-01-02"]
     assert "0 of 3 keys fired, 2 expired" in decision.reasons
+
+
+def test_a_late_change_is_known_when_the_levels_are_declared_after_the_key_fired(world: World) -> None:
+    def flow(levels: PartitionLevels | None) -> Flow:
+        condition = PartitionCondition.of("bronze.orders", {"hour": "5"}, levels)
+        return Flow(name="hours", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-01", until="2013-01-01"), late="refire"))
+
+    world.change(version=0, partition=["5"])
+    world.ledger.settle(one(world.fire(flow(None))), None)
+    hours = PartitionLevels.of({"hour": "int"})
+    world.store.declare("bronze.orders", hours)
+    world.change(version=1, partition=[5])
+
+    assert "came late" in one(world.fire(flow(hours))).reason
