@@ -196,10 +196,11 @@ class Evaluator:
 
     def _place(self, connection: Connection, flow: Flow, where: StartFrom) -> Place:
         """The place before whatever was registered from that point on."""
+        head = head_within(connection)
         if where.where == "now":
-            position = head_within(connection)
+            position = head
         else:
-            position = where.position if where.position is not None else evidence.head_at(connection, where.time_ms)
+            position = where.position if where.position is not None else evidence.place_before(connection, where.time_ms, head)
         if position == Position.ORIGIN:
             return Place()
         return Place(position=position, sources=self._sources(connection, flow, Place(), Position.ORIGIN, position))

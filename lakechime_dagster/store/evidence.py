@@ -36,6 +36,19 @@ def head_at(connection: Connection, time_ms: int) -> Position:
     return Position(row.tx_id, row.seq) if row else Position.ORIGIN
 
 
+def place_before(connection: Connection, time_ms: int, head: Position) -> Position:
+    """The newest position, up to the head, before whatever was registered at a time or later, folded events too.
+
+    Positions do not follow the clock: what was registered earlier may come after it.
+    """
+    queries = [
+        sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts >= time_ms, is_through(head, kept)) for kept in (dce_event, dce_folded)
+    ]
+    since = sa.union_all(*queries).subquery()
+    row = connection.execute(sa.select(since).order_by(since.c.tx_id, since.c.seq).limit(1)).one_or_none()
+    return Position(row.tx_id, row.seq - 1) if row else head
+
+
 def held_back(connection: Connection) -> str:
     """A sentence when registered events cannot be read yet, because an older transaction of the database server is still open.
 

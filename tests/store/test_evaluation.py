@@ -3,10 +3,14 @@
 import datetime as dt
 from typing import Any
 
+import sqlalchemy as sa
+
 from lakechime_dagster.dce.event import SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.dce.store import Seen
+from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.schema import dce_event
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers import SnapshotTrigger, every
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution
@@ -273,6 +277,29 @@ def test_a_flow_starts_from_a_time(world: World) -> None:
     world.change(version=1)
     before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.UTC).isoformat()
     flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=before))
+    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "1")}
+
+
+def test_a_flow_that_starts_from_a_time_is_handed_whatever_was_registered_since_also_before_an_older_event(world: World) -> None:
+    world.change(version=0)
+    waited = world.change(version=1)  # its registration began first and then waited for a lock
+    world.change(version=2)
+    world.let_pass(3_600_000)
+    with writing(world.engine) as connection:
+        of_event = dce_event.c.seq == waited.position.seq
+        connection.execute(sa.update(dce_event).where(of_event).values(event_ts=waited.event_ts))
+    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.UTC).isoformat()
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=before))
+    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "2")}
+
+
+def test_a_flow_that_starts_from_a_time_after_which_nothing_came_starts_now(world: World) -> None:
+    world.change(version=0)
+    world.let_pass(3_600_000)
+    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.UTC).isoformat()
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=before))
+    assert world.fire(flow) == []
+    world.change(version=1)
     assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "1")}
 
 
