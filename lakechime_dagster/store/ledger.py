@@ -55,7 +55,8 @@ class Ledger:
         with writing(self.engine) as connection:
             values = {
                 "description": str(flow.trigger), "tables": list(flow.pinned), "target": flow.target, "job": flow.job,
-                "asset_keys": list(flow.asset_keys),
+                "asset_keys": list(flow.asset_keys), "cluster": flow.cluster, "tag_keys": sorted(flow.trigger.tags),
+                "is_partitioned": flow.is_partitioned, "refires": flow.refires,
             }  # fmt: skip
             same = (schema.flow.c.deployment == self.deployment, schema.flow.c.name == flow.name)
             # what was looked through for another declaration must be looked at again

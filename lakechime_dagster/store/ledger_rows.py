@@ -16,6 +16,7 @@ class FlowRow:
     """A flow as the ledger keeps it.
 
     `ticked_ts` is when its sensor ticked, to the minute; `looked` the position up to which late changes were looked for.
+    `cluster`, `is_partitioned` and `refires` are None for a flow that only an older program has activated.
     """
 
     flow_id: int
@@ -32,11 +33,14 @@ class FlowRow:
     paused_reason: str | None
     looked: Position
     ticked_ts: int | None = None
+    cluster: str | None = None
+    is_partitioned: bool | None = None
+    refires: bool | None = None
 
     def describes(self, flow: Flow) -> bool:
         """Whether the declaration is the one that the ledger knows."""
-        known = (self.description, self.tables, self.target, self.job, self.asset_keys)
-        return known == (str(flow.trigger), flow.pinned, flow.target, flow.job, flow.asset_keys)
+        known = (self.description, self.cluster, self.tables, self.target, self.job, self.asset_keys)
+        return known == (str(flow.trigger), flow.cluster, flow.pinned, flow.target, flow.job, flow.asset_keys)
 
     @property
     def blocked_sentence(self) -> str:
@@ -109,6 +113,7 @@ def flow_from(row: sa.Row[Any]) -> FlowRow:
         flow_id=row.flow_id, deployment=row.deployment, name=row.name, description=row.description, tables=tuple(row.tables),
         target=row.target, job=row.job, asset_keys=tuple(row.asset_keys), activated_ts=row.activated_ts, start=Place.from_json(row.start),
         paused_ts=row.paused_ts, paused_reason=row.paused_reason, looked=Position(row.looked_tx, row.looked_seq), ticked_ts=row.ticked_ts,
+        cluster=row.cluster, is_partitioned=row.is_partitioned, refires=row.refires,
     )  # fmt: skip
 
 

@@ -20,6 +20,10 @@ flow = sa.Table(
     sa.Column("target", sa.String(512)),
     sa.Column("job", sa.String(512)),
     sa.Column("asset_keys", sa.JSON, nullable=False),
+    sa.Column("cluster", sa.String(128)),  # NULL, as the three that follow, until a program that knows the column ticks
+    sa.Column("tag_keys", sa.JSON),
+    sa.Column("is_partitioned", sa.Boolean),
+    sa.Column("refires", sa.Boolean),
     sa.Column("activated_ts", sa.BigInteger, nullable=False),
     sa.Column("start", sa.JSON, nullable=False),
     sa.Column("ticked_ts", sa.BigInteger),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels, typed_value
 from lakechime_dagster.dce.text import checked_text
 from lakechime_dagster.triggers.decision import Firing
-from lakechime_dagster.triggers.model import FireKey, PartitionTrigger, Trigger
+from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, Trigger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +30,18 @@ class Flow:
 
     def __post_init__(self) -> None:
         checked_text("flow name", self.name, limit=128)
+        checked_text("cluster", self.cluster, limit=128, empty=True)
         if isinstance(self.trigger, PartitionTrigger):
             object.__setattr__(self, "trigger", self.trigger.in_cluster(self.cluster))
 
     @property
     def is_partitioned(self) -> bool:
         return isinstance(self.trigger, PartitionTrigger)
+
+    @property
+    def refires(self) -> bool:
+        """Whether a late change fires a key again."""
+        return isinstance(self.trigger, PartitionTrigger) and self.trigger.late is Late.REFIRE
 
     @property
     def pinned(self) -> tuple[str, ...]:

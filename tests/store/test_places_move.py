@@ -1,9 +1,13 @@
 """A tick that finds nothing moves on, so that events which can never match do not hold retention back."""
 
+import sqlalchemy as sa
+
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.sensors.tick import run_tick
 from lakechime_dagster.settings import load_settings
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.need import needs
 from lakechime_dagster.store.retention import expire
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
@@ -64,6 +68,22 @@ def test_a_tick_of_the_declaration_before_does_not_move_the_new_one_on(world: Wo
     world.evaluator.activate(after)
     world.evaluator.looked_through(row, found.through)
     assert world.decide(after).fires
+
+
+def test_a_flow_whose_cluster_is_corrected_finds_what_waited_there(world: World) -> None:
+    world.change(version=0, cluster="prod")
+    sensor_ticks(world, a_flow())
+    assert world.decide(a_flow(cluster="prod")).fires
+
+
+def test_a_flow_that_an_older_program_activated_is_looked_at_anew(world: World) -> None:
+    row = world.evaluator.activate(a_flow())
+    unknown = dict.fromkeys(("cluster", "tag_keys", "is_partitioned", "refires"), sa.null())
+    with writing(world.engine) as connection:
+        connection.execute(sa.update(schema.flow).values(unknown))
+    assert not world.ledger.flows()[0].describes(a_flow())
+    assert world.evaluator.activate(a_flow()).flow_id == row.flow_id
+    assert world.ledger.flows()[0].describes(a_flow())
 
 
 def test_an_event_that_waits_for_its_grid_point_stays_needed(world: World) -> None:
