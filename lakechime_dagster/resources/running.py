@@ -13,9 +13,9 @@ from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, to_json, version_of
 from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
-from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
 from lakechime_dagster.resources.platform import FIRED, Platform, tags_of
+from lakechime_dagster.store.consumed import events_of
 from lakechime_dagster.store.matched import matched_before
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -42,18 +42,12 @@ class RunningExecution:
 
     @property
     def events(self) -> list[RegisteredEvent]:
-        """Exactly the events of this execution: those of its flow's tables with its tags, in its range of positions.
+        """Exactly the events of this execution in commit order: those with its flow's tags in its range of positions.
 
-        An amendment is one of them only if it brought the tags; without tags only changes of data are.
+        They are of the flow's tables, with a partition trigger of the partitions of its key. An amendment is one of them
+        only if it brought the tags; without tags only changes of data are.
         """
-        found: list[RegisteredEvent] = []
-        for table in self.flow.trigger.tables:
-            query = EventQuery(
-                table=table, cluster=self.flow.cluster, tags=self.flow.trigger.tags, only_new=True,
-                after=self.execution.start.position, through=self.execution.end.position,
-            )  # fmt: skip
-            found += self.platform.store.fetch(query)
-        return sorted(found, key=lambda event: event.position)
+        return events_of(self.platform.store.engine, self.flow, self.execution)
 
     @property
     def ranges(self) -> dict[str, SnapshotRange]:

@@ -1,13 +1,16 @@
 """What a run is handed: the events of its execution, and of which commits it reads the rows."""
 
+import json
+
 import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.event import SnapshotId, TableUid
+from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
 from tests.support.world import World, a_flow
 
@@ -131,3 +134,12 @@ def test_an_event_that_was_handed_over_is_not_again_when_it_gets_further_tags(wo
     world.change(version=0, tags={"owner": "ops"})
     world.change(version=1, tags=WEB)
     assert events_of_next(world, platform, flow) == [("1", True)]
+
+
+def test_the_runs_of_two_days_are_handed_the_events_of_their_own_day(world: World, platform: Platform) -> None:
+    condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
+    flow = Flow(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03")))
+    arrived = [world.change(version=version, partition=[day]) for version, day in enumerate(("2013-01-01", "2013-01-02"))]
+    first, second = (RunningExecution(platform, flow, execution) for execution in world.fire(flow))
+    assert (first.events, second.events) == ([arrived[0]], [arrived[1]])
+    assert json.loads(first.env()["LAKECHIME_DCES"])[0]["partition"] == ["2013-01-01"]

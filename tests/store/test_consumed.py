@@ -1,0 +1,74 @@
+"""The events that an execution is handed: of a partition trigger those of its own key's partitions."""
+
+from lakechime_dagster.dce.event import RegisteredEvent
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.store.consumed import events_of
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
+from lakechime_dagster.triggers.flow import Flow
+from tests.support.world import World, a_flow
+
+DAY = PartitionLevels.of({"day": "date"})
+DAYS = every(days=1, start="2013-01-02", until="2013-01-04")  # keys 2013-01-01, -02, -03
+COMPLETE = {"complete": "true"}
+
+
+def days(*tables: str, cluster: str = "", **fields: object) -> Flow:
+    conditions = [PartitionCondition.of(table, {"day": tick("-1d")}, DAY, cluster) for table in tables]
+    return Flow(name="daily", trigger=PartitionTrigger(conditions, DAYS, **fields))  # type: ignore[arg-type]
+
+
+def handed(world: World, flow: Flow) -> dict[str, list[RegisteredEvent]]:
+    """What each execution that the flow fires now is handed, by its key; all of them are settled."""
+    found = {}
+    for execution in world.fire(flow):
+        found[execution.lane.key] = events_of(world.engine, flow, execution)
+        world.ledger.settle(execution, None)
+    return found
+
+
+def test_a_key_is_handed_the_events_of_its_own_partitions_in_commit_order(world: World) -> None:
+    flow = days("bronze.orders", "bronze.items")
+    first, second = "2013-01-01", "2013-01-02"
+    arrived = [world.change(table, 1, partition=[day]) for day in (first, second) for table in ("bronze.orders", "bronze.items")]
+    world.change("bronze.returns", 1, partition=[first])
+    assert handed(world, flow) == {f"day={first}": arrived[:2], f"day={second}": arrived[2:]}
+
+
+def test_a_key_that_fires_again_is_handed_what_came_late_in_its_partitions_alone(world: World) -> None:
+    flow = days("bronze.orders", late="refire")
+    world.change(version=1, partition=["2013-01-01"])
+    handed(world, flow)
+    late = world.change(version=2, partition=["2013-01-01"])
+    early = world.change(version=3, partition=["2013-01-02"])
+    assert handed(world, flow) == {"day=2013-01-01": [late], "day=2013-01-02": [early]}
+
+
+def test_a_key_is_handed_the_events_that_brought_the_tags(world: World) -> None:
+    flow = days("bronze.orders", tags=COMPLETE)
+    world.change(version=1, partition=["2013-01-01"])
+    mark = world.change(partition=["2013-01-01"], tags=COMPLETE)
+    assert handed(world, flow) == {"day=2013-01-01": [mark]}
+
+
+def test_a_key_is_handed_the_events_of_the_cluster_that_its_condition_names(world: World) -> None:
+    flow = days("bronze.orders", cluster="east")
+    world.change(version=1, partition=["2013-01-01"])
+    event = world.change(version=1, partition=["2013-01-01"], cluster="east")
+    assert handed(world, flow) == {"day=2013-01-01": [event]}
+
+
+def test_a_key_is_handed_the_events_of_partitions_whose_levels_were_declared_after_the_claim(world: World) -> None:
+    condition = PartitionCondition.of("bronze.orders", {"hour": "05"})
+    flow = Flow(name="hourly", trigger=PartitionTrigger(condition, DAYS))
+    world.change(version=1, partition=["05"])
+    (execution,) = world.fire(flow)
+    world.store.declare("bronze.orders", PartitionLevels.of({"hour": "int"}))
+    assert [event.event.snapshot_id for event in events_of(world.engine, flow, execution)] == ["1"]
+
+
+def test_a_snapshot_trigger_is_handed_the_changes_of_all_its_tables_in_its_cluster(world: World) -> None:
+    flow = a_flow("silver", "bronze.orders", "bronze.items", cluster="east")
+    changes = [world.change(table, 1, partition=[day], cluster="east") for table in ("bronze.items", "bronze.orders") for day in "ab"]
+    world.change("bronze.orders", 1)
+    world.change("bronze.returns", 1, cluster="east")
+    assert handed(world, flow) == {"": changes}
