@@ -1,5 +1,6 @@
 """A flow and its lanes as they stood at a past time: what the ledger keeps of then, and today's rows with what came since undone."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -47,7 +48,9 @@ def open_at(connection: Connection, row: FlowRow, at_ms: int) -> dict[str, Execu
 def lanes_at(connection: Connection, row: FlowRow, at_ms: int) -> dict[str, LaneRow]:
     """The lanes that were there then: their places, whether they had fired, and their states as far as that is kept."""
     attempted = {execution.lane.key: (execution, attempt) for execution, attempt in _attempted(connection, row, at_ms)}
-    moves = sorted([*_settlings(connection, row), *_seeks(connection, row)], key=lambda move: move.ts)
+    settlings = list(_settlings(connection, row))
+    moves = sorted([*settlings, *_seeks(connection, row)], key=lambda move: move.ts)
+    steps = Counter(move.key for move in settlings)
     claims = _last_claims(connection, row, at_ms)
     lanes: dict[str, LaneRow] = {}
     for key, lane in lanes_of(connection, row.flow_id).items():
@@ -56,8 +59,10 @@ def lanes_at(connection: Connection, row: FlowRow, at_ms: int) -> dict[str, Lane
         own = [move for move in moves if move.key == key]
         place = next((move.before for move in own if move.ts > at_ms), lane.place)
         put_back = max((move.ts for move in own if move.ts <= at_ms and move.after.position < move.before.position), default=-1)
+        # one rebuilt from its target has settled steps that the ledger lost: it had fired when it was made
+        fired_ts = claims.get(key, lane.created_ts if lane.settled > steps[key] else -1)
         state, reason = _state_at(lane, *attempted.get(key, (None, None)), at_ms)
-        lanes[key] = replace(lane, place=place, fired=claims.get(key, -1) > put_back, state=state, state_reason=reason)
+        lanes[key] = replace(lane, place=place, fired=fired_ts > put_back, state=state, state_reason=reason)
     return lanes
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.store.interventions import By
@@ -12,6 +13,7 @@ from lakechime_dagster.store.need import mark_stale, needs
 from lakechime_dagster.store.retention import expire
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 from lakechime_dagster.triggers.model import StartFrom
 from tests.support.world import World, a_flow, committed, one
 
@@ -107,13 +109,33 @@ def test_since_when_a_lane_is_stale_is_not_kept_and_that_is_said(world: World) -
     assert "before they were consumed; " in world.decide(flow).reasons[0]
 
 
-def test_a_key_had_fired_until_somebody_put_its_lane_back(world: World) -> None:
+def first_of_2013() -> PartitionTrigger:
+    """A trigger whose only key is a day."""
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
-    flow = a_flow(trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02")))
+    return PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02"))
+
+
+def test_a_key_had_fired_until_somebody_put_its_lane_back(world: World) -> None:
+    flow = a_flow(trigger=first_of_2013())
     row = world.evaluator.activate(flow)
     world.change(version=0, partition=("2013-01-01",))
     world.let_pass(MINUTE)
     world.ledger.settle(one(world.fire(flow)), None)
+    world.let_pass(MINUTE)
+    world.people.seek(row, None, ADA, world.evaluator.place_at(flow, StartFrom("beginning")))
+    assert [world.decide(flow, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [True, False, True]
+
+
+def test_a_key_whose_lane_was_rebuilt_from_its_target_had_fired_until_somebody_put_it_back(world: World) -> None:
+    flow = a_flow(trigger=first_of_2013(), target="silver.orders")
+    row = world.evaluator.activate(flow)
+    end = world.change(version=0, partition=("2013-01-01",)).position
+    world.let_pass(MINUTE)
+
+    def seventh_step(lane: LaneId) -> Committed:
+        return Committed(version=SnapshotId("9"), stamp=CommitStamp(lane=lane, step=7, attempt=1, end=Place(position=end)))
+
+    assert world.evaluator.fire(flow, row, world.decide(flow), seventh_step) == []
     world.let_pass(MINUTE)
     world.people.seek(row, None, ADA, world.evaluator.place_at(flow, StartFrom("beginning")))
     assert [world.decide(flow, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [True, False, True]
