@@ -50,7 +50,7 @@ def check(as_json: Json = False) -> None:
 def expire(
     before: Annotated[str, typer.Option("--before", metavar="TIME|AGE", help="Events registered before a time, or older than 30d, 12h.")],
     keep_tag: Annotated[
-        list[str] | None, typer.Option("--keep-tag", metavar="KEY", help="A tag to keep, beside those of the declared triggers.")
+        list[str] | None, typer.Option("--keep-tag", metavar="KEY", help="A tag to keep, beside those that a trigger asks for.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also events that a lane still needs; it is STALE then.")] = False,
     module: Module = None,
@@ -58,12 +58,14 @@ def expire(
     as_json: Json = False,
 ) -> None:
     """Fold old events into what partition triggers need of them, and remove them; what a lane still needs stays."""
-    from lakechime_dagster.store.need import mark_stale, needs
+    from lakechime_dagster.store.need import mark_stale, needs, tags_needed
     from lakechime_dagster.store.retention import expire as expired
 
     platform = open_platform(dry_run=dry_run)
     before_ms = parse.past_milliseconds("--before", before, platform.store.now())
-    tag_keys = {key for flow in declared_flows(module).values() for key in flow.trigger.tags} | set(keep_tag or [])
+    declared = {key for flow in declared_flows(module).values() for key in flow.trigger.tags}
+    known = tags_needed(platform.store.engine)
+    tag_keys = None if known is None else {*known, *declared, *(keep_tag or [])}
     needed = needs(platform.store.engine)
     places = {table: need.position for table, need in needed.items()}
     report = expired(

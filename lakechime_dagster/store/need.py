@@ -1,4 +1,4 @@
-"""What retention must leave: per table, the position after which the lanes of all deployments still need events."""
+"""What retention must leave for the flows of all deployments: the events after a position, per table, and the tags of those it folds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +39,13 @@ def needs(engine: Engine) -> dict[str, Need]:
                 if table not in found or position < found[table].position:
                     found[table] = Need(table=table, position=position, deployment=flow.deployment, flow=flow.name)
     return found
+
+
+def tags_needed(engine: Engine) -> frozenset[str] | None:
+    """The tags that the triggers of all deployments ask for; None when it is not known of one, so that every tag is needed."""
+    with reading(engine) as connection:
+        declared = connection.execute(sa.select(schema.flow.c.tag_keys)).scalars().all()
+    return None if None in declared else frozenset(key for keys in declared for key in keys)
 
 
 def mark_stale(connection: Connection, expired: ExpiredTable) -> None:

@@ -62,7 +62,7 @@ def expire(
     before_ms: int,
     *,
     needed: Needed,
-    tag_keys: Collection[str] = (),
+    tag_keys: Collection[str] | None = (),
     dry_run: bool = False,
     force: bool = False,
     when_forced: Callable[[Connection, ExpiredTable], None] | None = None,
@@ -70,7 +70,8 @@ def expire(
     """Fold and remove the events registered before a time, table by table, each in one transaction.
 
     `needed` says per table name after which position live lanes still need events; None or absent: no lane needs any. Of
-    each partition the newest positions are kept, and the newest position of each set of tags in `tag_keys` that an event had together.
+    each partition the newest positions are kept, and the newest position of each set of tags in `tag_keys` (None: of all tags) that
+    an event had together.
     `force` removes needed events too; `when_forced` is called in the same transaction, to mark those lanes.
     """
     with reading(engine) as connection:
@@ -79,7 +80,7 @@ def expire(
     results: list[ExpiredTable] = []
     for table in tables:
         with reading(engine) if dry_run else writing(engine) as connection:
-            result = _expire_table(connection, table, before_ms, place(table.name), set(tag_keys), dry_run, force)
+            result = _expire_table(connection, table, before_ms, place(table.name), tag_keys, dry_run, force)
             if result.forced and when_forced is not None and not dry_run:
                 when_forced(connection, result)
         if result.folded or result.needed:
@@ -91,7 +92,7 @@ def expire(
 class _Fold:
     """What the expiring events of a table come to, by partition and uid."""
 
-    tag_keys: set[str]
+    tag_keys: Collection[str] | None
     kept: dict[PartitionUid, Availability] = field(default_factory=dict)
 
     def add(self, event: RegisteredEvent) -> None:
@@ -126,13 +127,15 @@ class _Fold:
 
     def _tags(self, event: RegisteredEvent) -> dict[TagSet, Position]:
         """Together, since all tags that a trigger wants must be on one event."""
-        kept = tuple(sorted((key, value) for key, value in event.event.tags.items() if key in self.tag_keys))
+        keys = event.event.tags if self.tag_keys is None else self.tag_keys
+        kept = tuple(sorted((key, value) for key, value in event.event.tags.items() if key in keys))
         return {kept: event.position} if kept else {}
 
 
 def _expire_table(
-    connection: Connection, table: TableRow, before_ms: int, place: Position | None, tag_keys: set[str], dry_run: bool, force: bool
-) -> ExpiredTable:
+    connection: Connection, table: TableRow, before_ms: int, place: Position | None, tag_keys: Collection[str] | None,
+    dry_run: bool, force: bool,
+) -> ExpiredTable:  # fmt: skip
     visible_below = high_water(connection)
 
     def is_old(event: FromClause) -> ColumnElement[bool]:

@@ -5,9 +5,13 @@ from pathlib import Path
 
 from lakechime_dagster.store.need import needs
 from lakechime_dagster.store.upgrade import newest_version
+from lakechime_dagster.triggers import PartitionTrigger, every
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.flow import Flow
 from tests.cli import flows
 from tests.cli.test_trigger import change, claim, flows_by_name, settle
 from tests.support.cli import Cli
+from tests.support.world import World
 
 MODULE = ["--module", "tests.cli.flows"]
 ALL = ["--before", "2999-01-01T00:00Z"]
@@ -69,6 +73,19 @@ def test_a_partition_trigger_still_finds_what_was_folded(lakechime: Cli) -> None
     lakechime.platform.evaluator.looked_through(row, lakechime.platform.store.head())
     assert lakechime("store", "expire", *ALL, *MODULE, "--json").json["folded"] == 1
     assert lakechime("trigger", "explain", flows.DAYS, *MODULE, "--json").json["decision"] == "fire"
+
+
+def test_expire_keeps_the_tags_of_a_trigger_that_is_declared_elsewhere(lakechime: Cli) -> None:
+    two = [PartitionCondition.of(f"bronze.{name}", {"day": "2013-01-01"}) for name in ("weather", "planes")]
+    trigger = PartitionTrigger(two, every(days=1, start="2013-01-02", until="2013-01-02"), tags={"ready": "yes"})
+    lakechime("store", "upgrade")
+    world = World(lakechime.platform.store.engine, "another deployment")
+    complete = ["--partition", '["2013-01-01"]', "--tag", "ready=yes"]
+    lakechime("dce", "register", "--table", "bronze.weather", *complete)
+    world.tick_of_the_sensor(Flow(name="own", trigger=trigger))
+    assert lakechime("store", "expire", *ALL, *MODULE, "--json").json["folded"] == 1
+    lakechime("dce", "register", "--table", "bronze.planes", *complete)
+    assert world.decide(Flow(name="own", trigger=trigger)).fires
 
 
 def test_expire_takes_an_age(lakechime: Cli) -> None:

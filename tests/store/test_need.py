@@ -1,9 +1,14 @@
 """What retention must leave: needs of lanes, and lanes that lost events."""
 
+import sqlalchemy as sa
+
 from lakechime_dagster.dce.position import Position
-from lakechime_dagster.store.need import mark_stale, needs
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.need import mark_stale, needs, tags_needed
 from lakechime_dagster.store.retention import expire
 from lakechime_dagster.store.sweep import Sweep
+from lakechime_dagster.triggers import SnapshotTrigger
 from lakechime_dagster.triggers.lanes import LaneState
 from tests.support.world import World, a_flow, elsewhere
 
@@ -41,6 +46,21 @@ def test_the_most_needy_flow_of_all_deployments_counts_and_is_named(world: World
     elsewhere(world, "production").evaluator.activate(a_flow("slow"))
     need = needs(world.engine)[ORDERS]
     assert (need.deployment, need.flow, need.position) == ("production", "slow", Position.ORIGIN)
+
+
+def test_the_tags_of_the_flows_of_all_deployments_are_needed(world: World) -> None:
+    world.evaluator.activate(a_flow("complete", trigger=SnapshotTrigger(ORDERS, tags={"complete": "true"})))
+    world.evaluator.activate(a_flow("any"))
+    other = a_flow("checked", trigger=SnapshotTrigger(ORDERS, tags={"checked": "yes"}))
+    elsewhere(world, "production").evaluator.activate(other)
+    assert tags_needed(world.engine) == {"complete", "checked"}
+
+
+def test_every_tag_is_needed_while_what_a_flow_asks_for_is_not_known(world: World) -> None:
+    world.evaluator.activate(a_flow())
+    with writing(world.engine) as connection:  # as an older program left it
+        connection.execute(sa.update(schema.flow).values(tag_keys=sa.null()))
+    assert tags_needed(world.engine) is None
 
 
 def test_only_lanes_that_lost_events_are_stale(world: World) -> None:

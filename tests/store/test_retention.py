@@ -81,6 +81,15 @@ def test_tags_that_were_on_different_events_are_not_taken_together_after_folding
     assert [firing.key for firing in world.decide(flow).firings] == before == ["day=2013-01-02"]
 
 
+def test_every_tag_is_kept_where_those_that_are_needed_are_not_known(store: SqlDCEStore) -> None:
+    (event,) = store.register([make_event(partition=["a"], snapshot_id="1", tags={"run": "7", "complete": "true"})]).registered
+
+    expire(store.engine, FAR, needed={}, tag_keys=None)
+
+    (kept,) = store.availability(ORDERS)
+    assert dict(kept.tag_positions) == {(("complete", "true"), ("run", "7")): event.position}
+
+
 def test_a_repeat_of_a_folded_event_stays_a_duplicate(store: SqlDCEStore) -> None:
     events = [make_event(partition=["a"], snapshot_id="1", tags={"run": "7"}), make_event(event_key="k")]
     originals = store.register(events).registered
