@@ -15,7 +15,7 @@ from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.groups import group_key_columns
-from lakechime_dagster.lake.increments import check_increment
+from lakechime_dagster.lake.increments import check_increment, is_aggregate
 from lakechime_dagster.lake.inputs import check_modes, checked_reads, checked_trigger, sql_reads, woken_by
 from lakechime_dagster.lake.names import checked_columns, checked_levels, checked_table_name
 from lakechime_dagster.lake.partition_local import check_partition_local
@@ -156,7 +156,7 @@ def _checked_expect(name: str, expect: Mapping[str, str] | None) -> dict[str, st
             parsed = sqlglot.parse_one(condition, dialect=DIALECT, into=exp.Condition)
         except SqlglotError:
             raise DeclarationError(name, field, f"{shown(condition)} is not a SQL condition") from None
-        if parsed.find(exp.Query, exp.AggFunc, exp.Window):
+        if parsed.find(exp.Query, exp.Window) or any(is_aggregate(node) for node in parsed.walk()):
             raise DeclarationError(name, field, f"{shown(condition)} looks at more than one row; a constraint is checked row by row")
         checked[constraint] = condition
     return checked

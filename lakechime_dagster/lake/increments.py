@@ -4,6 +4,7 @@
 rows; `partitions` partitions that depend on the same partitions of their inputs. `full` takes any query.
 """
 
+import re
 from collections.abc import Iterable
 
 from sqlglot import exp
@@ -12,10 +13,13 @@ from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.sql import DIALECT, cte_of, dotted, is_table, leaves, output_columns
 from lakechime_dagster.lake.tables import RefreshMode
 
-AGGREGATES = frozenset({"try_sum", "try_avg", "some", "every", "any", "histogram_numeric", "bit_and", "bit_or", "bit_xor",
-                        "count_min_sketch", "bitmap_construct_agg", "bitmap_or_agg", "listagg", "string_agg", "product"})  # fmt: skip
-UNSTABLE = (exp.Rand, exp.Randn, exp.Uuid, exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime)
-UNSTABLE_NAMES = frozenset({"now", "random", "shuffle", "monotonically_increasing_id", "spark_partition_id", "input_file_name", "curdate"})
+AGGREGATES = frozenset({"mean", "std", "try_sum", "try_avg", "some", "every", "histogram_numeric", "count_min_sketch", "product"})
+AGGREGATE_SKETCH = re.compile(r"\w+_agg(_\w+)?")  # bitmap_or_agg, kll_sketch_agg_bigint
+UNSTABLE = frozenset({"rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "reflect", "try_reflect", "java_method",
+                      "now", "current_timestamp", "localtimestamp", "current_date", "curdate", "getdate", "current_time",
+                      "current_user", "session_user", "user", "monotonically_increasing_id", "spark_partition_id",
+                      "input_file_name", "input_file_block_start", "input_file_block_length"})  # fmt: skip
+WITHOUT_PARENTHESES = frozenset({"current_time", "localtimestamp"})  # functions that sqlglot takes for columns if they are called so
 WITHOUT_ROWS = frozenset({"SEMI", "ANTI"})  # joins that give no columns of their right side
 
 
@@ -41,10 +45,13 @@ def check_increment(table: str, query: exp.Query, mode: RefreshMode, changing: I
 
 def _unstable(query: exp.Query) -> str | None:
     for node in query.walk():
-        named = isinstance(node, exp.Anonymous) and node.name.lower() in UNSTABLE_NAMES
-        if isinstance(node, UNSTABLE) or named:
+        if not UNSTABLE.isdisjoint(function_names(node)) or _is_bare_call(node):
             return f"{cut(node)}, which is another value on each run,"
     return None
+
+
+def _is_bare_call(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column) and not node.table and not node.this.quoted and node.name.lower() in WITHOUT_PARENTHESES
 
 
 def _row_wise_problem(query: exp.Query, changing: frozenset[str]) -> str | None:
@@ -133,9 +140,18 @@ def own_nodes(select: exp.Select) -> Iterable[exp.Expr]:
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Whether a node folds rows: an aggregate function that sqlglot knows, or one of Spark's that it does not."""
-    if isinstance(node, exp.AggFunc):
-        return not isinstance(node.parent, exp.Window)
-    return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
+    if isinstance(node.parent, exp.Window):
+        return False
+    if isinstance(node, exp.Any):
+        return not isinstance(node.parent, exp.Like | exp.ILike)
+    return isinstance(node, exp.AggFunc) or any(name in AGGREGATES or AGGREGATE_SKETCH.fullmatch(name) for name in function_names(node))
+
+
+def function_names(node: exp.Expr) -> tuple[str, ...]:
+    """The names by which SQL calls the function of a node, in lower case; none for what is no call."""
+    if isinstance(node, exp.Anonymous):
+        return (node.name.lower(),)
+    return tuple(name.lower() for name in node.sql_names()) if isinstance(node, exp.Func) else ()
 
 
 def reads_any(node: exp.Expr, tables: frozenset[str]) -> bool:

@@ -87,6 +87,7 @@ NAMES = [
     (lambda: sql_table("a.b", sql="SELECT * FROM c.d", trigger="daily"), "a.b, trigger: 'daily' is neither"),  # type: ignore[arg-type]
     (lambda: make_table(expect={"positive": "air_time >"}), "expect['positive']: 'air_time >' is not a SQL condition"),
     (lambda: make_table(expect={"many": "count(*) > 1"}), "expect['many']: 'count(*) > 1' looks at more than one row"),
+    (lambda: make_table(expect={"mean": "mean(x) > 3"}), "expect['mean']: 'mean(x) > 3' looks at more than one row"),
 ]
 
 READS = [
