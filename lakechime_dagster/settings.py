@@ -6,10 +6,10 @@
 import json
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from lakechime_dagster.errors import InvalidValueError, without_password
 
@@ -27,7 +27,7 @@ REMEDIES = {  # where a rule's own words would not tell what to write
 class SparkSettings(BaseSettings):
     """How runs get a Spark driver (LAKECHIME_SPARK_*)."""
 
-    model_config = SettingsConfigDict(env_prefix="LAKECHIME_SPARK_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="LAKECHIME_SPARK_", env_ignore_empty=True, extra="ignore", frozen=True)
 
     driver: str = Field(default="warm", description="`warm`, `local`, or a Spark master URL such as spark://host:7077.")
     memory: str = Field(default="2g", pattern=r"^\d+[mg]$", description="Heap of the driver's JVM.")
@@ -36,6 +36,11 @@ class SparkSettings(BaseSettings):
     jars: Path | None = Field(default=None, description="Folder of jars; fetched below the home folder when unset.")
     conf: dict[str, str] = Field(default_factory=dict, description="Further Spark confs, as JSON.")
     idle_minutes: int = Field(default=60, ge=1, description="Unused, the warm driver lets its JVM end after this time.")
+
+    @field_validator("java", "jars")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return value and in_project(value)
 
     @field_validator("driver")
     @classmethod
@@ -48,7 +53,7 @@ class SparkSettings(BaseSettings):
 class Settings(BaseSettings):
     """All settings of a deployment (LAKECHIME_*)."""
 
-    model_config = SettingsConfigDict(env_prefix="LAKECHIME_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="LAKECHIME_", env_ignore_empty=True, extra="ignore", frozen=True)
 
     home: Path = Field(default=Path(), description="Folder of store, warehouse, Dagster home and jars.")
     lake: str = Field(default="lakechime_dagster.demo.flights:lake", description="The lake to run, as module:attribute.")
@@ -57,7 +62,7 @@ class Settings(BaseSettings):
     deployment: str = Field(default="local", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")
     cluster: str = Field(default="", max_length=128, description="Name of this data platform in events.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="WARNING", description="What the command line logs.")
-    spark: SparkSettings = Field(default_factory=SparkSettings)
+    spark: Annotated[SparkSettings, NoDecode] = Field(default_factory=SparkSettings)  # by LAKECHIME_SPARK_*, never by LAKECHIME_SPARK
 
     @field_validator("lake")
     @classmethod
@@ -70,10 +75,10 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _defaults_beside_home(cls, values: dict[str, object]) -> dict[str, object]:
-        home = (project_folder() / Path(str(values.get("home") or ".lakechime")).expanduser()).resolve()
+        home = in_project(str(values.get("home") or ".lakechime"))
         values["home"] = home
-        values["store_url"] = values.get("store_url") or f"sqlite:///{home / 'dce.sqlite'}"
-        values["warehouse"] = values.get("warehouse") or str(home / "warehouse")
+        values["store_url"] = _store_in_project(str(values.get("store_url") or f"sqlite:///{home / 'dce.sqlite'}"))
+        values["warehouse"] = location_in_project(str(values.get("warehouse") or home / "warehouse"))
         return values
 
     @property
@@ -95,10 +100,12 @@ def load_settings(**overrides: object) -> Settings:
     Raises:
         InvalidValueError: naming the variable, its value and the remedy.
     """
+    env_file = project_folder() / ".env"
     try:
-        env_file = project_folder() / ".env"
         spark = SparkSettings(_env_file=env_file)  # type: ignore[call-arg]
         return Settings(_env_file=env_file, **{"spark": spark} | overrides)  # type: ignore[arg-type]
+    except UnicodeDecodeError:
+        raise InvalidValueError(".env", str(env_file), "is not text in UTF-8; save it as UTF-8") from None
     except SettingsError as error:
         text = error.__cause__.doc if isinstance(error.__cause__, json.JSONDecodeError) else ""
         raise InvalidValueError("LAKECHIME_SPARK_CONF", _shown_conf(text), REMEDIES["conf"]) from None
@@ -120,3 +127,22 @@ def project_folder(start: Path | None = None) -> Path:
     """The folder of the nearest workspace.yaml at or above the current one, else the current one."""
     start = start or Path.cwd()
     return next((folder for folder in (start, *start.parents) if (folder / MARKER).is_file()), start)
+
+
+def in_project(path: str | Path) -> Path:
+    """A path as settings mean it, wherever the process stands: a relative one lies in the project's folder."""
+    return (project_folder() / Path(path).expanduser()).resolve()
+
+
+def location_in_project(location: str) -> str:
+    """The same for the place of tables, which may be a URL."""
+    return location if ":" in location.partition("/")[0] else str(in_project(location))
+
+
+def _store_in_project(url: str) -> str:
+    """The same for the file of a SQLite store; whatever else the URL may be is judged where the store is opened."""
+    scheme, mark, rest = url.partition(":///")
+    file, question, query = rest.partition("?")
+    if scheme.partition("+")[0] != "sqlite" or not file or file.startswith((":memory:", "file:")):
+        return url
+    return f"{scheme}{mark}{in_project(file)}{question}{query}"

@@ -5,13 +5,16 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.settings import Settings, load_settings
+from lakechime_dagster.settings import Settings, SparkSettings, load_settings
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project folder with a subfolder, in which this process stands."""
-    for name in [*(f"LAKECHIME_{field}".upper() for field in Settings.model_fields), "LAKECHIME_SPARK_DRIVER", "LAKECHIME_SPARK_CORES"]:
+    for name in [
+        *(f"LAKECHIME_{field}".upper() for field in Settings.model_fields),
+        *(f"LAKECHIME_SPARK_{field}".upper() for field in SparkSettings.model_fields),
+    ]:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "workspace.yaml").write_text("load_from: []\n")
     (tmp_path / "flows" / "daily").mkdir(parents=True)
@@ -29,6 +32,57 @@ def test_a_dot_env_beside_the_workspace_is_read_from_a_subfolder_for_spark_too(p
 def test_a_relative_home_lies_in_the_project_folder(project: Path) -> None:
     (project / ".env").write_text("LAKECHIME_HOME=data\n")
     assert load_settings().home == project / "data"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("sqlite:///dce.sqlite", "sqlite:///{project}/dce.sqlite"),
+        ("sqlite+pysqlite:///data/dce.sqlite?mode=rw", "sqlite+pysqlite:///{project}/data/dce.sqlite?mode=rw"),
+        ("sqlite:///~/dce.sqlite", "sqlite:///{home}/dce.sqlite"),
+        ("sqlite:////srv/dce.sqlite", "sqlite:////srv/dce.sqlite"),
+        ("sqlite:///file:dce.sqlite?uri=true", "sqlite:///file:dce.sqlite?uri=true"),
+        ("sqlite:///:memory:", "sqlite:///:memory:"),
+        ("postgresql://db/dce", "postgresql://db/dce"),
+    ],
+)
+def test_the_file_of_a_relative_store_lies_in_the_project_folder(project: Path, written: str, meant: str) -> None:
+    (project / ".env").write_text(f"LAKECHIME_STORE_URL={written}\n")
+    assert load_settings().store_url == meant.format(project=project, home=Path.home())
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("data", "{project}/data"), ("~/lake", "{home}/lake"), ("/srv/lake", "/srv/lake"), ("s3://bucket/lake/", "s3://bucket/lake/")],
+)
+def test_a_relative_warehouse_lies_in_the_project_folder(project: Path, written: str, meant: str) -> None:
+    (project / ".env").write_text(f"LAKECHIME_WAREHOUSE={written}\n")
+    assert load_settings().warehouse == meant.format(project=project, home=Path.home())
+
+
+def test_relative_folders_of_spark_lie_in_the_project_folder(project: Path) -> None:
+    (project / ".env").write_text("LAKECHIME_SPARK_JARS=jars\nLAKECHIME_SPARK_JAVA=~/java\n")
+    assert (load_settings().jars, load_settings().spark.java) == (project / "jars", Path.home() / "java")
+
+
+def test_a_blank_value_means_the_default(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / ".env").write_text("LAKECHIME_SPARK_JARS=\nLAKECHIME_LAKE=\n")
+    monkeypatch.setenv("LAKECHIME_SPARK_JAVA", "")
+    settings = load_settings()
+    assert (settings.jars, settings.spark.java) == (settings.home / "jars", None)
+    assert settings.lake == Settings.model_fields["lake"].default
+
+
+def test_a_variable_that_only_begins_the_names_of_others_says_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKECHIME_SPARK", "local")
+    assert load_settings().spark.driver == "warm"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_dot_env_that_is_not_utf_8_is_told_with_the_remedy(project: Path, encoding: str) -> None:
+    (project / ".env").write_text("LAKECHIME_DEPLOYMENT=Büro\n", encoding=encoding)
+    with pytest.raises(InvalidValueError, match=r"\.env.*: is not text in UTF-8; save it as UTF-8"):
+        load_settings()
 
 
 def test_the_environment_wins_over_dot_env(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

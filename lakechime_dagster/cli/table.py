@@ -150,7 +150,10 @@ def _logs(platform: "Platform", names: list[str], location: str | None) -> "list
         declared = {table.name: table for table in _lake_or_none(platform)}
         tables = {name: declared.get(name) for name in names}
         return [
-            (platform.log(name, location or (table.location if table else None)), table.levels if table else PartitionLevels())
+            (
+                platform.log_at(location, name) if location else platform.log(name, table.location if table else None),
+                table.levels if table else PartitionLevels(),
+            )
             for name, table in tables.items()
         ]
     tables = [table for table in declared_lake(platform.settings).tables if table.format is TableFormat.DELTA]

@@ -9,7 +9,7 @@ from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.tags import Tags
-from lakechime_dagster.settings import Settings, load_settings
+from lakechime_dagster.settings import Settings, load_settings, location_in_project
 from lakechime_dagster.store.engine import memory_engine, open_engine
 from lakechime_dagster.store.evaluation import Evaluator
 from lakechime_dagster.store.events import SqlDCEStore
@@ -31,8 +31,8 @@ class Platform:
     evaluator: Evaluator
 
     def location(self, table: str, declared: str | None = None) -> str:
-        """Where a table lies: as declared, else `<warehouse>/<schema>/<table>`."""
-        return declared or "/".join([self.settings.warehouse.rstrip("/"), *table.split(".")])
+        """Where a table lies: as declared, in the project's folder where that is relative, else `<warehouse>/<schema>/<table>`."""
+        return location_in_project(declared) if declared else "/".join([self.settings.warehouse.rstrip("/"), *table.split(".")])
 
     def log(self, table: str, declared: str | None = None) -> DeltaLog:
         """The log of a Delta table."""

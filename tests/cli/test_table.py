@@ -39,6 +39,15 @@ def test_reconcile_looks_at_a_location_of_its_own(lakechime: Cli, tmp_path: Path
     assert (answer.code, answer.out) == (0, "my.table: 1 event registered; captured up to 0\n")
 
 
+def test_a_location_on_the_command_line_is_meant_from_where_one_stands(
+    lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "workspace.yaml").touch()
+    write(tmp_path / "sub" / "orders", rows((DAY, 1, 1, "x")))
+    monkeypatch.chdir(tmp_path / "sub")
+    assert lakechime("table", "reconcile", "my.table", "--location", "orders").code == 0
+
+
 def test_reconcile_of_all_leaves_out_declared_tables_that_are_not_there_yet(lakechime: Cli) -> None:
     assert lakechime("table", "reconcile", "--json").json == {"tables": [], "dry_run": False, "problems": []}
 

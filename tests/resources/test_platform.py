@@ -3,6 +3,8 @@
 import datetime as dt
 from pathlib import Path
 
+import pytest
+
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.resources.platform import Platform
@@ -70,3 +72,12 @@ def test_a_table_of_other_levels_than_its_flow_gets_no_mark(world: World, platfo
     commit(platform, RunningExecution(platform, flow, execution).stamp())
     assert platform.settle_if_committed(platform.log(GOLD), execution) is not None
     assert world.store.fetch(EventQuery(table=GOLD)) == []
+
+
+def test_a_relative_location_lies_in_the_project_folder(platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "workspace.yaml").touch()
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    assert platform.location("bronze.orders", "data/orders") == str(tmp_path / "data" / "orders")
+    assert platform.location("bronze.orders", "file:/data/orders") == "file:/data/orders"
+    assert platform.log_at("orders", "bronze.orders").location == "orders"
