@@ -5,7 +5,7 @@ import itertools
 
 import dagster as dg
 
-from lakechime_dagster.dce.partition import LevelType, PartitionLevels
+from lakechime_dagster.dce.partition import LevelType, PartitionLevels, typed_value
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable, Table
 from lakechime_dagster.triggers.flow import is_hourly
@@ -44,12 +44,12 @@ def time_span(lake: Lake) -> tuple[dt.date, dt.date | None] | None:
     """The first day that any partition trigger of the lake speaks of, and the day after the last one, if there is one."""
     days: list[dt.date] = []
     last: list[dt.date | None] = []
-    for trigger in _partition_triggers(lake):
-        first = _window(trigger, trigger.every.first, DAY)
+    for trigger, levels in _partition_triggers(lake):
+        first = _window(trigger, levels, trigger.every.first, DAY)
         if first is not None:
             days.append(first.date())
             point = trigger.every.last(dt.datetime.max.replace(tzinfo=dt.UTC)) if trigger.every.until else None
-            newest = _window(trigger, point, DAY) if point else None
+            newest = _window(trigger, levels, point, DAY) if point else None
             last.append(newest.date() + DAY if newest else None)
     if not days:
         return None
@@ -60,28 +60,32 @@ def time_span(lake: Lake) -> tuple[dt.date, dt.date | None] | None:
 def _ahead(lake: Lake, width: dt.timedelta) -> int:
     """How many windows that are not over yet when a trigger fires for them; a point's zone may save daylight, so two seasons are asked."""
     ahead = [dt.timedelta(0)]
-    for trigger in _partition_triggers(lake):
+    for trigger, levels in _partition_triggers(lake):
         for days, minutes in itertools.product((0, 182), (0, 1439)):
             moment = trigger.every.first + dt.timedelta(days=days, minutes=minutes)
-            window = _window(trigger, moment, width)
+            window = _window(trigger, levels, moment, width)
             ahead += [window + width - moment] if window is not None else []
     return -(-max(ahead) // width)
 
 
-def _partition_triggers(lake: Lake) -> list[PartitionTrigger]:
-    return [table.trigger for table in lake.targets if isinstance(table.trigger, PartitionTrigger)]
+def _partition_triggers(lake: Lake) -> list[tuple[PartitionTrigger, PartitionLevels]]:
+    """Each partition trigger with the levels of its table, by which its keys name partitions."""
+    return [(table.trigger, table.levels) for table in lake.targets if isinstance(table.trigger, PartitionTrigger)]
 
 
-def _window(trigger: PartitionTrigger, moment: dt.datetime, width: dt.timedelta) -> dt.datetime | None:
-    """Where the newest window of a day or an hour begins that the key of a moment speaks of; None for a key without a date."""
+def _window(trigger: PartitionTrigger, target: PartitionLevels, moment: dt.datetime, width: dt.timedelta) -> dt.datetime | None:
+    """Where the newest window of a day or an hour begins that the key of a moment speaks of; None for a key without a date.
+
+    The date is that of the target's level where the key has it, else that of the first condition with one.
+    """
     values = dict(trigger.key_at(moment).values)
-    for condition in trigger.conditions:
-        for name, kind in zip(condition.levels.names, condition.levels.types, strict=True):
-            if kind is LevelType.DATE and name in values:
-                day = dt.datetime.fromisoformat(str(values[name])).replace(tzinfo=dt.UTC)
+    for levels in (target, *[condition.levels for condition in trigger.conditions]):
+        for name, kind in zip(levels.names, levels.types, strict=True):
+            if kind is LevelType.DATE and values.get(name) is not None:
+                day = dt.datetime.fromisoformat(str(typed_value(name, values[name], kind))).replace(tzinfo=dt.UTC)
                 if width == DAY:
                     return day
-                hour = values.get(condition.levels.names[1]) if is_hourly(condition.levels) else None
+                hour = values.get(levels.names[1]) if is_hourly(levels) else None
                 return day + (hour if isinstance(hour, int) else 23) * HOUR
     return None
 

@@ -48,6 +48,18 @@ def test_an_hour_that_is_not_over_is_a_partition_where_the_trigger_fires_for_it(
     assert [found.has_partition_key(hour) for hour in hours] == known
 
 
+def test_the_partitions_are_those_of_the_level_that_the_table_has_and_not_of_another_date() -> None:
+    orders = SourceTable("bronze.orders", partitioned_by={"load_date": "date", "event_date": "date"})
+    week_before = orders.partitions(load_date=tick(), event_date=tick("-7d"))
+    daily = sql_table(
+        "gold.daily", sql="SELECT * FROM bronze.orders", partitioned_by={"event_date": "date"}, refresh="partitions",
+        trigger=PartitionTrigger(week_before, every(days=1, start="2013-01-10", until="2013-01-12")),
+    )  # fmt: skip
+    found = partitions_of(Lake("shop", [orders, daily]), daily)
+    assert found is not None
+    assert list(found.get_partition_keys()) == ["2013-01-03", "2013-01-04", "2013-01-05"]
+
+
 @pytest.mark.parametrize(("levels", "spec"), [({"month": "string"}, tick(format="%Y-%m")), ({"month": "int"}, 7)])
 def test_a_table_without_a_date_has_dynamic_partitions(levels: dict[str, str], spec: object) -> None:
     found = partitions(levels, every(days=1, start="2013-01-31", until="2013-02-02"), month=spec)
