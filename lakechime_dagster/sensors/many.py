@@ -84,11 +84,11 @@ def run_many(
             attempts += [launch] if launch else []
             sentences += [sentence] if sentence else []
     attempts = attempts[:MAX_REQUESTS]  # the rest is asked for by the next tick
-    decisions = sweep.decisions(most=MAX_REQUESTS - len(attempts))
+    decisions = sweep.decisions(most=MAX_REQUESTS - len(attempts), accepts=accepts)
     for name, decision in decisions.items():
         room = MAX_REQUESTS - len(attempts)
         try:
-            claimed, refusal = claim(platform, launches[name].flow, sweep.rows[name], decision, room, accepts[name])
+            claimed, refusal = claim(platform, launches[name].flow, sweep.rows[name], decision, room)
         except LakeChimeError as error:  # what it claimed before is launched by the next tick; it stays restless
             claimed, refusal = [], str(error)
         attempts += claimed

@@ -1,6 +1,5 @@
 """One tick of a flow: settle or retry what is open, then evaluate and claim. Knows runs only by a small protocol."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
@@ -8,6 +7,7 @@ from typing import Protocol
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
 from lakechime_dagster.resources.platform import Platform, ask_target
+from lakechime_dagster.store.evaluation import Accepts, any_key
 from lakechime_dagster.store.ledger_rows import FlowRow
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.flow import Flow
@@ -54,7 +54,7 @@ class Tick:
     sentences: tuple[str, ...] = ()
 
 
-def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Callable[[str], bool] = lambda key: True) -> Tick:
+def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Accepts = any_key) -> Tick:
     """One tick: idempotent, safe beside other daemons; a lost launch is asked for again by the next one.
 
     `accepts` tells whether Dagster knows a partition key: one that it does not know would fail a whole tick, so its
@@ -69,8 +69,8 @@ def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Callable[[str]
         launches += [launch] if launch else []
         sentences += [sentence] if sentence else []
     try:
-        decision = platform.evaluator.evaluate(flow, row)
-        claimed, refusal = claim(platform, flow, row, decision, MAX_REQUESTS - len(launches), accepts)
+        decision = platform.evaluator.evaluate(flow, row, accepts=accepts)
+        claimed, refusal = claim(platform, flow, row, decision, MAX_REQUESTS - len(launches))
     except LakeChimeError as error:  # what is to be retried is launched all the same
         return Tick(launches=tuple(launches), sentences=(*sentences, str(error)))
     sentences += [refusal] if refusal else []
@@ -79,13 +79,10 @@ def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Callable[[str]
     return Tick(launches=(*launches, *claimed), sentences=(*sentences, *decision.reasons))
 
 
-def claim(
-    platform: Platform, flow: Flow, row: FlowRow, decision: Decision, room: int, accepts: Callable[[str], bool]
-) -> tuple[list[Execution], str]:
+def claim(platform: Platform, flow: Flow, row: FlowRow, decision: Decision, room: int) -> tuple[list[Execution], str]:
     """Claim at most `room` of what a decision fires, and say which keys Dagster would refuse."""
-    refused = [key for firing in decision.firings if (key := flow.key_of(firing)) is not None and not accepts(key)]
-    firings = tuple(firing for firing in decision.firings if flow.key_of(firing) not in refused)
-    bounded = replace(decision, firings=firings[: max(0, room)])
+    refused = [flow.key_of(firing) for firing in decision.refused]
+    bounded = replace(decision, firings=decision.firings[: max(0, room)])
     claimed = platform.evaluator.fire(flow, row, bounded, ask_target(target_of(platform, flow)))
     first = f"{len(refused)} keys are no partitions of the asset in Dagster, such as {refused[0]}; widen its partitions" if refused else ""
     return claimed, first

@@ -29,6 +29,12 @@ from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, Sn
 
 EXPLAINED = 3  # keys of which is told what they lack
 AskTarget = Callable[[LaneId], Committed | None]  # the newest commit of a lane in the flow's target
+Accepts = Callable[[str], bool]  # whether a partition key can be launched
+
+
+def any_key(key: str) -> bool:
+    """Every partition key can be launched."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Evaluator:
         with reading(self.engine) as connection:
             return lanes_of(connection, row.flow_id) if at_ms is None else lanes_at(connection, row, at_ms)
 
-    def evaluate(self, flow: Flow, row: FlowRow, *, at_ms: int | None = None) -> Decision:
+    def evaluate(self, flow: Flow, row: FlowRow, *, at_ms: int | None = None, accepts: Accepts = any_key) -> Decision:
         """Whether the flow fires, now or as it was at a past time (milliseconds), and why."""
         if at_ms is not None:
             row = replace(row, looked=Position.ORIGIN)  # up to where it was looked through since says nothing of then
@@ -70,7 +76,7 @@ class Evaluator:
             if isinstance(flow.trigger, SnapshotTrigger):
                 decision = self._snapshot(connection, flow, flow.trigger, row, views, blocked, now, through)
             else:
-                decision = self._partition(connection, flow, flow.trigger, row, lanes, views, blocked, now, through)
+                decision = self._partition(connection, flow, flow.trigger, row, lanes, views, blocked, now, through, accepts)
             held_back = evidence.held_back(connection) if at_ms is None and not decision.fires else ""
             return replace(decision, reasons=(*decision.reasons, held_back)) if held_back else decision
 
@@ -171,7 +177,7 @@ class Evaluator:
 
     def _partition(
         self, connection: Connection, flow: Flow, trigger: PartitionTrigger, row: FlowRow, lanes: Mapping[str, LaneRow],
-        views: Mapping[str, LaneView], blocked: str, now: int, through: Position,
+        views: Mapping[str, LaneView], blocked: str, now: int, through: Position, accepts: Accepts,
     ) -> Decision:  # fmt: skip
         keys = trigger.keys(from_milliseconds(now))
         pending = [key for key in keys if not (key.text in lanes and lanes[key.text].fired)]
@@ -191,8 +197,9 @@ class Evaluator:
         ]  # fmt: skip
         in_flight = sum(1 for view in views.values() if view.open and not view.blocked)
         return decide_partition(
-            row.name, trigger, found, in_flight=in_flight, activated_ms=row.activated_ts, now_ms=now, through=through, blocked=blocked
-        )
+            row.name, trigger, found, in_flight=in_flight, activated_ms=row.activated_ts, now_ms=now, through=through, blocked=blocked,
+            accepts=lambda firing: (key := flow.key_of(firing)) is None or accepts(key),
+        )  # fmt: skip
 
     def _place(self, connection: Connection, flow: Flow, where: StartFrom) -> Place:
         """The place before whatever was registered from that point on."""

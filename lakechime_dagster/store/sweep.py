@@ -21,7 +21,7 @@ from lakechime_dagster.store import evidence
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.dialect import among, now_ms
 from lakechime_dagster.store.engine import reading
-from lakechime_dagster.store.evaluation import Evaluator
+from lakechime_dagster.store.evaluation import Accepts, Evaluator, any_key
 from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.ledger_rows import FlowRow, blocked_sentence
 from lakechime_dagster.store.queries import for_the_first_time, is_after, is_data, is_through
@@ -84,10 +84,10 @@ class Sweep:
         self._ids = {row.flow_id: name for name, row in self.rows.items()}
         self._restless = dict.fromkeys(self._flows)
 
-    def decisions(self, most: int | None = None) -> dict[str, Decision]:
+    def decisions(self, most: int | None = None, accepts: Mapping[str, Accepts] | None = None) -> dict[str, Decision]:
         """The decisions of the flows that may fire now or wait, by name; a flow that is not there has nothing to do.
 
-        After `most` firings no more are decided: the rest is looked at first the next time.
+        After `most` firings no more are decided: the rest is looked at first the next time. `accepts` is by flow.
         """
         with reading(self.evaluator.engine) as connection:
             now, through = now_ms(connection), head_within(connection)
@@ -99,7 +99,7 @@ class Sweep:
             single = {name for name in self._apart if self._is_due(name, new or {}, now)}
             self._restless |= dict.fromkeys(sorted(single))  # until they are decided: an evaluation may fail
             together, undecided = self._together(connection, new or {}, single, now, through, most)
-        found = together | {name: self._evaluated(name, through) for name in sorted(single)}
+        found = together | {name: self._evaluated(name, through, (accepts or {}).get(name, any_key)) for name in sorted(single)}
         self._through = through
         calm = {name for name, decision in found.items() if not decision.fires and not decision.waits}
         self._restless = dict.fromkeys([*undecided, *(name for name in found if name not in calm)])
@@ -124,10 +124,10 @@ class Sweep:
         self.evaluator.all_looked_through(resting, self._through)
         self.rows |= {row.name: replace(row, looked=self._through) for row in resting}
 
-    def _evaluated(self, name: str, through: Position) -> Decision:
+    def _evaluated(self, name: str, through: Position, accepts: Accepts) -> Decision:
         """The decision of a flow by itself; one whose keys cannot be resolved says so, waits, and hinders no other."""
         try:
-            return self.evaluator.evaluate(self._flows[name], self._fresh(name))
+            return self.evaluator.evaluate(self._flows[name], self._fresh(name), accepts=accepts)
         except (DeclarationError, InvalidValueError) as error:
             return Decision(trigger=name, fires=False, reasons=(str(error),), through=through, waits=True)
 

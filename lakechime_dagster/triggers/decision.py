@@ -5,7 +5,7 @@ decision is the same, which a property test holds.
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakechime_dagster.dce.event import RegisteredEvent
@@ -33,14 +33,15 @@ class Firing:
 class Decision:
     """What an evaluation found. `reasons` is never empty; the first sentence says most.
 
-    `through` is the position up to which the evaluation looked; `waits` says that events up to there may still fire
-    the trigger later, so that they must be looked at again.
+    `refused` would fire, could it be launched. `through` is the position up to which the evaluation looked; `waits` says
+    that events up to there may still fire the trigger later, so that they must be looked at again.
     """
 
     trigger: str
     fires: bool
     reasons: tuple[str, ...]
     firings: tuple[Firing, ...] = ()
+    refused: tuple[Firing, ...] = ()
     events: tuple[RegisteredEvent, ...] = ()
     through: Position = Position.ORIGIN
     waits: bool = False
@@ -133,9 +134,12 @@ class KeyEvidence:
 
 def decide_partition(
     name: str, trigger: PartitionTrigger, keys: Sequence[KeyEvidence], *, in_flight: int, activated_ms: int, now_ms: int,
-    through: Position, blocked: str = "",
+    through: Position, blocked: str = "", accepts: Callable[[Firing], bool] = lambda firing: True,
 ) -> Decision:  # fmt: skip
-    """Fire for each complete key that has not fired, oldest first, and for late changes of fired keys."""
+    """Fire for each complete key that has not fired, oldest first, and for late changes of fired keys.
+
+    What `accepts` says cannot be launched takes no room; it is asked until there is no room left.
+    """
     firings: list[Firing] = []
     blocked_keys: list[str] = []
     waiting: list[str] = []
@@ -170,17 +174,29 @@ def decide_partition(
     if blocked:
         return Decision(trigger=name, fires=False, reasons=(blocked, counts), through=through, waits=True)
     room = max(0, trigger.max_in_flight - in_flight)
-    chosen = tuple(firings[:room])
+    chosen, refused = _launchable(firings, room, accepts)
     reasons = [firing.reason for firing in chosen]
-    if len(firings) > room:
-        left = len(firings) - room
+    left = len(firings) - len(chosen) - len(refused)
+    if left:
         reasons.append(f"{_keys(left)} more {'is' if left == 1 else 'are'} ready; {trigger.max_in_flight} may run at once")
     reasons += waiting[:3]
     if len(waiting) > 3:
         reasons.append(f"{_keys(len(waiting) - 3)} more {'waits' if len(waiting) == 4 else 'wait'}")
     return Decision(
-        trigger=name, fires=bool(chosen), reasons=(*reasons, counts), firings=chosen, through=through, waits=bool(busy or firings or kept)
-    )
+        trigger=name, fires=bool(chosen), reasons=(*reasons, counts), firings=chosen, refused=refused, through=through,
+        waits=bool(busy or firings or kept),
+    )  # fmt: skip
+
+
+def _launchable(firings: Sequence[Firing], room: int, accepts: Callable[[Firing], bool]) -> tuple[tuple[Firing, ...], tuple[Firing, ...]]:
+    """The first firings that can be launched, as many as there is room for, and those before the last of them that cannot."""
+    chosen: list[Firing] = []
+    refused: list[Firing] = []
+    for firing in firings:
+        if len(chosen) == room:
+            break
+        (chosen if accepts(firing) else refused).append(firing)
+    return tuple(chosen), tuple(refused)
 
 
 def _firing(evidence: KeyEvidence, reason: str) -> Firing:

@@ -29,11 +29,11 @@ def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(world
     before = now - dt.timedelta(hours=1)
     monkeypatch.setattr("lakechime_dagster.store.sweep.from_milliseconds", lambda milliseconds: before)
     world.change(version=0, partition=[f"{now:%Y-%m-%dT%H}"])
-    monkeypatch.setattr(Evaluator, "evaluate", lambda self, *_: Decision(trigger="hourly", fires=False, reasons=("nothing new",)))
+    monkeypatch.setattr(Evaluator, "evaluate", lambda *_, **__: Decision(trigger="hourly", fires=False, reasons=("nothing new",)))
     assert sweep.decisions() == {}
     monkeypatch.undo()
 
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise StoreUnreachableError("the database is locked")
 
     with monkeypatch.context() as patched:

@@ -2,12 +2,22 @@
 
 import datetime as dt
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
-from lakechime_dagster.triggers.decision import AtomState, Decision, KeyEvidence, LaneView, Waiting, decide_partition, decide_snapshot
+from lakechime_dagster.triggers.decision import (
+    AtomState,
+    Decision,
+    Firing,
+    KeyEvidence,
+    LaneView,
+    Waiting,
+    decide_partition,
+    decide_snapshot,
+)
 from lakechime_dagster.triggers.grid import to_milliseconds
 
 GOLDEN = Path(__file__).parent / "golden" / "decisions.txt"
@@ -38,7 +48,7 @@ def trigger_of(*tables: str, **fields: object) -> PartitionTrigger:
 
 def partition(
     trigger: PartitionTrigger, *states: AtomState | None, first: dict | None = None, last: dict | None = None, in_flight: int = 0,
-    blocked: str = "", activated_ms: int = NOON,
+    blocked: str = "", activated_ms: int = NOON, accepts: Callable[[Firing], bool] = lambda firing: True,
 ) -> Decision:  # fmt: skip
     """The decision when the partitions of every key are in these states; `first` and `last` tell what is special of the two keys."""
     keys = []
@@ -46,8 +56,9 @@ def partition(
         atoms = {atom: state for atom, state in zip(key.atoms, states, strict=True) if state is not None}
         keys.append(KeyEvidence(key=key, atoms=atoms, **(special or {})))
     return decide_partition(
-        "daily", trigger, keys, in_flight=in_flight, activated_ms=activated_ms, now_ms=NOON, through=Position(0, 9), blocked=blocked
-    )
+        "daily", trigger, keys, in_flight=in_flight, activated_ms=activated_ms, now_ms=NOON, through=Position(0, 9), blocked=blocked,
+        accepts=accepts,
+    )  # fmt: skip
 
 
 def table_of_decisions() -> dict[str, Decision]:
@@ -110,6 +121,25 @@ def test_every_decision_is_what_the_table_says() -> None:
 def test_what_fires_names_the_lanes_that_the_decision_saw() -> None:
     decision = partition(trigger_of("a"), THERE, THERE, first={"lane": LaneView(settled=3)})
     assert [(firing.key, firing.settled) for firing in decision.firings] == [("day=2013-01-01", 3), ("day=2013-01-02", 0)]
+
+
+def test_keys_that_cannot_be_launched_take_no_room_of_those_behind_them() -> None:
+    decision = partition(trigger_of("a", max_in_flight=1), THERE, THERE, accepts=lambda firing: firing.key != "day=2013-01-01")
+    assert [firing.key for firing in decision.firings] == ["day=2013-01-02"]
+    assert [firing.key for firing in decision.refused] == ["day=2013-01-01"]
+    assert decision.reasons == ("all 2 partitions of day=2013-01-02 are there", "0 of 2 keys fired")
+
+
+def test_it_is_not_asked_whether_a_key_can_be_launched_for_which_there_is_no_room() -> None:
+    asked: list[str] = []
+    decision = partition(trigger_of("a", max_in_flight=1), THERE, THERE, accepts=lambda firing: not asked.append(firing.key))
+    assert asked == ["day=2013-01-01"]
+    assert "1 key more is ready; 1 may run at once" in decision.reasons
+
+
+def test_keys_that_cannot_be_launched_keep_their_flow_waiting() -> None:
+    decision = partition(trigger_of("a"), THERE, THERE, accepts=lambda firing: False)
+    assert (decision.fires, decision.waits, len(decision.refused)) == (False, True, 2)
 
 
 def test_a_decision_that_found_nothing_may_be_moved_on_from_and_one_that_waits_may_not() -> None:
