@@ -7,8 +7,8 @@ of the same moment.
 import datetime as dt
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -18,7 +18,7 @@ from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.dialect import VisibleBelow
-from lakechime_dagster.store.queries import carries, is_after, is_data, is_delete, is_drop, is_dropped, is_new, is_through
+from lakechime_dagster.store.queries import carries, is_after, is_data, is_delete, is_drop, is_dropped, is_new, is_through, was_data
 from lakechime_dagster.store.schema import dce_availability, dce_event, dce_folded, dce_table
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
@@ -81,34 +81,42 @@ def table_ids(connection: Connection, tables: Sequence[TableKey]) -> dict[TableK
 def waiting(
     connection: Connection, tables: Sequence[TableKey], tags: Mapping[str, str], place: Position, through: Position
 ) -> list[Waiting]:
-    """Per table the events in (place, through]: how many match, when they came, how many do not match.
+    """Per table the events in (place, through], folded ones too: how many match, when they came, how many do not match.
 
     Without tags only changes of data match: a mark says nothing to who did not ask for its tags. An amendment of an
     event that had the tags before says nothing new.
     """
     ids = table_ids(connection, tables)
-    matches = is_new(connection.dialect.name, dict(tags))
-    matched = sa.case((matches, 1), else_=0)
-    query = (
-        sa.select(
-            dce_event.c.table_id,
-            sa.func.sum(matched).label("matching"),
-            sa.func.count().label("total"),
-            sa.func.min(sa.case((matches, dce_event.c.event_ts))).label("first_ts"),
-            sa.func.max(sa.case((matches, dce_event.c.event_ts))).label("last_ts"),
-        )
-        .where(dce_event.c.table_id.in_([table_id for table_id, _ in ids.values()]), is_after(place), is_through(through))
-        .group_by(dce_event.c.table_id)
-    )
-    rows = {row.table_id: row for row in connection.execute(query)} if ids else {}
-    found = []
-    for table in tables:
-        row = rows.get(ids[table][0]) if table in ids else None
-        counts = {} if row is None else {
-            "count": int(row.matching), "first_ts": row.first_ts, "last_ts": row.last_ts, "unmatched": row.total - int(row.matching)
-        }  # fmt: skip
-        found.append(Waiting(table=table[1], **counts))
-    return found
+    dialect = connection.dialect.name
+    was_new = carries(dialect, dict(tags), dce_folded) if tags else was_data
+    rows: dict[int, list[sa.Row[Any]]] = {}
+    for event, matches in ((dce_event, is_new(dialect, dict(tags))), (dce_folded, was_new)):
+        of_tables = event.c.table_id.in_([table_id for table_id, _ in ids.values()])
+        query = sa.select(event.c.table_id, *counted(event, matches)).where(of_tables, is_after(place, event), is_through(through, event))
+        for row in connection.execute(query.group_by(event.c.table_id)) if ids else ():
+            rows.setdefault(row.table_id, []).append(row)
+    return [waiting_of(table[1], rows.get(ids[table][0], ()) if table in ids else ()) for table in tables]
+
+
+def counted(event: sa.FromClause, matches: sa.ColumnElement[bool]) -> list[sa.ColumnElement[Any]]:
+    """The columns that `waiting_of` reads."""
+    return [
+        sa.func.sum(sa.case((matches, 1), else_=0)).label("matching"),
+        sa.func.count().label("total"),
+        sa.func.min(sa.case((matches, event.c.event_ts))).label("first_ts"),
+        sa.func.max(sa.case((matches, event.c.event_ts))).label("last_ts"),
+    ]
+
+
+def waiting_of(table: str, rows: Iterable[sa.Row[Any]]) -> Waiting:
+    """What waits of a table, from the counts of what is there and of what was folded."""
+    rows = list(rows)
+    count = sum(int(row.matching) for row in rows)
+    return Waiting(
+        table=table, count=count, unmatched=sum(row.total for row in rows) - count,
+        first_ts=min((row.first_ts for row in rows if row.first_ts is not None), default=None),
+        last_ts=max((row.last_ts for row in rows if row.last_ts is not None), default=None),
+    )  # fmt: skip
 
 
 def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str, str], through: Position) -> dict[Atom, AtomState]:
@@ -141,7 +149,7 @@ def _states(
         .where(dce_event.c.table_id == table_id, dce_event.c.partition_key.in_(keys), is_through(through))
         .group_by(dce_event.c.partition_key)
     )
-    folded = _folded(connection, table_id, keys, tags)
+    folded = _folded(connection, table_id, keys, tags, through)
     seen = {row.partition_key: row for row in connection.execute(query)}
     for key in keys:
         row = seen.get(key)
@@ -159,16 +167,27 @@ def _after_drops(connection: Connection, table_id: int, key: str, matches: sa.Co
     return AtomState(available=available, seen=True, dropped=not available)
 
 
-def _folded(connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str]) -> dict[str, bool]:
-    """Per folded partition whether it was available with the tags; folding keeps which tags were on one event."""
-    query = sa.select(dce_availability.c.partition_key, dce_availability.c.tag_positions)
-    mine = query.where(dce_availability.c.table_id == table_id, dce_availability.c.partition_key.in_(keys))
+def _folded(connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str], through: Position) -> dict[str, bool]:
+    """Per partition of which something was folded whether it was available with the tags; folding keeps which were on one event."""
+    c = dce_availability.c
+    mine = sa.select(c.partition_key, c.tag_positions, c.newest_tx, c.newest_seq).where(c.table_id == table_id, c.partition_key.in_(keys))
     found: dict[str, bool] = {}
     for row in connection.execute(mine):
-        together = [kept.items() for kept, _ in row.tag_positions]
-        is_there = not tags or any(tags.items() <= kept for kept in together)
+        newest = Position(row.newest_tx, row.newest_seq)
+        tagged = [Position.parse(position) for together, position in row.tag_positions if tags.items() <= together.items()]
+        is_there = any(position <= through for position in tagged or ([] if tags else [newest]))
+        if newest > through and not is_there:  # asked of a time before it was folded: its newest events say nothing of then
+            is_there = _was_there(connection, table_id, row.partition_key, tags, through)
+            if not is_there:
+                continue
         found[row.partition_key] = found.get(row.partition_key, False) or is_there
     return found
+
+
+def _was_there(connection: Connection, table_id: int, key: str, tags: Mapping[str, str], through: Position) -> bool:
+    of_partition = (dce_folded.c.table_id == table_id, dce_folded.c.partition_key == key, is_through(through, dce_folded))
+    matching = sa.select(1).where(*of_partition, carries(connection.dialect.name, dict(tags), dce_folded)).limit(1)
+    return connection.execute(matching).scalar() is not None
 
 
 def near_misses(connection: Connection, atoms: Sequence[Atom]) -> dict[Atom, str]:

@@ -37,6 +37,8 @@ is_data = and_(
     or_(dce_event.c.snapshot_id.is_not(None), dce_event.c.table_format == FORMAT_CODES[TableFormat.HIVE]),
 )
 
+was_data = or_(dce_folded.c.snapshot_id.is_not(None), dce_folded.c.table_format == FORMAT_CODES[TableFormat.HIVE])
+
 
 def select_events() -> Select[Any]:
     """Events with cluster and name of their table."""

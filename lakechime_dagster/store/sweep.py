@@ -5,9 +5,11 @@ what a person did to it. The new events are read once for all flows; flows that 
 """
 
 import datetime as dt
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,8 +26,9 @@ from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.evaluation import Accepts, Evaluator, any_key
 from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.ledger_rows import FlowRow, blocked_sentence
-from lakechime_dagster.store.queries import for_the_first_time, is_after, is_data, is_through
+from lakechime_dagster.store.queries import for_the_first_time, is_after, is_data, is_through, was_data
 from lakechime_dagster.store.schema import dce_event, dce_folded, dce_folded_version, dce_table
+from lakechime_dagster.store.snapshots import HISTORY
 from lakechime_dagster.triggers.decision import Decision, LaneView, Waiting, decide_snapshot
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -305,24 +308,21 @@ def _counted(connection: Connection, flows: Sequence[tuple[Flow, Position]], thr
             if (flow.cluster, table) in ids:
                 places[flow.name, table] = len(asked)
                 asked.append((ids[flow.cluster, table][0], place, flow.trigger.tags))
-    rows: dict[int, sa.Row[Any]] = {}
-    for start in range(0, len(asked), evidence.CHUNK):
-        rows |= {
-            start + row.number: row for row in connection.execute(_counting(connection, asked[start : start + evidence.CHUNK], through))
-        }
+    rows: dict[int, list[sa.Row[Any]]] = {}
+    for start, event in itertools.product(range(0, len(asked), evidence.CHUNK), HISTORY):
+        for row in connection.execute(_counting(connection, event, asked[start : start + evidence.CHUNK], through)):
+            rows.setdefault(start + row.number, []).append(row)
     found: dict[str, list[Waiting]] = {}
     for flow, _ in flows:
         for table in flow.trigger.tables:
-            row = rows.get(places.get((flow.name, table), -1))
-            counts = {} if row is None else {
-                "count": int(row.matching), "first_ts": row.first_ts, "last_ts": row.last_ts, "unmatched": row.total - int(row.matching)
-            }  # fmt: skip
-            found.setdefault(flow.name, []).append(Waiting(table=table, **counts))
+            found.setdefault(flow.name, []).append(evidence.waiting_of(table, rows.get(places.get((flow.name, table), -1), ())))
     return found
 
 
-def _counting(connection: Connection, asked: Sequence[tuple[int, Position, Tags]], through: Position) -> sa.Select[Any]:
-    """Events after each asked place, by the number of the question."""
+def _counting(
+    connection: Connection, event: sa.FromClause, asked: Sequence[tuple[int, Position, Tags]], through: Position
+) -> sa.Select[Any]:
+    """Events, or folded ones, after each asked place, by the number of the question."""
     numbered = list(enumerate(asked))
     if connection.dialect.name == "postgresql":
         columns = zip(*((number, table, place.tx_id, place.seq, dict(tags)) for number, (table, place, tags) in numbered), strict=True)
@@ -330,7 +330,7 @@ def _counting(connection: Connection, asked: Sequence[tuple[int, Position, Tags]
         arrays = [sa.bindparam(None, list(values), type_=ARRAY(kind)) for values, kind in zip(columns, kinds, strict=True)]
         names = [sa.column(name, kind) for name, kind in zip(("number", "table_id", "tx", "seq", "tags"), kinds, strict=True)]
         q = sa.func.unnest(*arrays).table_valued(*names).render_derived(name="asked").c
-        carries = for_the_first_time(lambda event: sa.cast(event.c.tags, JSONB).contains(q.tags))
+        carries = partial(_contains, q.tags)
         tagged = q.tags != sa.cast(sa.literal("{}"), JSONB)
         number, table_id, tx, seq = q.number, q.table_id, q.tx, q.seq
     else:
@@ -338,27 +338,23 @@ def _counting(connection: Connection, asked: Sequence[tuple[int, Position, Tags]
         value = sa.func.json_each(wire).table_valued("value", name="asked").c.value
         number, table_id, tx, seq = (sa.func.json_extract(value, f"$[{index}]") for index in range(4))
         tags = sa.func.json_extract(value, "$[4]")
-        carries = for_the_first_time(lambda event: _has_all(event, tags))
+        carries = partial(_has_all, tags)
         tagged = tags != "{}"
-    matches = sa.case((tagged, carries), else_=is_data)
+    brings, changes = (for_the_first_time(carries), is_data) if event is dce_event else (carries(event), was_data)
+    matches = sa.case((tagged, brings), else_=changes)
     return (
-        sa.select(
-            number.label("number"),
-            sa.func.sum(sa.case((matches, 1), else_=0)).label("matching"),
-            sa.func.count().label("total"),
-            sa.func.min(sa.case((matches, dce_event.c.event_ts))).label("first_ts"),
-            sa.func.max(sa.case((matches, dce_event.c.event_ts))).label("last_ts"),
-        )
-        .where(
-            dce_event.c.table_id == table_id,
-            sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > sa.tuple_(tx, seq),
-            is_through(through),
-        )
+        sa.select(number.label("number"), *evidence.counted(event, matches))
+        .where(event.c.table_id == table_id, sa.tuple_(event.c.tx_id, event.c.seq) > sa.tuple_(tx, seq), is_through(through, event))
         .group_by(number)
     )
 
 
-def _has_all(event: sa.FromClause, tags: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+def _contains(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether an event has all tags of a JSON map, on PostgreSQL."""
+    return sa.cast(event.c.tags, JSONB).contains(tags)
+
+
+def _has_all(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnElement[bool]:
     """Whether an event has all tags of a JSON map, on SQLite."""
     wanted = sa.func.json_each(tags).table_valued("key", "value", name="wanted").c
     given = sa.func.json_each(event.c.tags).table_valued("key", "value", name="given").c

@@ -8,11 +8,13 @@ from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.dce.store import EventQuery, Seen
+from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.need import needs
 from lakechime_dagster.store.retention import expire
 from lakechime_dagster.store.sweep import Sweep
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every
 from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.model import SnapshotTrigger
+from lakechime_dagster.triggers.model import SnapshotTrigger, StartFrom
 from tests.factories import make_event
 from tests.support.world import World, a_flow, one
 
@@ -146,6 +148,57 @@ def test_a_tag_that_was_there_before_is_no_news_after_it_was_changed_and_folded(
 
     assert not world.decide(flow).fires
     assert sweep.decisions() == {}
+
+
+def test_a_flow_that_begins_with_a_folded_history_fires_for_it_at_once(world: World) -> None:
+    for version in range(3):
+        world.change(version=version)
+    fold(world)
+    flow = a_flow()
+    tagged = a_flow("tagged", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
+    assert Sweep(world.evaluator, [flow, tagged]).decisions()[flow.name].fires
+    assert (world.decide(flow).sentence, world.decide(tagged).fires) == ("3 events came (3 of bronze.orders)", False)
+
+    execution = one(world.fire(flow))
+    assert (execution.ranges()[ORDERS].start, execution.ranges()[ORDERS].end) == (None, "2")
+    world.ledger.settle(execution, None)
+
+    assert not world.decide(flow).fires
+    assert Sweep(world.evaluator, [flow, tagged]).decisions() == {}
+
+
+def test_a_flow_that_is_put_back_behind_a_folded_history_reads_it_again(world: World) -> None:
+    flow = a_flow()
+    world.change(version=1)
+    assert world.tick_of_the_sensor(flow).fires
+    fold(world)
+    row = world.evaluator.activate(flow)
+
+    world.people.seek(row, None, By(who="ann", reason="read it again"), world.evaluator.place_at(flow, StartFrom("beginning")))
+
+    assert world.decide(flow).fires
+
+
+def test_an_explanation_of_a_past_time_counts_what_was_folded_only_from_when_it_came(world: World) -> None:
+    condition = PartitionCondition.of(ORDERS, {"shop": "a"}, PartitionLevels.of({"shop": "string"}))
+    once = every(days=1, start="2013-01-01", until="2013-01-01")
+    flows = [a_flow(), Flow(name="shops", trigger=PartitionTrigger(condition, once))]
+    world.change("bronze.other", version=0)
+    world.let_pass(7_200_000)
+    for flow in flows:
+        world.evaluator.activate(flow)
+    world.let_pass(3_600_000)
+    world.change(version=1, partition=["a"])
+    world.let_pass(3_600_000)
+    before, since = world.store.now() - 5_400_000, world.store.now() - 1_800_000
+    told = [[world.decide(flow, at).sentence for at in (before, since)] for flow in flows]
+    for flow in [*flows, *flows]:  # fire, then look through
+        world.tick_of_the_sensor(flow)
+    fold(world)
+
+    assert world.store.fetch(EventQuery()) == []
+    assert [[world.decide(flow, at).fires for at in (before, since)] for flow in flows] == [[False, True]] * 2
+    assert [world.decide(flow, since).sentence for flow in flows] == [sentences[1] for sentences in told]
 
 
 # Repeats of what was folded
