@@ -167,7 +167,7 @@ class SnapshotTrigger:
         start_from: str = "beginning",
     ) -> None:
         several = (tables,) if isinstance(tables, str) or hasattr(tables, "name") else tables
-        names = tuple(table if isinstance(table, str) else table.name for table in several)  # type: ignore[union-attr]
+        names = tuple(dict.fromkeys(table if isinstance(table, str) else table.name for table in several))  # type: ignore[union-attr]
         if max_wait is not None and wait_after_last is None:
             raise DeclarationError("SnapshotTrigger", "max_wait", "bounds wait_after_last, which is not given; give both or neither")
         if only_matching and not tags:

@@ -69,6 +69,11 @@ def test_tables_may_be_names_or_declared_tables_and_default_to_the_inputs() -> N
     assert SnapshotTrigger(tags={"k": "v"}, only_matching=True).on(["x"]).only_matching
 
 
+def test_a_table_that_is_named_twice_is_one_table() -> None:
+    assert SnapshotTrigger(["a", TableName("b"), TableName("a")]).tables == ("a", "b")
+    assert SnapshotTrigger(every=every(minutes=5)).on(["x", "x"]).tables == ("x",)
+
+
 def test_what_is_no_trigger_is_refused_naming_the_field() -> None:
     with pytest.raises(DeclarationError, match="conditions: needs at least one"):
         PartitionTrigger([], GRID)
