@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 from lakechime_dagster.dce.event import TableFormat, version_of
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.errors import InvalidValueError, LaneConflictError
 from lakechime_dagster.store import evidence
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import among, now_ms
@@ -53,8 +53,18 @@ class Evaluator:
         return self.ledger.ensure_flow(flow, start)
 
     def place_at(self, flow: Flow, where: StartFrom) -> PlaceAt:
-        """How to find the place of a point in the past, or of now, in the transaction that puts a lane there."""
-        return lambda connection, lane: self._place(connection, flow, where)
+        """How to find the place of a point in the past, or of now, in the transaction that puts a lane there.
+
+        It raises InvalidValueError for a position that the store has not come to yet.
+        """
+
+        def place(connection: Connection, lane: LaneRow) -> Place:
+            head = head_within(connection)
+            if where.position is not None and where.position > head:
+                raise InvalidValueError("position", where.where, f"the store has come to {head} only; give a position up to that, or now")
+            return self._place(connection, flow, where)
+
+        return place
 
     def lanes(self, row: FlowRow, at_ms: int | None = None) -> dict[str, LaneRow]:
         """The lanes of a flow by key, now or as they stood at a past time."""
@@ -207,7 +217,7 @@ class Evaluator:
         if where.where == "now":
             position = head
         else:
-            position = where.position if where.position is not None else evidence.place_before(connection, where.time_ms, head)
+            position = min(where.position, head) if where.position is not None else evidence.place_before(connection, where.time_ms, head)
         if position == Position.ORIGIN:
             return Place()
         return Place(position=position, sources=self._sources(connection, flow, Place(), Position.ORIGIN, position))

@@ -271,6 +271,14 @@ def test_a_flow_starts_from_a_position(world: World) -> None:
     assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("1", "2")}
 
 
+def test_a_flow_that_starts_from_a_position_that_was_not_reached_yet_starts_now(world: World) -> None:
+    world.change(version=0)
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from="99999999-1"))
+    assert world.fire(flow) == []
+    world.change(version=1)
+    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "1")}
+
+
 def test_a_flow_starts_from_a_time(world: World) -> None:
     world.change(version=0)
     world.let_pass(3_600_000)

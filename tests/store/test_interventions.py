@@ -156,3 +156,12 @@ def test_what_is_settled_is_neither_skipped_nor_retried(world: World) -> None:
     for act in (world.people.skip, world.people.retry):
         with pytest.raises(LaneConflictError, match="is settled already; nothing was changed"):
             act(execution, ADA)
+
+
+def test_no_lane_is_put_past_what_was_registered(world: World) -> None:
+    row = consumed(world, 0)
+    beyond = at(world, "99999999-1")
+    for move in (lambda: world.people.seek(row, None, ADA, beyond), lambda: world.people.resume(row, ADA, beyond)):
+        with pytest.raises(InvalidValueError, match=f"position '99999999-1': the store has come to {world.store.head()} only"):
+            move()
+    assert snapshot_of(world, row) == "0"
