@@ -80,18 +80,25 @@ class Sweep:
             for table in flow.watched:
                 of_table = self._by_table.setdefault(table, {})
                 of_table.setdefault(flow.trigger.tags, []).append(flow.name)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Know nothing of the store yet: every flow is decided at the next look."""
         known = {row.name: row for row in self.evaluator.ledger.flows()}
         for flow in self.flows:
             row = known.get(flow.name)
             self.rows[flow.name] = row if row is not None and row.describes(flow) else self.evaluator.activate(flow)
         self._ids = {row.flow_id: name for name, row in self.rows.items()}
         self._restless = dict.fromkeys(self._flows)
+        self._through, self._intervention = None, 0
 
     def decisions(self, most: int | None = None, accepts: Mapping[str, Accepts] | None = None) -> dict[str, Decision]:
         """The decisions of the flows that may fire now or wait, by name; a flow that is not there has nothing to do.
 
         After `most` firings no more are decided: the rest is looked at first the next time. `accepts` is by flow.
         """
+        if self._is_replaced():
+            self._begin()
         with reading(self.evaluator.engine) as connection:
             now, through = now_ms(connection), head_within(connection)
             self._restless |= dict.fromkeys(self._touched_by_people(connection))
@@ -109,11 +116,16 @@ class Sweep:
         return {name: decision for name, decision in found.items() if name not in calm}
 
     def reread(self) -> None:
-        """Read the flows' rows again; one whose search somebody else began anew is decided at the next look."""
-        for row in self.evaluator.ledger.flows():
-            if row.name in self._flows:
-                self._restless |= {row.name: None} if row.looked != self.rows[row.name].looked else {}
-                self.rows[row.name] = row
+        """Read the flows' rows again; one whose search somebody else began anew is decided at the next look.
+
+        When one is gone, everything is looked at anew.
+        """
+        found = {row.name: row for row in self.evaluator.ledger.flows() if row.name in self._flows}
+        if any(name not in found or found[name].flow_id != row.flow_id for name, row in self.rows.items()):
+            self._begin()
+            return
+        self._restless |= {name: None for name, row in found.items() if row.looked != self.rows[name].looked}
+        self.rows |= found
 
     def move_on(self, busy: Set[str]) -> None:
         """Remember that nothing up to the last look can fire the flows that rest, so that retention may fold it.
@@ -126,6 +138,15 @@ class Sweep:
         resting = [row for row in rows if row.looked < self._through and row.describes(self._flows[row.name])]
         self.evaluator.all_looked_through(resting, self._through)
         self.rows |= {row.name: replace(row, looked=self._through) for row in resting}
+
+    def _is_replaced(self) -> bool:
+        """Whether the store was made anew, or put back to what it was, since the last look."""
+        if self._through is None or not self.rows:
+            return False
+        first = next(iter(self.rows.values()))
+        same = sa.select(sa.literal(1)).where(ledger.flow.c.flow_id == first.flow_id, ledger.flow.c.activated_ts == first.activated_ts)
+        with reading(self.evaluator.engine) as connection:
+            return head_within(connection) < self._through or connection.execute(same).scalar() is None
 
     def _evaluated(self, name: str, through: Position, accepts: Accepts) -> Decision:
         """The decision of a flow by itself; one whose keys cannot be resolved says so, waits, and hinders no other."""

@@ -1,17 +1,23 @@
 """Sweeps over many flows: nothing that a look found is forgotten when an evaluation fails, and resting flows move on."""
 
 import datetime as dt
+from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy import Engine
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import StoreUnreachableError
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import at_once, open_engine, writing
 from lakechime_dagster.store.evaluation import Evaluator
+from lakechime_dagster.store.schema import metadata
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.flow import Flow
-from tests.support.world import World
+from tests.support.world import World, a_flow
 
 ORDERS = "bronze.orders"
 
@@ -84,3 +90,61 @@ def test_more_events_than_are_looked_at_one_by_one_wake_a_flow_of_another_cluste
     monkeypatch.setattr("lakechime_dagster.store.sweep.DELTA", 0)
     world.change(version=0, partition=["a"], cluster="other")
     assert sweep.decisions()["days"].fires
+
+
+def emptied(world: World) -> None:
+    """Make the store anew, as deleting its file or its database does."""
+    with writing(world.engine) as connection:
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(sa.delete(table))
+        if connection.dialect.name == "sqlite":
+            connection.execute(sa.text("DELETE FROM sqlite_sequence"))
+
+
+def test_a_store_that_was_made_anew_is_looked_at_from_its_beginning(world: World) -> None:
+    flows = [a_flow(name) for name in ("a", "b")]
+    sweep = Sweep(world.evaluator, flows)
+    for version in range(3):
+        world.change(version=version)
+    for flow in flows:
+        world.tick_of_the_sensor(flow)
+    sweep.decisions()
+    assert sweep.decisions() == {}
+    emptied(world)
+    world.change(version=0)
+    assert {name: decision.fires for name, decision in sweep.decisions().items()} == {"a": True, "b": True}
+    assert [len(world.fire(flow)) for flow in flows] == [1, 1]
+
+
+def test_a_store_that_was_put_back_is_looked_at_from_its_beginning(sqlite_engine: Engine, tmp_path: Path) -> None:
+    world, flow = World(sqlite_engine), a_flow()
+    world.change(version=0)
+    world.tick_of_the_sensor(flow)
+    backup = open_engine(f"sqlite:///{tmp_path / 'backup.sqlite'}")
+    copied(sqlite_engine, backup)
+    sweep = Sweep(world.evaluator, [flow])
+    for version in (1, 2):
+        world.change(version=version)
+        world.tick_of_the_sensor(flow)
+    sweep.decisions()
+    copied(backup, sqlite_engine)
+    world.change(version=1)
+    assert sweep.decisions()["silver"].fires
+
+
+def copied(source: Engine, target: Engine) -> None:
+    """Put the whole content of a SQLite database into another."""
+    with at_once(source) as one, at_once(target) as other:
+        one.connection.driver_connection.backup(other.connection.driver_connection)  # type: ignore[union-attr]
+
+
+def test_a_flow_that_the_ledger_lost_is_activated_again(world: World) -> None:
+    flows = [a_flow(name) for name in ("a", "b")]
+    sweep = Sweep(world.evaluator, flows)
+    assert sweep.decisions() == {}
+    with writing(world.engine) as connection:
+        connection.execute(sa.delete(schema.flow).where(schema.flow.c.name == "b"))
+    sweep.reread()
+    world.change(version=0)
+    assert sorted(sweep.decisions()) == ["a", "b"]
+    assert [row.name for row in world.ledger.flows()] == ["a", "b"]
