@@ -12,9 +12,9 @@ from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.tables import LakeTable
-from lakechime_dagster.resources.lakechime import LakeChimeResource, declare_flow
+from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
 from lakechime_dagster.resources.names import asset_key, dagster_name
-from lakechime_dagster.resources.spark import SparkResource
+from lakechime_dagster.resources.spark import SPARK
 from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.trigger import flow_sensor
@@ -26,7 +26,7 @@ MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above th
 def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
     """A lake as Dagster definitions: assets, checks, jobs, sensors, resources; merge them with others as you like.
 
-    Its tables are those of `cluster`, LAKECHIME_CLUSTER when it is not given.
+    Others that name the resources `lakechime` and `spark` give them as LAKECHIME and SPARK. The lake's tables are those of `cluster`, LAKECHIME_CLUSTER when it is not given.
 
     Raises:
         DeclarationError: two of its sensors would have one name.
@@ -51,7 +51,7 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         assets=[*[source_asset(lake, source) for source in lake.sources], *assets],
         jobs=list(jobs.values()),
         sensors=[*sensors, events_sensor(lake, partitioned)],
-        resources={"lakechime": LakeChimeResource(), "spark": SparkResource()},
+        resources={"lakechime": LAKECHIME, "spark": SPARK},
         executor=dg.in_process_executor,
     )
 

@@ -11,7 +11,9 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.dce.snapshots import Verdict
+from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.demo.flights import FAIL_SWITCH
+from lakechime_dagster.lake import Lake, SourceTable, sql_table
 from lakechime_dagster.settings import MARKER, Settings, SparkSettings
 from lakechime_dagster.triggers.lanes import Cause
 from tests.support.cli import Cli
@@ -71,6 +73,14 @@ def the_example_of_the_readme() -> dg.Definitions:
     names: dict = {"__name__": "readme_sensor"}
     exec(compile(code_of("README.md", "A trigger on a job that exists already"), "README.md", "exec"), names)
     return names["defs"]
+
+
+def test_a_lake_the_example_of_the_readme_and_another_lake_fit_into_one_code_location():
+    def lake(name: str) -> dg.Definitions:
+        return build_definitions(Lake(name, [SourceTable(f"{name}.x"), sql_table(f"{name}.y", sql=f"SELECT * FROM {name}.x")]))
+
+    merged = dg.Definitions.merge(lake("shop"), lake("ships"), the_example_of_the_readme())
+    assert {"shop__tables", "ships__tables"} <= {job.name for job in merged.get_repository_def().get_all_jobs()}
 
 
 @pytest.fixture

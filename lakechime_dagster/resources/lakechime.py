@@ -9,10 +9,11 @@ from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.resources.names import EXECUTION_TAG
 from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
 from lakechime_dagster.resources.running import RunningExecution, kept
+from lakechime_dagster.store.ledger_rows import FlowRow
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
-from lakechime_dagster.triggers.lanes import Cause, Execution, LaneId
+from lakechime_dagster.triggers.lanes import Cause, Execution, LaneId, LaneState
 from lakechime_dagster.triggers.model import FireKey, PartitionTrigger
 
 RunContext = dg.AssetExecutionContext | dg.OpExecutionContext
@@ -66,6 +67,9 @@ class LakeChimeResource(dg.ConfigurableResource):
             yield running
 
 
+LAKECHIME = LakeChimeResource()  # one for all: Dagster merges definitions only if a resource of one name is one object
+
+
 def begun(platform: Platform, context: RunContext, name: str | None, partition: str | None = None) -> tuple[Flow, Execution]:
     """The flow of a run and the execution that it may begin."""
     run = context.run
@@ -85,7 +89,7 @@ def adopted(platform: Platform, flow: Flow, run_id: str, partition: str | None) 
         NothingNewError: when nothing came since the lane's place.
     """
     row = platform.evaluator.activate(flow)
-    key = _fire_key(flow, partition, platform.store.now())
+    key = _fire_key(platform, flow, row, partition)
     target = platform.log(flow.target, flow.location) if flow.target else None
     lane_key = key.text if key else ""
     opened = next((execution for execution in platform.ledger.open_executions(row) if execution.lane.key == lane_key), None)
@@ -143,11 +147,18 @@ def _asset_names(context: RunContext) -> set[str]:
     return {key.to_user_string() for key in context.selected_asset_keys}
 
 
-def _fire_key(flow: Flow, partition: str | None, now_ms: int) -> FireKey | None:
-    """The fire key that a Dagster partition stands for."""
+def _fire_key(platform: Platform, flow: Flow, row: FlowRow, partition: str | None) -> FireKey | None:
+    """The fire key that a Dagster partition stands for; of several the one that is open, else the first for which something waits."""
     if not isinstance(flow.trigger, PartitionTrigger):
         return None
-    for key in flow.trigger.keys(from_milliseconds(now_ms)):
-        if flow.dagster_key(key) == partition or (partition is None and key.text == partition):
-            return key
-    raise NothingNewError(f"{flow.name} has no grid point for partition {partition!r} yet; choose one between its start and now")
+    keys = [key for key in flow.trigger.keys(from_milliseconds(platform.store.now())) if flow.dagster_key(key) == partition]
+    if not keys:
+        raise NothingNewError(f"{flow.name} has no grid point for partition {partition!r} yet; choose one between its start and now")
+    if len(keys) == 1:
+        return keys[0]
+    blocked = {key for key, lane in platform.ledger.lanes(row).items() if lane.state is not LaneState.ACTIVE}
+    keys = [key for key in keys if key.text not in blocked] or keys
+    opened = sorted(platform.ledger.open_executions(row), key=lambda execution: execution.lease_until or 0)  # at which no run lives first
+    by_text = {key.text: key for key in keys}
+    open_keys = [by_text[execution.lane.key] for execution in opened if execution.lane.key in by_text]
+    return next(iter(open_keys or platform.evaluator.ready(flow, row, keys)), keys[-1])

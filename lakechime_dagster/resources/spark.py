@@ -44,3 +44,6 @@ class SparkResource(dg.ConfigurableResource):
             with driver.tagged(running.execution.job_tag):
                 result = refresh(driver.spark, job, running.stamp(), running.platform.log_at)
             return SparkAttempt(result, driver.kind, driver.reason, ready)
+
+
+SPARK = SparkResource()  # one for all, as LAKECHIME is
