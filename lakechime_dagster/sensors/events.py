@@ -33,7 +33,7 @@ def events_sensor(lake: Lake, partitioned: Mapping[str, dg.PartitionsDefinition 
         try:
             platform = open_platform()
             found, problems = reconcile(platform, lake.tables)
-            page = platform.store.feed(_cursor(context.cursor), MAX_SHOWN)
+            page = platform.store.feed(_cursor(context.cursor, platform.store.head()), MAX_SHOWN)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         writers = Writers(platform, {source.name: source.location for source in lake.sources})
@@ -129,9 +129,13 @@ def _materialization(
     return dg.AssetMaterialization(asset_key(source.name), partition=partition, metadata=metadata, tags=tags)
 
 
-def _cursor(text: str | None) -> Position:
-    """Where showing goes on. A cursor that is gone or broken only shows events again; what runs consume is in the ledger."""
+def _cursor(text: str | None, head: Position) -> Position:
+    """Where showing goes on. A cursor that is gone, broken or of a store that was made anew only shows events again.
+
+    What runs consume is in the ledger.
+    """
     try:
-        return Position.parse(text) if text else Position.ORIGIN
+        cursor = Position.parse(text) if text else Position.ORIGIN
     except InvalidValueError:
         return Position.ORIGIN
+    return cursor if cursor <= head else Position.ORIGIN

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId, TableFormat
@@ -16,6 +17,8 @@ from lakechime_dagster.lake import Lake, SourceTable
 from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
 from lakechime_dagster.resources.reconcile import reconcile
 from lakechime_dagster.sensors.events import events_sensor
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.schema import dce_event
 from lakechime_dagster.triggers import SnapshotTrigger
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Cause
@@ -192,6 +195,18 @@ def test_many_changes_of_a_partition_are_shown_as_one_with_their_number(world: W
         world.platform.store.register(world.platform.log("bronze.orders").events_of_commit(world.platform.log("bronze.orders").version))
     (one,) = shown(world.tick())
     assert (one["commit"], one["events"]) == ("2", 3)
+
+
+def test_a_cursor_beyond_the_head_of_a_store_that_was_made_anew_hides_no_change(world: World) -> None:
+    for day in (1, 2, 3):
+        world.commit("bronze.items", a_row(day))
+    world.tick()
+    with writing(world.platform.store.engine) as connection:
+        connection.execute(sa.delete(dce_event))
+        connection.execute(sa.text("DELETE FROM sqlite_sequence"))
+    world.push("bronze.items", 1)
+    assert [one["commit"] for one in shown(world.tick())] == ["1"]
+    assert shown(world.tick()) == []
 
 
 @pytest.mark.parametrize(
