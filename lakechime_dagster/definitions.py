@@ -26,7 +26,8 @@ MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above th
 def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
     """A lake as Dagster definitions: assets, checks, jobs, sensors, resources; merge them with others as you like.
 
-    Others that name the resources `lakechime` and `spark` give them as LAKECHIME and SPARK. The lake's tables are those of `cluster`, LAKECHIME_CLUSTER when it is not given.
+    Others that name the resources `lakechime` and `spark` give them as LAKECHIME and SPARK. The lake's tables are those
+    of `cluster`, LAKECHIME_CLUSTER when it is not given.
 
     Raises:
         DeclarationError: two of its sensors would have one name.
