@@ -156,9 +156,8 @@ def _fire_key(platform: Platform, flow: Flow, row: FlowRow, partition: str | Non
         raise NothingNewError(f"{flow.name} has no grid point for partition {partition!r} yet; choose one between its start and now")
     if len(keys) == 1:
         return keys[0]
-    blocked = {key for key, lane in platform.ledger.lanes(row).items() if lane.state is not LaneState.ACTIVE}
-    keys = [key for key in keys if key.text not in blocked] or keys
-    opened = sorted(platform.ledger.open_executions(row), key=lambda execution: execution.lease_until or 0)  # at which no run lives first
-    by_text = {key.text: key for key in keys}
-    open_keys = [by_text[execution.lane.key] for execution in opened if execution.lane.key in by_text]
-    return next(iter(open_keys or platform.evaluator.ready(flow, row, keys)), keys[-1])
+    lanes = platform.ledger.lanes(row)
+    free = [key for key in keys if key.text not in lanes or lanes[key.text].state is LaneState.ACTIVE] or keys
+    leases = {execution.lane.key: execution.lease_until or 0 for execution in platform.ledger.open_executions(row)}
+    opened = sorted((key for key in free if key.text in leases), key=lambda key: leases[key.text])  # at which no run lives first
+    return next(iter(opened or platform.evaluator.ready(flow, row, free)), free[-1])

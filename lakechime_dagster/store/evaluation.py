@@ -1,6 +1,6 @@
 """Evaluation: load the evidence of one flow, decide, and claim what the decision fires."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
@@ -140,15 +140,24 @@ class Evaluator:
 
     def waits(self, flow: Flow, row: FlowRow, lane: LaneRow, key: FireKey | None) -> bool:
         """Whether something waits for a lane, whatever the pace of its trigger and however many others run."""
-        with reading(self.engine) as connection:
-            through = head_within(connection)
-            if key is None:
+        if key is None:
+            with reading(self.engine) as connection:
+                through = head_within(connection)
                 tables = [(flow.cluster, table) for table in flow.trigger.tables]
                 return any(table.count for table in evidence.waiting(connection, tables, flow.trigger.tags, lane.place.position, through))
-            if lane.fired:
-                return bool(evidence.late_lanes(connection, row.flow_id, lane.place.position, through).get(lane.key))
-            states = evidence.atom_states(connection, key.atoms, flow.trigger.tags, through)
-            return all(_available(states, atom) for atom in key.atoms)
+        return bool(self.ready(flow, row, [key]))
+
+    def ready(self, flow: Flow, row: FlowRow, keys: Sequence[FireKey]) -> list[FireKey]:
+        """Those of the keys for which something waits, as `waits` says: first all that have not fired, then what came late."""
+        with reading(self.engine) as connection:
+            through = head_within(connection)
+            lanes = lanes_of(connection, row.flow_id)
+            fired = {key.text: lanes[key.text].place.position for key in keys if key.text in lanes and lanes[key.text].fired}
+            late = evidence.late_lanes(connection, row.flow_id, min(fired.values(), default=through), through)
+            pending = [key for key in keys if key.text not in fired]
+            states = evidence.atom_states(connection, [atom for key in pending for atom in key.atoms], flow.trigger.tags, through)
+        complete = [key for key in pending if all(_available(states, atom) for atom in key.atoms)]
+        return [*complete, *(key for key in keys if key.text in late)]
 
     def looked_through(self, row: FlowRow, position: Position) -> None:
         """Remember that nothing up to a position can fire this flow any more, but for what its lanes' places say."""

@@ -3,11 +3,13 @@
 import pytest
 
 from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.resources.lakechime import NothingNewError, adopted
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
-from tests.support.world import World, a_flow
+from lakechime_dagster.triggers.lanes import Execution
+from tests.support.world import World, a_flow, one
 
 HIVE = "hive.orders"
 DAY = PartitionLevels.of({"day": "date"})
@@ -18,6 +20,24 @@ def daily(**fields: object) -> Flow:
     condition = PartitionCondition.of(HIVE, {"day": tick("-1d")}, DAY)
     trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"), max_in_flight=1, **fields)  # type: ignore[arg-type]
     return Flow(name="daily", trigger=trigger, target_levels=DAY, job="nightly")
+
+
+def unpartitioned(**fields: object) -> Flow:
+    """A flow for three days that launches what has no partitions."""
+    condition = PartitionCondition.of(HIVE, {"day": tick("-1d")}, DAY)
+    return Flow(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-04"), **fields))  # type: ignore[arg-type]
+
+
+def arrive(world: World, *days: int) -> None:
+    for day in days:
+        world.change(HIVE, table_format="HIVE", partition=[f"2013-01-0{day}"])
+
+
+def manual_run(platform: Platform, flow: Flow, run_id: str = "run", partition: str | None = None) -> Execution:
+    """A run that a person launches, whose success settles it."""
+    execution = adopted(platform, flow, run_id, partition)
+    platform.ledger.settle(execution, None)
+    return execution
 
 
 def test_a_manual_run_claims_the_events_of_a_table_without_snapshots_once(world: World, platform: Platform) -> None:
@@ -53,3 +73,57 @@ def test_a_manual_run_of_a_day_claims_it_when_it_is_there_although_another_one_r
         adopted(platform, flow, "run-3", "2013-01-02")
     world.change(HIVE, table_format="HIVE", partition=["2013-01-02"])
     assert adopted(platform, flow, "run-4", "2013-01-02").step == 2
+
+
+def test_a_manual_run_without_a_partition_takes_the_key_that_is_open(world: World, platform: Platform) -> None:
+    flow = unpartitioned()
+    arrive(world, 1)
+    manual_run(platform, flow)
+    arrive(world, 2)
+    opened = one(world.fire(flow))
+    arrive(world, 1, 3)
+    assert adopted(platform, flow, "run-2", None).execution_id == opened.execution_id
+
+
+def test_a_manual_run_without_a_partition_takes_an_open_key_at_which_no_run_lives(world: World, platform: Platform) -> None:
+    flow = unpartitioned()
+    arrive(world, 1, 2)
+    first, second = world.fire(flow)
+    world.ledger.begin(first.execution_id, "run-1")
+    assert adopted(platform, flow, "run-2", None).execution_id == second.execution_id
+    with pytest.raises(LaneConflictError, match="run run-1 is at execution"):
+        adopted(platform, flow, "run-3", None)
+
+
+def test_manual_runs_without_a_partition_go_through_the_keys_that_are_there_oldest_first_and_then_through_late_changes(
+    world: World, platform: Platform
+) -> None:
+    flow = unpartitioned()
+    arrive(world, 1)
+    assert manual_run(platform, flow).lane.key == "day=2013-01-01"
+    arrive(world, 1, 3)
+    assert manual_run(platform, flow).lane.key == "day=2013-01-03"
+    assert manual_run(platform, flow).lane.key == "day=2013-01-01"
+    with pytest.raises(NothingNewError, match="nothing came for daily"):
+        adopted(platform, flow, "run", None)
+
+
+def test_a_key_that_is_held_keeps_a_manual_run_from_no_other(world: World, platform: Platform) -> None:
+    flow = unpartitioned()
+    arrive(world, 1)
+    execution: Execution | None = one(world.fire(flow))
+    while execution is not None:
+        execution = world.ledger.lose(execution, "disk full", immediately=True)
+    arrive(world, 2)
+    assert manual_run(platform, flow).lane.key == "day=2013-01-02"
+
+
+def test_manual_runs_of_a_partition_that_several_keys_stand_for_go_through_them(world: World, platform: Platform) -> None:
+    levels = PartitionLevels.of({"day": "date", "hour": "int"})
+    condition = PartitionCondition.of(HIVE, {"day": tick(), "hour": tick("", "%H")}, levels)
+    trigger = PartitionTrigger(condition, every(hours=1, start="2013-01-01", until="2013-01-01T23:00"))
+    flow = Flow(name="hourly", trigger=trigger, target_levels=DAY)
+    for hour in (3, 4):
+        world.change(HIVE, table_format="HIVE", partition=["2013-01-01", hour])
+    keys = [manual_run(platform, flow, partition="2013-01-01").lane.key for _ in range(2)]
+    assert keys == ["day=2013-01-01/hour=3", "day=2013-01-01/hour=4"]
