@@ -7,7 +7,8 @@ import datetime as dt
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.demo.data import FIRST_DAY, HOURS
 from lakechime_dagster.demo.flights import HOUR
 from lakechime_dagster.demo.plan import Complete, How, Partition, Plan, Write
-from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError
+from lakechime_dagster.spark.lock import locked
 
 APP_ID = "lakechime-demo-replay"  # by which each table knows how far the replay got
 COMPLETE_TAGS = Tags({"complete": "true"})
@@ -101,11 +103,7 @@ class Replayer:
         self._cluster = cluster
         self._tables: dict[str, DeltaTable] = {}
         self.plan = Plan(seed=seed, days=days)
-        begun = ReplayState.load(state)
-        if begun is not None and begun.plan != self.plan:
-            other = f"another one began here (seed {begun.seed}, {begun.days} days); go on with it, or use a new home"
-            raise InvalidValueError("replay", f"seed {seed}, {days} days", other)
-        self.state = begun or ReplayState(seed=seed, days=days)
+        self.state = self._stopped()
 
     def run(
         self,
@@ -115,16 +113,22 @@ class Replayer:
         progress: Callable[[Progress], None] = lambda _: None,
         stop: threading.Event | None = None,
     ) -> ReplayState:
-        """Replay until the end of the plan, for some hours, or until told to stop; as fast as it goes without a speed."""
+        """Replay until the end of the plan, for some hours, or until told to stop; as fast as it goes without a speed.
+
+        Raises:
+            LakeChimeError: while another replay runs here; two at once would write rows twice.
+        """
         if hours_per_second is not None and not hours_per_second > 0:
             raise InvalidValueError("hours_per_second", hours_per_second, "is not a positive number")
         halt = stop or threading.Event()
-        last = self.plan.ticks if hours is None else min(self.plan.ticks, self.state.ticks + hours)
-        due = time.monotonic()
-        while self.state.ticks < last and not halt.is_set():
-            progress(self.step())
-            due += 0 if hours_per_second is None else 1 / hours_per_second
-            halt.wait(max(0.0, due - time.monotonic()))
+        with _only_one(self._path):
+            self.state = self._stopped()
+            last = self.plan.ticks if hours is None else min(self.plan.ticks, self.state.ticks + hours)
+            due = time.monotonic()
+            while self.state.ticks < last and not halt.is_set():
+                progress(self.step())
+                due += 0 if hours_per_second is None else 1 / hours_per_second
+                halt.wait(max(0.0, due - time.monotonic()))
         return self.state
 
     def step(self) -> Progress:
@@ -144,6 +148,14 @@ class Replayer:
         self.state = ReplayState(seed=self.plan.seed, days=self.plan.days, ticks=tick + 1)
         self.state.save(self._path)
         return Progress(ticks=tick + 1, of=self.plan.ticks, hour=hour_of(tick), rows=rows, commits=commits, notes=tuple(notes))
+
+    def _stopped(self) -> ReplayState:
+        """Where the last replay stopped."""
+        begun = ReplayState.load(self._path) or ReplayState(seed=self.plan.seed, days=self.plan.days)
+        if begun.plan != self.plan:
+            other = f"another one began here (seed {begun.seed}, {begun.days} days); go on with it, or use a new home"
+            raise InvalidValueError("replay", f"seed {self.plan.seed}, {self.plan.days} days", other)
+        return begun
 
     def _write(self, action: Write, rows: pa.Table, number: int) -> None:
         table, day, hour = action.partition
@@ -195,6 +207,17 @@ class Replayer:
 
     def _location(self, table: str) -> Path:
         return self._warehouse.joinpath(*table.split("."))
+
+
+@contextmanager
+def _only_one(state: Path) -> Iterator[None]:
+    """Holds the lock of the replay that keeps its state in this file."""
+    state.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(state.with_suffix(".lock"), 0):
+            yield
+    except TimeoutError:
+        raise LakeChimeError(f"another replay runs in {state.parent}; wait for it, or end it (`lakechime dev` runs one too)") from None
 
 
 def hour_of(tick: int) -> str:

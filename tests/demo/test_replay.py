@@ -13,7 +13,7 @@ from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.demo.data import FIRST_DAY, rows_of
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER
 from lakechime_dagster.demo.replay import Progress, Replayer, ReplayState
-from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 
 
 class World:
@@ -135,6 +135,21 @@ def test_a_replay_tells_its_progress_and_stops_when_told(world: World) -> None:
     assert [progress.hour for progress in seen] == ["2013-01-01 00:00", "2013-01-01 01:00", "2013-01-01 02:00"]
     assert ReplayState.load(world.state) == ReplayState(seed=2013, days=1, ticks=3)
     assert not seen[-1].is_done
+
+
+def test_a_second_replay_is_refused_while_one_runs(world: World) -> None:
+    def begin_another(progress: Progress) -> None:
+        with pytest.raises(LakeChimeError, match=f"another replay runs in {world.state.parent}"):
+            world.replayer().run(hours=1)
+
+    assert world.replayer().run(hours=1, progress=begin_another).ticks == 1
+    assert world.replayer().run(hours=1).ticks == 2
+
+
+def test_a_replay_goes_on_from_where_another_came_since_it_was_made(world: World) -> None:
+    late = world.replayer()
+    world.replayer().run(hours=2)
+    assert late.run(hours=1).ticks == 3
 
 
 def test_a_speed_that_is_none_is_refused(world: World) -> None:
