@@ -200,7 +200,7 @@ def test_many_changes_of_a_partition_are_shown_as_one_with_their_number(world: W
 def test_a_cursor_beyond_the_head_of_a_store_that_was_made_anew_hides_no_change(world: World) -> None:
     for day in (1, 2, 3):
         world.commit("bronze.items", a_row(day))
-    world.tick()
+        world.tick()
     with writing(world.platform.store.engine) as connection:
         connection.execute(sa.delete(dce_event))
         connection.execute(sa.text("DELETE FROM sqlite_sequence"))
