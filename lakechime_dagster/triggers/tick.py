@@ -3,6 +3,7 @@
 import calendar
 import datetime as dt
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
@@ -11,6 +12,7 @@ from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.triggers.grid import checked_zone
 
 OFFSET = re.compile(r"([+-]?\d+)\s*(y|mo|w|d|h|m)", re.ASCII)
+HALF_HOUR = dt.timedelta(minutes=30)
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,12 @@ def hours_of(day: Tick | dt.date | str, zone: str = "UTC") -> HoursOf | tuple[in
 
 
 def real_hours(day: dt.date, zone: str) -> tuple[int, ...]:
-    """The local hour of every elapsed hour between two midnights."""
+    """The local hours between two midnights, each as often as it came; counted in half hours, by which some zones put the clock."""
     info = ZoneInfo(zone)
     start = dt.datetime.combine(day, dt.time(), info).astimezone(dt.UTC)
     end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), info).astimezone(dt.UTC)
-    count = (end - start) // dt.timedelta(hours=1)
-    return tuple((start + dt.timedelta(hours=n)).astimezone(info).hour for n in range(count))
+    halves = Counter((start + n * HALF_HOUR).astimezone(info).hour for n in range((end - start) // HALF_HOUR))
+    return tuple(hour for hour, count in halves.items() for _ in range((count + 1) // 2))
 
 
 def shifted(moment: dt.datetime, amount: int, unit: str) -> dt.datetime:

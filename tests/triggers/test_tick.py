@@ -7,7 +7,7 @@ import pytest
 
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.triggers import hours_of, tick
-from lakechime_dagster.triggers.tick import HoursOf
+from lakechime_dagster.triggers.tick import HoursOf, real_hours
 
 ZONE = "America/New_York"
 
@@ -52,6 +52,19 @@ def test_a_day_has_its_real_hours(day: str, hours: int) -> None:
     assert isinstance(found, tuple)
     assert len(found) == hours
     assert (2 in found, found.count(1)) == (hours != 23, 2 if hours == 25 else 1)
+
+
+@pytest.mark.parametrize(("day", "repeated"), [("2024-04-07", [1]), ("2024-10-06", [])])
+def test_a_clock_that_is_put_by_half_an_hour_skips_no_hour(day: str, repeated: list[int]) -> None:
+    assert hours_of(day, "Australia/Lord_Howe") == tuple(sorted([*range(24), *repeated]))
+
+
+@pytest.mark.parametrize("day", ["2024-03-10", "2024-04-07", "2024-07-01", "2024-10-06", "2024-11-03"])
+@pytest.mark.parametrize("zone", ["UTC", ZONE, "America/Havana", "Asia/Kathmandu", "Australia/Lord_Howe"])
+def test_the_hours_of_a_day_are_those_that_its_minutes_show(day: str, zone: str) -> None:
+    midnight = at(f"{day}T00:00", zone)
+    minutes = [(midnight + dt.timedelta(minutes=n)).astimezone(ZoneInfo(zone)) for n in range(26 * 60)]
+    assert set(real_hours(dt.date.fromisoformat(day), zone)) == {moment.hour for moment in minutes if f"{moment:%Y-%m-%d}" == day}
 
 
 def test_the_hours_of_a_day_that_depends_on_the_tick_are_found_at_the_tick() -> None:
