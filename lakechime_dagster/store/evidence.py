@@ -7,6 +7,7 @@ of the same moment.
 import datetime as dt
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -213,7 +214,7 @@ def retyped(canonical: str) -> list[str]:
 
 def _retyped_value(value: object) -> list[object]:
     if isinstance(value, str):
-        return [int(value)] if value.lstrip("-").isascii() and value.lstrip("-").isdigit() else []
+        return [int(value)] if re.fullmatch(r"-?\d+", value, re.ASCII) else []
     return [canonical_json(value)] if isinstance(value, int | float) else []
 
 

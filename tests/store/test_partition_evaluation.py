@@ -170,6 +170,13 @@ def test_partitions_are_compared_by_the_types_that_the_table_declares(world: Wor
     assert world.decide(Flow(name="hours", trigger=PartitionTrigger(condition, DAYS))).fires
 
 
+def test_a_literal_that_is_almost_a_number_is_explained_as_any_other(world: World) -> None:
+    for literal in ("--5", "-", "5-", "-5"):
+        trigger = PartitionTrigger(PartitionCondition.of("bronze.orders", {"code": literal}), DAYS)
+        world.change(version=1, partition=["5"])
+        assert world.decide(Flow(name=f"of {literal}", trigger=trigger)).reasons[0].endswith("has no event yet")
+
+
 def test_a_near_miss_by_type_only_is_named(world: World) -> None:
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d"), "hour": 5})
     world.change(version=0, partition=["2013-01-01", "5"])
