@@ -218,10 +218,10 @@ def _retyped_value(value: object) -> list[object]:
     return [canonical_json(value)] if isinstance(value, int | float) else []
 
 
-def late_lanes(connection: Connection, flow_id: int, looked: Position, through: Position) -> dict[str, int]:
+def late_lanes(connection: Connection, flow_id: int, looked: Position, through: Position, of: TableKey | None = None) -> dict[str, int]:
     """Per fired lane of a flow the data-changing events in its partitions after its place: what came late.
 
-    Only events in (looked, through] are looked at.
+    Only events in (looked, through] are looked at, of one table or of all.
     """
     place = sa.tuple_(ledger.lane.c.place_tx, ledger.lane.c.place_seq)
     query = (
@@ -240,6 +240,7 @@ def late_lanes(connection: Connection, flow_id: int, looked: Position, through: 
         .where(
             ledger.lane.c.flow_id == flow_id, ledger.lane.c.fired, is_data, is_after(looked), is_through(through),
             sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > place,
+            sa.true() if of is None else sa.and_(dce_table.c.cluster == of[0], dce_table.c.name == of[1]),
         )
         .group_by(ledger.lane.c.key)
     )  # fmt: skip

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.dialect import among, now_ms
+from lakechime_dagster.store.dialect import among, insert_if_absent, now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, Attempt, FlowRow, LaneRow, attempt_from, execution_from, flow_from, lane_from
 from lakechime_dagster.triggers.conditions import Atom
@@ -64,8 +64,7 @@ class Ledger:
             if not changed.rowcount:
                 place = start(connection) if start else Place()
                 fixed = {"deployment": self.deployment, "name": flow.name, "activated_ts": now_ms(connection), "start": place.to_json()}
-                insert = _insert(self.engine)(schema.flow).values(**fixed, **values)
-                connection.execute(insert.on_conflict_do_nothing(index_elements=["deployment", "name"]))
+                connection.execute(insert_if_absent(connection, schema.flow).values(**fixed, **values))
         found = self.flow(flow.name)
         assert found is not None
         return found
@@ -99,16 +98,9 @@ class Ledger:
         With such a commit the lane counts as fired; `atoms` are the partitions whose later change is late.
         """
         with writing(self.engine) as connection:
-            place = committed.stamp.end if committed else flow.start
-            values = {
-                "flow_id": flow.flow_id, "key": key, "state": LaneState.ACTIVE.value, "settled": committed.stamp.step if committed else 0,
-                "place": place.to_json(), "place_tx": place.position.tx_id, "place_seq": place.position.seq,
-                "fired": committed is not None, "created_ts": now_ms(connection),
-            }  # fmt: skip
-            insert = _insert(self.engine)(schema.lane).values(**values)
-            made = connection.execute(insert.on_conflict_do_nothing(index_elements=["flow_id", "key"]))
+            is_new = make_lane(connection, flow, key, committed)
             lane = _lane(connection, flow.flow_id, key, lock=False)
-            if made.rowcount and committed:
+            if is_new and committed:
                 _remember_atoms(connection, lane.lane_id, atoms)
             return lane
 
@@ -380,6 +372,17 @@ def nothing_looked(connection: Connection) -> dict[str, int]:
     return {"looked_tx": 0, "looked_seq": -now_ms(connection)}
 
 
+def make_lane(connection: Connection, flow: FlowRow, key: str, committed: Committed | None = None) -> bool:
+    """Make a lane that the ledger does not know, by its target's last commit or at the flow's start; False when it was there."""
+    place = committed.stamp.end if committed else flow.start
+    values = {
+        "flow_id": flow.flow_id, "key": key, "state": LaneState.ACTIVE.value, "settled": committed.stamp.step if committed else 0,
+        "place": place.to_json(), "place_tx": place.position.tx_id, "place_seq": place.position.seq,
+        "fired": committed is not None, "created_ts": now_ms(connection),
+    }  # fmt: skip
+    return bool(connection.execute(insert_if_absent(connection, schema.lane).values(**values)).rowcount)
+
+
 def lanes_of(connection: Connection, flow_id: int, keys: Sequence[str] | None = None, *, lock: bool = False) -> dict[str, LaneRow]:
     """The lanes of a flow by key, all of them or some; `lock` holds their rows until the transaction ends."""
     query = sa.select(schema.lane).where(schema.lane.c.flow_id == flow_id)
@@ -438,11 +441,3 @@ def _remember_atoms(connection: Connection, lane_id: int, atoms: Sequence[Atom])
     rows = [{"lane_id": lane_id, "cluster": atom.cluster, "table_name": atom.table, "partition_key": atom.canonical} for atom in atoms]
     if rows:
         connection.execute(sa.insert(schema.lane_partition), rows)
-
-
-def _insert(engine: Engine):
-    if engine.dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert
-    else:
-        from sqlalchemy.dialects.sqlite import insert
-    return insert

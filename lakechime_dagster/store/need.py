@@ -8,10 +8,13 @@ from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.engine import reading
-from lakechime_dagster.store.ledger import lanes_of
+from lakechime_dagster.store.evidence import late_lanes
+from lakechime_dagster.store.ledger import lanes_of, make_lane
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from, flow_from
 from lakechime_dagster.store.retention import ExpiredTable
+from lakechime_dagster.store.tables import TableKey
 from lakechime_dagster.triggers.lanes import ExecutionState, LaneState
 
 
@@ -48,19 +51,16 @@ def tags_needed(engine: Engine) -> frozenset[str] | None:
     return None if None in declared else frozenset(key for keys in declared for key in keys)
 
 
-def mark_stale(connection: Connection, expired: ExpiredTable) -> None:
-    """Mark the lanes that lost events to a forced expiry, in its transaction: they wait for a person."""
-    if expired.through is None:
+def mark_stale(connection: Connection, expiring: ExpiredTable) -> None:
+    """Mark the lanes that a forced expiry takes events from, before it does so in its transaction: they wait for a person."""
+    if expiring.through is None:
         return
-    reason = f"events of {expired.table} up to {expired.through} were expired by force before they were consumed"
+    reason = f"events of {expiring.table} up to {expiring.through} were expired by force before they were consumed"
+    values = {"state": LaneState.STALE.value, "state_reason": reason}
     for flow in _flows(connection):
-        if expired.table not in flow.tables:
-            continue
-        starts = _open_starts(connection, flow)
-        lost = [lane.lane_id for lane in lanes_of(connection, flow.flow_id).values() if _lost(lane, starts, flow, expired.through)]
-        if lost:
-            values = {"state": LaneState.STALE.value, "state_reason": reason}
-            connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id.in_(lost)).values(**values))
+        if expiring.table in flow.tables:
+            lost = _losing(connection, flow, (expiring.cluster, expiring.table), expiring.through)
+            connection.execute(sa.update(schema.lane).where(among(connection, schema.lane.c.lane_id, lost)).values(**values))
 
 
 def _needed_after(connection: Connection, flow: FlowRow) -> Position:
@@ -72,8 +72,20 @@ def _needed_after(connection: Connection, flow: FlowRow) -> Position:
     return place if starts else max(place, flow.looked)
 
 
-def _lost(lane: LaneRow, starts: dict[str, Position], flow: FlowRow, through: Position) -> bool:
-    """Whether a lane still needed something at or before `through`."""
+def _losing(connection: Connection, flow: FlowRow, table: TableKey, through: Position) -> list[int]:
+    """The lanes that still need something of a table at or before `through`; the lane of a snapshot trigger is made for that."""
+    if flow.is_partitioned is False and flow.cluster != table[0]:
+        return []
+    if flow.is_partitioned is False and max(flow.start.position, flow.looked) < through:
+        make_lane(connection, flow, "")
+    starts = _open_starts(connection, flow)
+    late = late_lanes(connection, flow.flow_id, flow.looked, through, table) if flow.refires else {}
+    lanes = lanes_of(connection, flow.flow_id).values()
+    return [lane.lane_id for lane in lanes if lane.key in late or _needs(lane, starts, flow, through)]
+
+
+def _needs(lane: LaneRow, starts: dict[str, Position], flow: FlowRow, through: Position) -> bool:
+    """Whether a lane still needs something at or before `through`, but for late changes."""
     if lane.key in starts:
         return starts[lane.key] < through
     return not lane.key and max(lane.place.position, flow.looked) < through

@@ -72,7 +72,7 @@ def expire(
     `needed` says per table name after which position live lanes still need events; None or absent: no lane needs any. Of
     each partition the newest positions are kept, and the newest position of each set of tags in `tag_keys` (None: of all tags) that
     an event had together.
-    `force` removes needed events too; `when_forced` is called in the same transaction, to mark those lanes.
+    `force` removes needed events too; `when_forced` is called before, in the same transaction, to mark those lanes.
     """
     with reading(engine) as connection:
         tables = list(tables_by_id(connection).values())
@@ -80,9 +80,14 @@ def expire(
     results: list[ExpiredTable] = []
     for table in tables:
         with reading(engine) if dry_run else writing(engine) as connection:
-            result = _expire_table(connection, table, before_ms, place(table.name), tag_keys, dry_run, force)
-            if result.forced and when_forced is not None and not dry_run:
-                when_forced(connection, result)
+            position = place(table.name)
+            if not dry_run:
+                locked_whole(connection, [table.table_id])  # from here on nobody registers into this table
+            result, expiring = _expiring(connection, table, before_ms, position, force)
+            if result.folded and not dry_run:
+                if result.forced and when_forced is not None:
+                    when_forced(connection, result)
+                _fold_and_remove(connection, table, expiring, tag_keys)
         if result.folded or result.needed:
             results.append(result)
     return Expired(before_ms=before_ms, dry_run=dry_run, tables=tuple(results))
@@ -132,10 +137,10 @@ class _Fold:
         return {kept: event.position} if kept else {}
 
 
-def _expire_table(
-    connection: Connection, table: TableRow, before_ms: int, place: Position | None, tag_keys: Collection[str] | None,
-    dry_run: bool, force: bool,
-) -> ExpiredTable:  # fmt: skip
+def _expiring(
+    connection: Connection, table: TableRow, before_ms: int, place: Position | None, force: bool
+) -> tuple[ExpiredTable, list[ColumnElement[bool]]]:
+    """What expires of a table, in numbers, and by which conditions."""
     visible_below = high_water(connection)
 
     def is_old(event: FromClause) -> ColumnElement[bool]:
@@ -144,23 +149,24 @@ def _expire_table(
     def may_go(event: FromClause) -> ColumnElement[bool]:
         return is_old(event) if place is None or force else and_(is_old(event), is_through(place, event))
 
-    if not dry_run:
-        locked_whole(connection, [table.table_id])  # from here on nobody registers into this table
     needed = 0 if place is None else _count(connection, [is_old(dce_event), is_after(place)])
-    is_forced = bool(needed) and force
     expiring = [may_go(dce_event), _goes_whole(may_go)]
-    if dry_run:
-        return ExpiredTable(table=table.name, cluster=table.cluster, folded=_count(connection, expiring), needed=needed, forced=is_forced)
     folded, newest = _count(connection, expiring), _newest(connection, expiring)
-    if folded:
-        fold = _Fold(tag_keys)
-        for event in pages(connection, [*expiring, ~is_delete(), ~is_dropped()]):
-            fold.add(event)
-        keep_availability(connection, table, fold.kept.values(), _dropped(connection, expiring))
-        remember(connection, expiring)
-        connection.execute(delete(dce_event).where(*expiring))
-        changed_table(connection, table.table_id)  # who registers a single event must look again: its repeat may be folded now
-    return ExpiredTable(table=table.name, cluster=table.cluster, folded=folded, needed=needed, forced=is_forced, through=newest)
+    forced = bool(needed) and force
+    return ExpiredTable(table=table.name, cluster=table.cluster, folded=folded, needed=needed, forced=forced, through=newest), expiring
+
+
+def _fold_and_remove(
+    connection: Connection, table: TableRow, expiring: list[ColumnElement[bool]], tag_keys: Collection[str] | None
+) -> None:
+    """Keep of the expiring events what partition triggers and repeats need of them, and remove them."""
+    fold = _Fold(tag_keys)
+    for event in pages(connection, [*expiring, ~is_delete(), ~is_dropped()]):
+        fold.add(event)
+    keep_availability(connection, table, fold.kept.values(), _dropped(connection, expiring))
+    remember(connection, expiring)
+    connection.execute(delete(dce_event).where(*expiring))
+    changed_table(connection, table.table_id)  # who registers a single event must look again: its repeat may be folded now
 
 
 def _goes_whole(may_go: Callable[[FromClause], ColumnElement[bool]]) -> ColumnElement[bool]:

@@ -153,9 +153,9 @@ def decide_partition(
             busy += 1
         elif evidence.fired:
             done += 1
-            if trigger.late is Late.REFIRE and evidence.late_events and evidence.lane.blocked:
+            if trigger.late is Late.REFIRE and evidence.lane.blocked:
                 blocked_keys.append(f"{evidence.key.text}: {evidence.lane.blocked}")
-                kept = True
+                kept = kept or bool(evidence.late_events)
             elif trigger.late is Late.REFIRE and evidence.late_events:
                 reason = f"{_events(evidence.late_events)} came late for {evidence.key.text}"
                 firings.append(_firing(evidence, reason))

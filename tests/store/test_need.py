@@ -2,18 +2,38 @@
 
 import sqlalchemy as sa
 
+from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.need import mark_stale, needs, tags_needed
 from lakechime_dagster.store.retention import expire
 from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import LaneState
 from tests.support.world import World, a_flow, elsewhere
 
 ORDERS = "bronze.orders"
 FAR = 32_503_680_000_000  # the year 3000
+
+
+def daily(late: str = "refire") -> Flow:
+    """A flow that waits for two days of orders, and fires again by a late change unless told otherwise."""
+    condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
+    return Flow(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"), late=late))
+
+
+def expire_by_force(world: World) -> list[str]:
+    """Fold everything, and mark who needed it; the tables of which somebody lost events."""
+    places = {table: need.position for table, need in needs(world.engine).items()}
+    report = expire(world.engine, FAR, needed=places, force=True, when_forced=mark_stale)
+    return [table.table for table in report.forced]
+
+
+def states(world: World) -> dict[str, dict[str, LaneState]]:
+    """The state of each lane of each flow."""
+    return {row.name: {key: lane.state for key, lane in world.ledger.lanes(row).items()} for row in world.ledger.flows()}
 
 
 def test_a_table_that_no_flow_reads_is_not_needed(world: World) -> None:
@@ -70,11 +90,45 @@ def test_only_lanes_that_lost_events_are_stale(world: World) -> None:
     world.tick_of_the_sensor(ahead)
     world.change(ORDERS, 2)
     world.tick_of_the_sensor(ahead)
-    places = {table: need.position for table, need in needs(world.engine).items()}
-    report = expire(world.engine, FAR, needed=places, force=True, when_forced=mark_stale)
-    assert [table.table for table in report.forced] == [ORDERS]
-    states = {row.name: [lane.state for lane in world.ledger.lanes(row).values()] for row in world.ledger.flows()}
-    assert states == {"behind": [LaneState.STALE], "ahead": [LaneState.ACTIVE]}
+    assert expire_by_force(world) == [ORDERS]
+    assert states(world) == {"behind": {"": LaneState.STALE}, "ahead": {"": LaneState.ACTIVE}}
+
+
+def test_a_flow_that_lost_events_before_its_first_step_is_stale(world: World) -> None:
+    world.evaluator.activate(a_flow())
+    world.change(ORDERS, 1)
+    expire_by_force(world)
+    assert states(world) == {"silver": {"": LaneState.STALE}}
+    assert "expired by force before they were consumed" in world.decide(a_flow()).sentence
+
+
+def test_a_flow_that_lost_nothing_before_its_first_step_gets_no_lane(world: World) -> None:
+    world.change("bronze.items", 1)
+    world.change(ORDERS, 1)
+    world.evaluator.activate(a_flow("late", trigger=SnapshotTrigger(ORDERS, start_from="now")))
+    world.evaluator.activate(a_flow("elsewhere", cluster="prod"))
+    world.evaluator.activate(daily())
+    expire_by_force(world)
+    assert states(world) == {"late": {}, "elsewhere": {}, "daily": {}}
+
+
+def test_a_fired_key_that_lost_a_late_change_is_stale_and_says_so(world: World) -> None:
+    flow = daily()
+    world.change(ORDERS, 0, partition=["2013-01-01"])
+    world.change(ORDERS, 1, partition=["2013-01-02"])
+    world.tick_of_the_sensor(flow)
+    world.change(ORDERS, 2, partition=["2013-01-01"])
+    expire_by_force(world)
+    assert states(world) == {"daily": {"day=2013-01-01": LaneState.STALE, "day=2013-01-02": LaneState.ACTIVE}}
+    assert "day=2013-01-01: daily day=2013-01-01 is STALE" in world.decide(flow).sentence
+
+
+def test_a_fired_key_loses_nothing_where_late_changes_are_ignored(world: World) -> None:
+    world.change(ORDERS, 0, partition=["2013-01-01"])
+    world.tick_of_the_sensor(daily(late="ignore"))
+    world.change(ORDERS, 1, partition=["2013-01-01"])
+    assert expire_by_force(world) == [ORDERS]
+    assert states(world) == {"daily": {"day=2013-01-01": LaneState.ACTIVE}}
 
 
 def test_a_stale_lane_says_how_it_goes_on_to_one_sensor_and_to_that_of_many(world: World) -> None:
@@ -83,8 +137,7 @@ def test_a_stale_lane_says_how_it_goes_on_to_one_sensor_and_to_that_of_many(worl
     world.tick_of_the_sensor(behind)
     world.change(ORDERS, 2)
     sweep = Sweep(world.evaluator, [behind])
-    places = {table: need.position for table, need in needs(world.engine).items()}
-    expire(world.engine, FAR, needed=places, force=True, when_forced=mark_stale)
+    expire_by_force(world)
     world.change(ORDERS, 3)
     remedy = "`lakechime trigger seek behind` goes on, after `lakechime execution skip` where a step is open"
     assert remedy in world.decide(behind).sentence
