@@ -5,7 +5,8 @@ look, or one after the log was cleaned up, opens the table's whole state.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -17,12 +18,15 @@ from deltalake.fs import DeltaStorageHandler
 from lakechime_dagster.capture.delta_log import DeltaLevels, commit_path, first_metadata, parse_commit
 from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit
 from lakechime_dagster.dce.event import DataChangeEvent, OperationType, SnapshotId, TableFormat, TableUid
-from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue
+from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, checked_partition
 from lakechime_dagster.dce.snapshots import Verdict, next_generation, own_uid
 from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.errors import InvalidValueError, TableUnreadableError
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
+
+Partition = tuple[PartitionValue, ...] | None
+_logger = logging.getLogger(__name__)
 
 BASELINE_TAG = "baseline"
 VERDICT_TAG = "lakechime/verdict"
@@ -183,11 +187,26 @@ class DeltaLog:
         operations |= {partition: OperationType.UPDATE if partition in removed else OperationType.APPEND for partition in added}
         prev = commit.version - 1 if commit.version else None
         return [
-            self._event(commit.version, commit.timestamp, uid, partition, tags, operation=operations[partition], prev=prev)
-            for partition in commit.partitions
+            self._event(commit.version, commit.timestamp, uid, p, tags, operation=operations.get(p, OperationType.UPDATE), prev=prev)
+            for p in self._named(commit.version, commit.partitions)
         ]
 
-    def _live_partitions(self, version: int) -> set[tuple[PartitionValue, ...] | None]:
+    def _named(self, version: int, partitions: Iterable[Partition]) -> list[Partition]:
+        """The partitions by which events tell a commit: in place of all that they cannot name, such as too long ones, stands None."""
+        named: list[Partition] = []
+        unnamed = 0
+        for partition in partitions:
+            try:
+                named.append(checked_partition(partition))
+            except InvalidValueError:
+                unnamed += 1
+        if unnamed:
+            what = "%s: commit %s has %s among its partitions that no event can name, too long or no text; told without a partition"
+            _logger.warning(what, self.table, version, unnamed)
+            named.append(None)
+        return named
+
+    def _live_partitions(self, version: int) -> set[Partition]:
         state = self._open(version)
         return _live(state, _levels(state))
 
@@ -203,11 +222,11 @@ class DeltaLog:
         tags = (self._tags(commit) if commit else Tags()).merged({BASELINE_TAG: "true"} | ({VERDICT_TAG: verdict.value} if verdict else {}))
         operation = OperationType.UPDATE if verdict in (Verdict.EXPIRED, Verdict.ROLLBACK) else OperationType.APPEND
         timestamp = commit.timestamp if commit else None
-        partitions = sorted(_live(state, levels), key=lambda values: json.dumps(values))
+        partitions = self._named(version, sorted(_live(state, levels), key=lambda values: json.dumps(values)))
         events = tuple(self._event(version, timestamp, uid, p, tags, operation=operation, prev=None) for p in partitions)
         return Captured(events=events, seen=seen)
 
-    def _event(self, version: int, timestamp: int | None, uid: TableUid, partition: tuple[PartitionValue, ...] | None, tags: Tags, *,
+    def _event(self, version: int, timestamp: int | None, uid: TableUid, partition: Partition, tags: Tags, *,
                operation: OperationType, prev: int | None) -> DataChangeEvent:  # fmt: skip
         return DataChangeEvent(
             table=self.table, cluster=self.cluster, table_format=TableFormat.DELTA, operation_type=operation, partition=partition,
@@ -300,7 +319,7 @@ def _levels(state: DeltaTable) -> DeltaLevels:
     return DeltaLevels.of_schema(json.loads(state.schema().to_json()), state.metadata().partition_columns)
 
 
-def _live(state: DeltaTable, levels: DeltaLevels) -> set[tuple[PartitionValue, ...] | None]:
+def _live(state: DeltaTable, levels: DeltaLevels) -> set[Partition]:
     """The partitions that hold a file; `{None}` for an unpartitioned table with any."""
     actions = pa.table(state.get_add_actions(flatten=True))
     if not levels.levels:

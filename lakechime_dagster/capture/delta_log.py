@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from lakechime_dagster.dce.commits import FileAction, TableCommit
 from lakechime_dagster.dce.event import TableUid
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels, PartitionValue
+from lakechime_dagster.dce.text import checked_milliseconds
 from lakechime_dagster.errors import InvalidValueError
 
 TAGS_KEY = "lakechime.tags"  # a producer's commit metadata that carries tags, as a JSON object of text
@@ -32,7 +33,7 @@ def parse_commit(version: int, text: str, levels: "DeltaLevels") -> TableCommit:
     levels = DeltaLevels.of_metadata(metadata) if metadata else levels
     return TableCommit(
         version=version,
-        timestamp=info.get("inCommitTimestamp", info.get("timestamp")),
+        timestamp=_time(info.get("inCommitTimestamp", info.get("timestamp"))),
         operation=str(info.get("operation", "")),
         engine=str(info.get("engineInfo") or info.get("clientVersion") or ""),
         parameters=info.get("operationParameters") or {},
@@ -149,6 +150,14 @@ def _files(actions: Iterable[Mapping[str, Any]], kind: str, levels: DeltaLevels,
 
 def _first(actions: Iterable[Mapping[str, Any]], kind: str) -> dict[str, Any] | None:
     return next((action[kind] for action in actions if kind in action), None)
+
+
+def _time(value: Any) -> int | None:
+    """The time of a commit; what is not one is none, since a commit cannot be refused any more."""
+    try:
+        return checked_milliseconds("timestamp", value)
+    except InvalidValueError:
+        return None
 
 
 def _producer_tags(text: Any) -> dict[str, str]:

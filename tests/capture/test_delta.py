@@ -1,4 +1,5 @@
 import datetime as dt
+import json
 import shutil
 from decimal import Decimal
 from pathlib import Path
@@ -248,6 +249,33 @@ def test_tags_come_from_a_producers_commit_metadata_and_from_our_stamp(location:
     write(location, rows((DAY, 3, 3, "x")), user_metadata='{"not": "ours"}')
     log = log_of(location)
     assert [dict(log.events_of_commit(version)[0].tags) for version in range(3)] == [{"complete": "true"}, {"watermark": "5"}, {}]
+
+
+@pytest.mark.parametrize("time", ["2024-01-01 00:00:00", -5, 1.5e12, 10**18, True, None])
+def test_a_commit_whose_time_is_none_is_told_without_a_time(location: Path, time: object) -> None:
+    write(location, rows((DAY, 1, 1, "x")))
+    write(location, rows((DAY, 2, 1, "x")))
+    file = location / "_delta_log" / f"{1:020d}.json"
+    actions = [json.loads(line) for line in file.read_text().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            action["commitInfo"]["timestamp"] = time
+    file.write_text("\n".join(map(json.dumps, actions)))
+    assert [event.snapshot_ts for event in log_of(location).changes_after(log_of(location).seen(0)).events] == [None]
+
+
+def test_partitions_that_no_event_can_name_are_told_as_one_and_hinder_no_other(location: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("x", "y"):
+        values = [name * 200, name * 199, name]
+        write(location, pa.table({"a": values, "b": values, "c": values, "id": [1, 2, 3]}), partition_by=["a", "b", "c"])
+    log = log_of(location)
+    events = log.changes_after(None).events
+    assert {event.partition for event in events} == {("x",) * 3, ("y",) * 3, None}
+    assert summary(log.events_of_commit(1)) == [
+        (("y",) * 3, OperationType.APPEND, "1", "0"),
+        (None, OperationType.UPDATE, "1", "0"),
+    ]
+    assert "bronze.flights: commit 1 has 2 among its partitions that no event can name" in caplog.text
 
 
 def test_a_commit_of_a_step_is_found_below_newer_commits_and_in_a_checkpointed_log(location: Path) -> None:
