@@ -24,6 +24,7 @@ run: ## the flights lake, running by itself in the Dagster UI (Ctrl-C ends all o
 test: ## everything that can be tested on this machine in WORKERS=3 processes (PYTEST_ARGS="…" goes to pytest)
 	@sh scripts/bootstrap.sh
 	@mkdir -p build
+	@test -n "$(PYTEST_ARGS)" || $(BIN)/python -m tests.support.archive
 	@$(BIN)/python -m pytest -n $(WORKERS) --junit-xml=build/tests.xml $(PYTEST_ARGS)
 
 check: bootstrap ## style, types, layers, cheap imports, Dagster definitions

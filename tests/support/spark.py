@@ -16,10 +16,10 @@ from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.driver import Driver, open_driver
 from lakechime_dagster.spark.jars import ensure_jars
 from lakechime_dagster.spark.java import find_java
+from tests.support.archive import SHORT_LIVED, archive_options
 from tests.support.missing import missing
 
 REPOSITORY = Path(__file__).parents[2]
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
@@ -37,8 +37,9 @@ def spark_jars() -> Path:
 
 
 def pytest_configure() -> None:
-    """The drivers of tests live for seconds or few minutes: the optimising compiler would cost them more than it gives."""
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED)
+    """The drivers of tests live for seconds or few minutes: options by which they start fast."""
+    if "JAVA_TOOL_OPTIONS" not in os.environ:  # it is there in the workers of this process
+        os.environ["JAVA_TOOL_OPTIONS"] = f"{SHORT_LIVED} {archive_options()}".rstrip()
 
 
 @pytest.fixture(scope="session")
