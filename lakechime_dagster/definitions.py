@@ -1,6 +1,6 @@
 """The composition root of the shipped code location: the lake named by LAKECHIME_LAKE as Dagster definitions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import dagster as dg
 
@@ -8,10 +8,10 @@ from lakechime_dagster.assets.flows import flow_of
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.assets.source import source_asset
 from lakechime_dagster.assets.table import table_asset
-from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.load import load_lake
-from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lake.tables import LakeTable, SourceTable, Table
 from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
 from lakechime_dagster.resources.names import asset_key, dagster_name
 from lakechime_dagster.resources.spark import SPARK
@@ -19,6 +19,7 @@ from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.trigger import flow_sensor
 from lakechime_dagster.settings import load_settings
+from lakechime_dagster.triggers.flow import Flow
 
 MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
 
@@ -34,7 +35,6 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
     """
     cluster = load_settings().cluster if cluster is None else cluster
     flows = {table.name: declare_flow(flow_of(table, cluster)) for table in lake.targets}
-    assets = [table_asset(lake, table, flows[table.name]) for table in lake.targets]
     jobs = _jobs(lake)
     launches = [
         Launch(flows[table.name], jobs[_job_name(lake, table)], [asset_key(table.name)], partitions_of(lake, table))
@@ -49,12 +49,22 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
     )
     partitioned = {source.name: partitions_of(lake, source) for source in lake.sources}
     return dg.Definitions(
-        assets=[*[source_asset(lake, source) for source in lake.sources], *assets],
+        assets=[_asset(lake, table, flows) for table in (*lake.sources, *lake.targets)],
         jobs=list(jobs.values()),
         sensors=[*sensors, events_sensor(lake, partitioned)],
         resources={"lakechime": LAKECHIME, "spark": SPARK},
         executor=dg.in_process_executor,
     )
+
+
+def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow]) -> dg.AssetSpec | dg.AssetsDefinition:
+    """The asset of a table; what Dagster refuses about it is told by the table's name."""
+    try:
+        return source_asset(lake, table) if isinstance(table, SourceTable) else table_asset(lake, table, flows[table.name])
+    except LakeChimeError:
+        raise
+    except Exception as error:
+        raise DeclarationError(table.name, "dagster", f"Dagster refuses the asset: {error}") from error
 
 
 def _check_sensor_names(lake: Lake, launches: Sequence[Launch]) -> None:

@@ -9,6 +9,7 @@ import dagster as dg
 
 from lakechime_dagster.assets.checks import check_results, check_specs
 from lakechime_dagster.assets.flows import job_of
+from lakechime_dagster.assets.parameters import check_inputs, shared_with, with_signature
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
 from lakechime_dagster.dce.event import version_of
@@ -32,8 +33,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
         context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource, **injected: Any
     ) -> dg.MaterializeResult:
         keys = list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [None]
-        if any(one.name == "context" for one in table.injected):
-            injected["context"] = context
+        injected |= shared_with(table, {"context": context, "lakechime": lakechime, "spark": spark})
         reports = each_key(keys, lambda key: materialise(context, lakechime, spark, lake, table, flow, key, injected))
         now = from_milliseconds(lakechime.platform().store.now())
         return dg.MaterializeResult(metadata=combined(reports), check_results=check_results(table, reports, now))
@@ -54,7 +54,9 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of its backfill policies that they may change
-        return dg.asset(**{**given, **table.dagster, "metadata": metadata})(_with_signature(body, table))
+        asset = dg.asset(**{**given, **table.dagster, "metadata": metadata})(with_signature(body, table))
+    check_inputs(table, asset)
+    return asset
 
 
 def each_key(keys: Sequence[str | None], materialise_key: Callable[[str | None], Report]) -> list[Report]:
@@ -131,7 +133,6 @@ def static_metadata(table: LakeTable, flow: Flow) -> dict[str, Any]:
 def lag_of(lake: Lake, table: LakeTable, running: RunningExecution) -> dict[str, Any]:
     """How far the table is behind its inputs now: commits that came since the claim, and seconds since the last one consumed."""
     behind = 0
-    newest: int | None = None
     for name in table.inputs:
         end = running.execution.end.sources.get(name)
         log = running.platform.log(name, lake.table(name).location)
@@ -144,19 +145,3 @@ def lag_of(lake: Lake, table: LakeTable, running: RunningExecution) -> dict[str,
     if newest is not None:
         lag["lag in seconds"] = round((running.platform.store.now() - newest) / 1000, 1)
     return lag
-
-
-def _with_signature(body: Any, table: LakeTable) -> Any:
-    """The body with the parameters that Dagster should inject: ours, and those that the table's function asks for."""
-    own = [parameter for parameter in inspect.signature(body).parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
-    asked = [
-        inspect.Parameter(one.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=one.annotation)
-        for one in table.injected
-        if one.name != "context"
-    ]
-    names = {parameter.name for parameter in own}
-    body.__signature__ = inspect.Signature([*own, *[parameter for parameter in asked if parameter.name not in names]])
-    body.__annotations__ = {parameter.name: parameter.annotation for parameter in body.__signature__.parameters.values()}
-    body.__name__ = table.name.replace(".", "__")
-    body.__doc__ = table.description
-    return body

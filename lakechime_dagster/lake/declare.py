@@ -5,7 +5,8 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_type_hints
 
 import sqlglot
 from sqlglot import exp
@@ -46,8 +47,8 @@ def spark_table(
 ) -> Callable[[Callable[..., Any]], LakeTable]:
     """Declare a table computed by the decorated function, which takes a DataFrame per name in `reads`.
 
-    Further parameters are injected: `context`, a config class, a resource by its annotation. The description
-    defaults to the function's docstring. A trigger without tables waits for those in `reads`.
+    Further parameters are injected: `context`, a config class, a resource by its annotation; one with a default keeps
+    it. The description defaults to the function's docstring. A trigger without tables waits for those in `reads`.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -136,12 +137,25 @@ def _injected(name: str, compute: Callable[..., Any], reads: Mapping[str, Read])
     for parameter in parameters.values():
         if parameter.name in reads or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
-        annotation = None if parameter.annotation is parameter.empty else parameter.annotation
+        annotation = _annotation(compute, parameter)
         is_frame = "DataFrame" in (annotation if isinstance(annotation, str) else getattr(annotation, "__name__", ""))
+        if not is_frame and parameter.default is not parameter.empty:
+            continue
         if is_frame or (annotation is None and parameter.name != "context"):
             raise DeclarationError(name, f"parameter {parameter.name!r}", f"is no input; reads= names {', '.join(reads)}")
         injected.append(Injection(name=parameter.name, annotation=annotation))
     return tuple(injected)
+
+
+def _annotation(compute: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """The annotation of a parameter, of one written as text what it names, where that is known; None for none."""
+    if not isinstance(parameter.annotation, str):
+        return None if parameter.annotation is parameter.empty else parameter.annotation
+    written = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+    try:
+        return get_type_hints(written, getattr(compute, "__globals__", None), include_extras=True)[parameter.name]
+    except (NameError, AttributeError, SyntaxError, TypeError):
+        return parameter.annotation
 
 
 def _checked_expect(name: str, expect: Mapping[str, str] | None) -> dict[str, str]:

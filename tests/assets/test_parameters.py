@@ -1,0 +1,97 @@
+"""What a table's function may ask for beside its inputs, and what it is then given."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from lakechime_dagster.assets.flows import flow_of
+from lakechime_dagster.assets.table import table_asset
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake import Lake, LakeTable, SourceTable, spark_table
+from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError, declare_flow
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.resources.spark import SparkResource
+from lakechime_dagster.triggers import SnapshotTrigger
+from tests.factories import make_event
+
+orders = SourceTable("bronze.orders")
+given: list[Any] = []
+
+
+class Computing(SparkResource):
+    """Spark that only calls the function of a table."""
+
+    def refresh(self, running: Any, job: Any, log: Any) -> Any:
+        given.append(job.compute(**{one.alias: one.table for one in job.inputs}))
+        raise NothingNewError("nothing to do")
+
+
+class Mail(dg.ConfigurableResource):
+    """A resource of the user's own."""
+
+
+class Limits(dg.Config):
+    """A config of the user's own."""
+
+    most: int = 3
+
+
+def by(compute: Callable[..., Any]) -> LakeTable:
+    return spark_table("silver.orders", reads={"orders": orders.changes()}, trigger=SnapshotTrigger())(compute)
+
+
+def of_ours(orders: Any, spark: SparkResource, lakechime: "LakeChimeResource") -> Any:
+    return (orders, spark.__class__, lakechime.__class__)
+
+
+def of_its_own(context: Any, orders: Any, mail: "Mail", config: Limits, rounds: int = 5) -> Any:
+    return (context.run.run_id != "", mail.__class__, config.most, rounds)
+
+
+@pytest.mark.parametrize(
+    ("compute", "expected"), [(of_ours, ("bronze.orders", Computing, LakeChimeResource)), (of_its_own, (True, Mail, 3, 5))]
+)
+def test_a_function_is_given_what_it_asks_for(
+    compute: Callable[..., Any], expected: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path
+) -> None:
+    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    table = by(compute)
+    asset = table_asset(Lake("shop", [orders, table]), table, declare_flow(flow_of(table)))
+    open_platform().store.register([make_event(orders.name, snapshot_id=SnapshotId("1"))])
+    given.clear()
+    dg.materialize([asset], resources={"lakechime": LakeChimeResource(), "spark": Computing(), "mail": Mail()})
+    assert given == [expected]
+
+
+def of_another_spark(orders: Any, spark: Mail) -> Any: ...
+
+
+def of_a_number(orders: Any, threshold: int) -> Any: ...
+
+
+def of_another_context(orders: Any, ctx: dg.AssetExecutionContext) -> Any: ...
+
+
+def of_nobody(orders: Any, mail: "Nowhere") -> Any: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("compute", "told"),
+    [
+        (of_another_spark, "parameter 'spark': is the SparkResource of this package; annotate it so, or give it another name"),
+        (of_a_number, "parameter 'threshold': is no input, `context`, `config` or resource by its annotation; give it a default"),
+        (of_another_context, "parameter 'ctx': is no input, `context`"),
+        (of_nobody, "dagster: Dagster refuses the asset: Failed to resolve type annotation \"Nowhere\""),
+    ],
+)  # fmt: skip
+def test_a_parameter_that_nobody_could_give_is_refused_by_its_name(compute: Callable[..., Any], told: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(f"silver.orders, {told}")):
+        build_definitions(Lake("shop", [orders, by(compute)]))
