@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from lakechime_dagster.dce.partition import LevelType, PartitionLevels, canonical_json, canonical_partition, typed_value
+from lakechime_dagster.dce.partition import LevelType, PartitionLevels, canonical_json, canonical_partition, checked_partition, typed_value
 from lakechime_dagster.dce.text import checked_text
-from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.errors import DeclarationError, InvalidValueError
 from lakechime_dagster.triggers.tick import HoursOf, Tick
 
 MAX_PARTITIONS = 10_000  # of one condition at one grid point
@@ -53,6 +53,7 @@ class PartitionCondition:
 
         Raises:
             DeclarationError: for a level that the table does not have, or one that is not given.
+            InvalidValueError: for a literal that no event's partition can have.
         """
         checked_text("table", table)
         declared = levels or PartitionLevels()
@@ -65,7 +66,9 @@ class PartitionCondition:
             specs = {name: specs[name] for name in declared.names}
         if not specs:
             raise DeclarationError(table, "partitions", "names no level; give a value per partition level")
-        return cls(table, tuple((name, _frozen(spec)) for name, spec in specs.items()), declared, cluster)
+        for name in specs:
+            checked_text("partition level name", name, limit=128)
+        return cls(table, tuple((name, _frozen(f"{table}.{name}", spec)) for name, spec in specs.items()), declared, cluster)
 
     def in_cluster(self, cluster: str) -> "PartitionCondition":
         """This condition on the table of a cluster, where it names none itself."""
@@ -119,13 +122,23 @@ def _atoms(condition: PartitionCondition, moment: dt.datetime, zone: str) -> tup
     return tuple(Atom(condition.table, canonical_partition(row, levels), condition.cluster) for row in itertools.product(*values))
 
 
-def _frozen(spec: LevelSpec) -> LevelSpec:
+def _frozen(field: str, spec: LevelSpec) -> LevelSpec:
     if isinstance(spec, str) or not isinstance(spec, Iterable):
-        return spec
-    frozen = tuple(spec)
+        return _checked(field, spec)
+    frozen = tuple(_checked(field, item) for item in spec)
     if not frozen:
         raise DeclarationError("partitions", "level", "is an empty list, which nothing can meet; give at least one value")
     return frozen
+
+
+def _checked(field: str, item: LevelSpec) -> LevelSpec:
+    """The tick, or the literal if it can be the value of a partition."""
+    if not _depends(item):
+        try:
+            checked_partition((item,))
+        except InvalidValueError as error:
+            raise InvalidValueError(field, item, error.remedy) from None
+    return item
 
 
 def _depends(spec: LevelSpec) -> bool:

@@ -11,6 +11,7 @@ from lakechime_dagster.dce.partition import canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import NamedTable
 from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.dce.text import MAX_NAME
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
 from lakechime_dagster.triggers.conditions import Atom, PartitionCondition
 from lakechime_dagster.triggers.grid import Schedule, to_milliseconds, wall_clock
@@ -108,7 +109,11 @@ class PartitionTrigger:
         return moved
 
     def key_at(self, point: dt.datetime) -> FireKey:
-        """The key of a grid point: its single-valued levels, and a digest where those do not tell all."""
+        """The key of a grid point: its single-valued levels, and a digest where those do not tell all.
+
+        Raises:
+            InvalidValueError: above 512 characters, which is what the ledger keeps of a key.
+        """
         zone = self.every.zone
         atoms = tuple(dict.fromkeys(atom for condition in self.conditions for atom in condition.atoms(point, zone)))
         values: dict[str, object] = {}
@@ -120,6 +125,9 @@ class PartitionTrigger:
         if clash or not text:
             digest = hashlib.blake2b(canonical_json([str(atom) for atom in atoms]).encode(), digest_size=4).hexdigest()
             text = f"{text}#{digest}" if text else f"#{digest}"
+        if len(text) > MAX_NAME:
+            remedy = f"has {len(text)} characters; give at most {MAX_NAME}: shorter names or values of levels"
+            raise InvalidValueError("fire key", text, remedy)
         return FireKey(text, tuple(values.items()), point, atoms)
 
     def keys(self, now: dt.datetime) -> list[FireKey]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from lakechime_dagster.dce.text import checked_text
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.triggers.grid import checked_zone
 
@@ -27,6 +28,7 @@ class Tick:
     format: str | None = None
 
     def __post_init__(self) -> None:
+        checked_text("tick format", (self.format or "").strip(), empty=True)
         rest = OFFSET.sub("", self.offset).strip()
         if rest:
             raise InvalidValueError("tick", self.offset, "is not an offset; write such as -1d, +2h, -1mo or '-1w -1h'")

@@ -61,6 +61,27 @@ def test_a_value_of_the_wrong_type_names_table_and_level() -> None:
         asked({"day": "2013-01-01", "hour": "noon"})
 
 
+@pytest.mark.parametrize(
+    ("literal", "told"),
+    [
+        ("a\x00b", "bronze.weather.day 'a\\x00b': holds a control character; remove it"),
+        ("a\udc80", "bronze.weather.day 'a\\udc80': holds half of a surrogate pair; encode it as UTF-8"),
+        (object, "bronze.weather.day <class 'object'>: is a type; send a JSON value"),
+        (float("nan"), "bronze.weather.day nan: is not a JSON number; send a finite number or text"),
+    ],
+)
+def test_a_literal_that_no_event_can_have_is_refused_where_it_is_declared(literal: object, told: str) -> None:
+    for spec in (literal, ["b", literal]):
+        with pytest.raises(InvalidValueError) as refused:
+            PartitionCondition.of("bronze.weather", {"day": spec})
+        assert str(refused.value) == told
+
+
+def test_a_level_name_that_no_store_can_hold_is_refused() -> None:
+    with pytest.raises(InvalidValueError, match=r"partition level name .*: holds a control character"):
+        PartitionCondition.of("bronze.weather", {"da\x00y": "a"})
+
+
 def test_too_many_partitions_at_once_are_refused() -> None:
     with pytest.raises(DeclarationError, match="asks for 20000 partitions at once"):
         asked({"a": range(100), "b": range(200)}, None)

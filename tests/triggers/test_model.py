@@ -30,6 +30,12 @@ def test_keys_are_known_up_to_now_only() -> None:
     assert [key.text for key in trigger.keys(dt.datetime(2013, 1, 3, 12, tzinfo=dt.UTC))] == ["day=2013-01-01", "day=2013-01-02"]
 
 
+def test_a_key_that_is_longer_than_a_store_holds_is_refused_with_the_limit() -> None:
+    specs = {f"level_{number}_{'n' * 90}": "v" for number in range(6)}
+    with pytest.raises(InvalidValueError, match=r"fire key .*: has 605 characters; give at most 512: shorter names or values"):
+        keys(on("a", **specs))
+
+
 def test_a_condition_of_literals_fires_once_whatever_the_grid() -> None:
     assert keys(on("a", day="2013-01-01")) == ["day=2013-01-01"]
 

@@ -46,6 +46,11 @@ def test_what_is_no_offset_is_refused_with_examples(wrong: str) -> None:
         tick(wrong)
 
 
+def test_a_format_that_no_store_can_hold_is_refused() -> None:
+    with pytest.raises(InvalidValueError, match=r"tick format .*: holds a control character"):
+        tick("-1d", "%Y\x00")
+
+
 @pytest.mark.parametrize(("day", "hours"), [("2013-03-10", 23), ("2013-06-01", 24), ("2013-11-03", 25)])
 def test_a_day_has_its_real_hours(day: str, hours: int) -> None:
     found = hours_of(day, ZONE)
