@@ -100,15 +100,19 @@ def woken_by(name: str, mode: RefreshMode, reads: Iterable[Read], trigger: Trigg
         return None
     several = list(reads)
     rejoined = {read.rejoin for read in several}
-    means_something = {read.table for read in several if read.is_changing or read.table in rejoined or mode is RefreshMode.FULL}
+    changing = {read.table for read in several if read.is_changing or read.table in rejoined}
     ignored = {read.table for read in several if read.on_change is OnChange.IGNORE}
     inputs = dict.fromkeys(read.table for read in several)
+    means_something = set(inputs) if mode is RefreshMode.FULL else changing
     if isinstance(trigger, SnapshotTrigger):
         _check_only_matching(name, mode, several, trigger)
         unread = [table for table in trigger.tables if table not in inputs]
         if unread:
             raise DeclarationError(name, "trigger", f"waits for {unread[0]}, which is not read; read it, or leave it out")
-        trigger = trigger.on([table for table in inputs if table not in ignored or table in means_something])
+        trigger = trigger.on([table for table in inputs if table in changing or table not in ignored])
+        if not trigger.tables:
+            remedy = "nothing wakes it, as the changes of all its tables are ignored; leave out on_change='ignore' of one, or the trigger"
+            raise DeclarationError(name, "trigger", remedy)
     silent = [table for table in trigger.tables if table in inputs and table not in means_something | ignored]
     if silent:
         table = silent[0]

@@ -8,7 +8,7 @@ import pytest
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import LakeTable, ReadMode, RefreshMode, SourceTable, spark_table, sql_table
+from lakechime_dagster.lake import LakeTable, Read, ReadMode, RefreshMode, SourceTable, spark_table, sql_table
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
 from tests.lake.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_table, weather
 
@@ -40,9 +40,10 @@ def test_a_trigger_without_tables_waits_for_what_is_read() -> None:
     assert silver.trigger.tables == ("bronze.flights", "bronze.weather")
 
 
-def test_an_input_whose_change_is_ignored_does_not_wake() -> None:
-    reads = {"flights": flights.changes(), "weather": weather.snapshot(on_change="ignore")}
-    silver = make_table(compute=joined, reads=reads, trigger=MINUTELY)
+@pytest.mark.parametrize(("refresh", "read"), [("rows", flights.changes()), ("full", flights.changes()), ("full", flights.snapshot())])
+def test_an_input_whose_change_is_ignored_does_not_wake(refresh: str, read: Read) -> None:
+    reads = {"flights": read, "weather": weather.snapshot(on_change="ignore")}
+    silver = make_table(compute=joined, reads=reads, refresh=refresh, trigger=MINUTELY)
     assert silver.trigger is not None
     assert silver.trigger.tables == ("bronze.flights",)
 

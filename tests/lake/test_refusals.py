@@ -127,6 +127,10 @@ READS = [
         lambda: make_table(keys=["flight"], compute=joined, reads=REJOINED, trigger=MATCHING),
         "trigger.only_matching: cannot go with changes(rejoin='bronze.weather'), which reads rows of other commits too",
     ),
+    (
+        lambda: make_table(refresh="full", reads={"flights": flights.snapshot(on_change="ignore")}, trigger=MINUTELY),
+        "trigger: nothing wakes it, as the changes of all its tables are ignored; leave out on_change='ignore' of one",
+    ),
     (lambda: make_table(reads={"flights": flights.snapshot()}), "refresh='rows': reads no input as changes"),
     (lambda: make_table(refresh="affected_keys"), "keys: is empty; refresh='affected_keys' needs the columns that name a group"),
     (lambda: make_table(refresh="partitions"), "partitioned_by: is empty; refresh='partitions' needs"),
