@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from sqlglot import exp
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake.increments import from_parts, group_terms, is_plain_source, own_nodes, reads_any, subquery_problem
+from lakechime_dagster.lake.increments import cut, from_parts, group_terms, is_plain_source, own_nodes, reads_any, subquery_problem
 from lakechime_dagster.lake.sql import DIALECT, dotted
 from lakechime_dagster.lake.tables import RefreshMode
 
@@ -42,6 +42,9 @@ def _checked_select(query: exp.Query, changed: frozenset[str]) -> exp.Select:
         raise ValueError("cannot keep a window over groups up to date: compute it in a table of its own")
     if any(isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets) for node in query.args["group"].walk()):
         raise ValueError("cannot keep ROLLUP, CUBE or GROUPING SETS up to date: group by plain terms")
+    unclear = next((node for node in own_nodes(query) if isinstance(node, exp.TableSample | exp.Pivot | exp.Lateral)), None)
+    if unclear is not None:
+        raise ValueError(f"cannot find the groups touched through {cut(unclear).strip()}: compute it in a table of its own")
     problem = subquery_problem(query, changed)
     if problem:
         raise ValueError(f"cannot find the groups touched through {problem}: write it as a join")

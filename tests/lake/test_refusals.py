@@ -194,6 +194,15 @@ SQL = [
     (groups("SELECT a, 1 FROM bronze.flights GROUP BY a LIMIT 3", ["a"]), "cannot keep LIMIT up to date: remove it"),
     (groups("SELECT a, sum(1) OVER () AS s FROM bronze.flights GROUP BY a", ["a"]), "cannot keep a window over groups up to date"),
     (
+        groups("SELECT x, 1 FROM bronze.flights LATERAL VIEW explode(xs) v AS x GROUP BY x", ["x"]),
+        "cannot find the groups touched through LATERAL VIEW EXPLODE(xs) v AS x: compute it in a table of its own",
+    ),
+    (groups("SELECT a, 1 FROM bronze.flights, LATERAL explode(xs) AS v(x) GROUP BY a", ["a"]), "cannot find the groups touched through"),
+    (
+        groups("SELECT a, 1 FROM bronze.flights TABLESAMPLE (10 PERCENT) GROUP BY a", ["a"]),
+        "cannot find the groups touched through TABLESAMPLE (10 PERCENT)",
+    ),
+    (
         groups(f"SELECT f.dest, 1 FROM {JOIN} GROUP BY f.dest", ["dest"]),
         "a change of bronze.weather does not tell 'dest': read bronze.weather as",
     ),
