@@ -106,14 +106,21 @@ class Interventions:
             _record(connection, flow, Action.SKIP, by, before, after, lane_key=current.lane.key, execution_id=current.execution_id)
 
     def retry(self, execution: Execution, by: By) -> Execution:
-        """Try an open execution again at once, also one that is held; a run that still lives must end first."""
+        """Try an open execution again at once, also one that is held.
+
+        Raises:
+            LaneConflictError: when a run still lives at it, which must end first, or its lane lost events: no retry finds them.
+        """
         with writing(self.ledger.engine) as connection:
             current = self.ledger.locked(connection, execution.execution_id)
             flow = self._open_flow(connection, current)
             if current.lease_until is not None and current.lease_until > now_ms(connection):
                 raise LaneConflictError(f"run {current.run_id} is at execution {current.execution_id}; end that run first")
-            lane = schema.lane.c.lane_id == self.ledger.lane_of(connection, current).lane_id
-            connection.execute(sa.update(schema.lane).where(lane).values(state=LaneState.ACTIVE.value, state_reason=""))
+            lane = self.ledger.lane_of(connection, current)
+            if lane.state is LaneState.STALE:
+                raise LaneConflictError(lane.blocked_sentence(flow.name))
+            active = {"state": LaneState.ACTIVE.value, "state_reason": ""}
+            connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == lane.lane_id).values(**active))
             following = self.ledger.next_attempt(connection, current, current.end, due_ts=now_ms(connection))
             before, after = {"attempt": current.attempt}, {"attempt": following.attempt}
             _record(connection, flow, Action.RETRY, by, before, after, lane_key=current.lane.key, execution_id=current.execution_id)

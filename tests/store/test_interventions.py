@@ -2,10 +2,13 @@
 
 import pytest
 
+from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import InvalidValueError, LaneConflictError, NotFoundError
 from lakechime_dagster.store.interventions import Action, By, PlaceAt
 from lakechime_dagster.store.ledger import MAX_ATTEMPTS
 from lakechime_dagster.store.ledger_rows import FlowRow
+from lakechime_dagster.store.need import mark_stale
+from lakechime_dagster.store.retention import expire
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState
 from lakechime_dagster.triggers.model import StartFrom
 from tests.support.world import World, a_flow, place
@@ -147,6 +150,18 @@ def test_what_a_live_run_is_at_is_not_retried(world: World) -> None:
     world.ledger.begin(execution.execution_id, "run-1")
     with pytest.raises(LaneConflictError, match="run run-1 is at execution"):
         world.people.retry(execution, ADA)
+
+
+def test_a_step_of_a_lane_that_lost_events_is_not_retried(world: World) -> None:
+    world.change(version=0)
+    (execution,) = world.fire(a_flow())
+    world.change(version=1)
+    needed = {"bronze.orders": Position.ORIGIN}
+    expire(world.engine, world.store.now() + 1_000, needed=needed, force=True, when_forced=mark_stale)
+    with pytest.raises(LaneConflictError, match=r"silver is STALE: .* `lakechime trigger seek silver` goes on, after `lakechime exec"):
+        world.people.retry(execution, ADA)
+    (lane,) = world.ledger.lanes(world.evaluator.activate(a_flow())).values()
+    assert lane.state is LaneState.STALE
 
 
 def test_what_is_settled_is_neither_skipped_nor_retried(world: World) -> None:
