@@ -373,12 +373,18 @@ def nothing_looked(connection: Connection) -> dict[str, int]:
 
 
 def make_lane(connection: Connection, flow: FlowRow, key: str, committed: Committed | None = None) -> bool:
-    """Make a lane that the ledger does not know, by its target's last commit or at the flow's start; False when it was there."""
+    """Make a lane that the ledger does not know, by its target's last commit or at the flow's start; False when it was there.
+
+    Where that commit no longer says up to where it read, the lane is HELD: from the start, all of it would be read again.
+    """
     place = committed.stamp.end if committed else flow.start
+    state, reason = LaneState.ACTIVE, ""
+    if committed and committed.is_stamp_lost:
+        state, reason = LaneState.HELD, f"its target holds step {committed.stamp.step}, but its log no longer says up to where"
     values = {
-        "flow_id": flow.flow_id, "key": key, "state": LaneState.ACTIVE.value, "settled": committed.stamp.step if committed else 0,
+        "flow_id": flow.flow_id, "key": key, "state": state.value, "state_reason": reason,
+        "settled": committed.stamp.step if committed else 0, "fired": committed is not None, "created_ts": now_ms(connection),
         "place": place.to_json(), "place_tx": place.position.tx_id, "place_seq": place.position.seq,
-        "fired": committed is not None, "created_ts": now_ms(connection),
     }  # fmt: skip
     return bool(connection.execute(insert_if_absent(connection, schema.lane).values(**values)).rowcount)
 

@@ -69,7 +69,7 @@ def blocked_sentence(lane: str, flow: str, state: LaneState, reason: str) -> str
     """Why a lane in this state may not claim, with the remedy; empty when it may."""
     if state is LaneState.ACTIVE:
         return ""
-    remedy = "`lakechime execution retry` or `skip` goes on"
+    remedy = f"`lakechime execution retry` or `skip` goes on, where no step is open `lakechime trigger seek {flow}`"
     if state is LaneState.STALE:
         remedy = f"`lakechime trigger seek {flow}` goes on, after `lakechime execution skip` where a step is open"
     return f"{lane} is {state.value}: {reason}; {remedy}"

@@ -6,13 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
+from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.ledger import BACKOFF_MS, LEASE_MS, MAX_ATTEMPTS, Claim
-from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState
-from tests.support.world import World, a_flow, committed, elsewhere, place
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, ExecutionState, LaneState
+from tests.support.world import World, a_flow, committed, elsewhere, lane_id, place
 
 # Claims
 
@@ -397,6 +398,23 @@ def test_deployments_of_one_store_do_not_see_each_other(world: World) -> None:
     claimed = other.claim(other.ledger.ensure_flow(a_flow()))
     assert claimed.lane != execution.lane
     assert (claimed.step, claimed.execution_id == execution.execution_id) == (1, False)
+
+
+def test_a_lane_of_which_the_target_no_longer_says_where_it_stands_waits_for_a_person(world: World) -> None:
+    world.change(version=0)
+    flow = a_flow(target="silver.orders")
+    row = world.evaluator.activate(flow)
+    stamp = CommitStamp(lane=lane_id("silver"), step=7, attempt=0, end=place(0))
+    lost = Committed(version=SnapshotId("9"), stamp=stamp, is_stamp_lost=True)
+    assert world.evaluator.fire(flow, row, world.decide(flow), lambda lane: lost) == []
+    lane = world.ledger.lanes(row)[""]
+    assert (lane.settled, lane.state) == (7, LaneState.HELD)
+    assert world.decide(flow).reasons[0] == (
+        "silver is HELD: its target holds step 7, but its log no longer says up to where; "
+        "`lakechime execution retry` or `skip` goes on, where no step is open `lakechime trigger seek silver`"
+    )
+    world.people.seek(row, None, By(who="me", reason="looked it up"), lambda connection, lane: place(0))
+    assert world.fire(flow)[0].step == 8
 
 
 def test_executions_are_listed_newest_first_by_flow_and_state(world: World) -> None:
