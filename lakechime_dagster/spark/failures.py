@@ -7,11 +7,13 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 
 from lakechime_dagster.errors import LakeChimeError
 
 STACK = re.compile(r"\n+(?:JVM stacktrace:|Driver stacktrace:|\s+at \w).*", re.DOTALL)
 PACKAGE = re.compile(r"\b(?:org|java|javax|scala|io|com|py4j)\.(?:[a-z][\w$]*\.)+(?=[A-Z])")
+QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 FULL_DISK = "No space left on device"
 
 
@@ -23,9 +25,24 @@ class SparkFailedError(LakeChimeError):
 def described() -> Iterator[None]:
     """Turn what Spark raises inside into an error that can be read when its driver is gone: Spark's own asks the JVM for its text."""
     try:
-        yield
+        with _unlogged():
+            yield
     except (PySparkException, Py4JError) as error:
         raise SparkFailedError(description(error)) from error
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep pyspark from printing each failure with the JVM's whole stack, before anybody could catch it."""
+    loggers = [PySparkLogger.getLogger(name) for name in QUERY_LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 def description(error: Exception) -> str:

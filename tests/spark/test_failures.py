@@ -1,10 +1,13 @@
 """What Spark's failures say to somebody who reads them later."""
 
 import re
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from lakechime_dagster.spark.failures import SparkFailedError, described, plain
 
@@ -16,6 +19,19 @@ def test_a_failure_says_what_spark_said_without_its_stack(spark: SparkSession) -
         spark.sql("SELECT nowhere FROM range(1)")
     assert "JVM stacktrace" not in str(caught.value)
     assert "org.apache" not in str(caught.value)
+
+
+@pytest.mark.parametrize("of_frame", [False, True])
+def test_a_failure_that_is_put_into_words_is_not_logged_with_its_stack_too(spark: SparkSession, of_frame: bool) -> None:
+    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger" if of_frame else "SQLQueryContextLogger")
+    logged = BufferingHandler(capacity=10)
+    logger.addHandler(logged)
+    try:
+        with pytest.raises(SparkFailedError), described():
+            spark.range(1).select(F.col("nowhere") + 1) if of_frame else spark.sql("SELECT nowhere FROM range(1)")
+    finally:
+        logger.removeHandler(logged)
+    assert logged.buffer == []
 
 
 def test_a_call_that_java_refuses_says_what_java_said(spark: SparkSession) -> None:
