@@ -97,6 +97,7 @@ def run_many(
         sweep.move_on({execution.lane.flow for execution in opened})
     waiting = [decision for decision in decisions.values() if not decision.fires]
     sentences += [f"{decision.trigger}: {decision.reasons[0]}" for decision in waiting[:3]]
+    sentences += [f"{name}: {why}" for name, why in sweep.refused.items()]
     sentences.append(f"{len(launches)} triggers, {len(waiting)} of them wait; the others have nothing new")
     return Tick(launches=tuple(attempts), sentences=tuple(sentences))
 

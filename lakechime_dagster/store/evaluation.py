@@ -45,9 +45,14 @@ class Evaluator:
     ledger: Ledger
 
     def activate(self, flow: Flow) -> FlowRow:
-        """The flow's row; a new flow starts where its declaration says, which is asked once."""
+        """The flow's row; a new flow starts where its declaration says, which is asked once.
+
+        Raises:
+            InvalidValueError: for a new flow that starts from a time that has not come yet.
+        """
 
         def start(connection: Connection) -> Place:
+            _check_past(connection, "start_from", flow.trigger.start_from)
             return self._place(connection, flow, flow.trigger.start_from)
 
         return self.ledger.ensure_flow(flow, start)
@@ -55,13 +60,14 @@ class Evaluator:
     def place_at(self, flow: Flow, where: StartFrom) -> PlaceAt:
         """How to find the place of a point in the past, or of now, in the transaction that puts a lane there.
 
-        It raises InvalidValueError for a position that the store has not come to yet.
+        It raises InvalidValueError for a position or a time that the store has not come to yet.
         """
 
         def place(connection: Connection, lane: LaneRow) -> Place:
             head = head_within(connection)
             if where.position is not None and where.position > head:
                 raise InvalidValueError("position", where.where, f"the store has come to {head} only; give a position up to that, or now")
+            _check_past(connection, "time", where)
             return self._place(connection, flow, where)
 
         return place
@@ -243,6 +249,12 @@ class Evaluator:
             if chosen is not None:
                 sources[table] = chosen
         return sources
+
+
+def _check_past(connection: Connection, field: str, where: StartFrom) -> None:
+    """Refuse a time that has not come yet by the store's clock: nobody knows the position that will be the newest then."""
+    if where.where != "now" and where.position is None and where.time_ms > now_ms(connection):
+        raise InvalidValueError(field, where.where, "lies in the future; give `now` or a time that has passed, or wait until it has")
 
 
 def _available(states: Mapping[Atom, AtomState], atom: Atom) -> bool:

@@ -65,6 +65,7 @@ class Sweep:
     evaluator: Evaluator
     flows: Sequence[Flow]
     rows: dict[str, FlowRow] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)  # flows that cannot be activated now, and why
     noted_ts: int = 0  # when its ticks were noted last
     _through: Position | None = None  # where the last look ended; None before the first one
     _intervention: int = 0
@@ -72,25 +73,33 @@ class Sweep:
     _points: dict[str, dt.datetime | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._flows = {flow.name: flow for flow in self.flows}
-        # by partitions, or with further tables to read: evaluated one by one
-        self._apart = [flow.name for flow in self.flows if flow.is_partitioned or flow.reads]
-        self._by_table: dict[evidence.TableKey, dict[Tags, list[str]]] = {}
-        for flow in self.flows:
-            for table in flow.watched:
-                of_table = self._by_table.setdefault(table, {})
-                of_table.setdefault(flow.trigger.tags, []).append(flow.name)
         self._begin()
 
     def _begin(self) -> None:
-        """Know nothing of the store yet: every flow is decided at the next look."""
-        known = {row.name: row for row in self.evaluator.ledger.flows()}
-        for flow in self.flows:
-            row = known.get(flow.name)
-            self.rows[flow.name] = row if row is not None and row.describes(flow) else self.evaluator.activate(flow)
+        """Know nothing of the store yet: every flow that can be activated is decided at the next look."""
+        self._activate()
+        self._flows = {flow.name: flow for flow in self.flows if flow.name in self.rows}
+        # by partitions, or with further tables to read: evaluated one by one
+        self._apart = [name for name, flow in self._flows.items() if flow.is_partitioned or flow.reads]
+        self._by_table: dict[evidence.TableKey, dict[Tags, list[str]]] = {}
+        for flow in self._flows.values():
+            for table in flow.watched:
+                of_table = self._by_table.setdefault(table, {})
+                of_table.setdefault(flow.trigger.tags, []).append(flow.name)
         self._ids = {row.flow_id: name for name, row in self.rows.items()}
         self._restless = dict.fromkeys(self._flows)
         self._through, self._intervention = None, 0
+
+    def _activate(self) -> None:
+        """Read the flows' rows, and make those of new flows; one that starts later hinders no other."""
+        known = {row.name: row for row in self.evaluator.ledger.flows()}
+        self.rows, self.refused = {}, {}
+        for flow in self.flows:
+            row = known.get(flow.name)
+            try:
+                self.rows[flow.name] = row if row is not None and row.describes(flow) else self.evaluator.activate(flow)
+            except InvalidValueError as error:
+                self.refused[flow.name] = str(error)
 
     def decisions(self, most: int | None = None, accepts: Mapping[str, Accepts] | None = None) -> dict[str, Decision]:
         """The decisions of the flows that may fire now or wait, by name; a flow that is not there has nothing to do.
@@ -118,10 +127,10 @@ class Sweep:
     def reread(self) -> None:
         """Read the flows' rows again; one whose search somebody else began anew is decided at the next look.
 
-        When one is gone, everything is looked at anew.
+        When one is gone, or was refused before, everything is looked at anew.
         """
         found = {row.name: row for row in self.evaluator.ledger.flows() if row.name in self._flows}
-        if any(name not in found or found[name].flow_id != row.flow_id for name, row in self.rows.items()):
+        if self.refused or any(name not in found or found[name].flow_id != row.flow_id for name, row in self.rows.items()):
             self._begin()
             return
         self._restless |= {name: None for name, row in found.items() if row.looked != self.rows[name].looked}

@@ -150,6 +150,18 @@ def test_partitions_that_dagster_does_not_know_hold_up_no_later_ones(world: Worl
     assert "7 keys are no partitions of the asset in Dagster, such as 2013-01-01; widen its partitions" in found.sentences
 
 
+def test_a_flow_that_starts_later_hinders_no_other(world: World, platform: Platform) -> None:
+    flows = [Flow(name=start, trigger=SnapshotTrigger(["lake.t"], start_from=start)) for start in ("2999-01-01", "beginning")]
+    launches, accepts = {flow.name: Launch(flow, anything, []) for flow in flows}, {flow.name: lambda key: True for flow in flows}
+    sweep = Sweep(platform.evaluator, flows)
+    for version in (1, 2):
+        world.change("lake.t", version)
+        found = run_many(platform, sweep, launches, AllSucceed(), accepts)
+        assert [execution.lane.flow for execution in found.launches] == ["beginning"]
+        assert any("2999-01-01: start_from '2999-01-01': lies in the future" in sentence for sentence in found.sentences)
+        in_a_minute(sweep)
+
+
 def break_log(location: str) -> None:
     """Put something there that is no log of a table."""
     log = Path(location) / "_delta_log"

@@ -3,17 +3,20 @@
 import datetime as dt
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from lakechime_dagster.dce.event import SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.dce.store import Seen
+from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.schema import dce_event
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers import SnapshotTrigger, every
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution
+from lakechime_dagster.triggers.model import StartFrom
 from tests.support.world import World, a_flow, nothing_committed, one, place
 
 COMPLETE = {"complete": "true"}
@@ -299,6 +302,21 @@ def test_a_flow_that_starts_from_a_time_is_handed_whatever_was_registered_since_
     before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.UTC).isoformat()
     flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=before))
     assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "2")}
+
+
+def test_a_flow_that_starts_from_a_time_to_come_is_not_activated_before(world: World) -> None:
+    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from="2999-01-01"))
+    with pytest.raises(InvalidValueError, match="start_from '2999-01-01': lies in the future; give `now` or a time that has passed"):
+        world.evaluator.activate(flow)
+    assert world.ledger.flow(flow.name) is None
+
+
+def test_a_lane_cannot_be_put_at_a_time_to_come(world: World) -> None:
+    world.change(version=0)
+    world.ledger.settle(one(world.fire(a_flow())), None)
+    row, place_at = world.evaluator.activate(a_flow()), world.evaluator.place_at(a_flow(), StartFrom("2999-01-01"))
+    with pytest.raises(InvalidValueError, match="time '2999-01-01': lies in the future"):
+        world.people.seek(row, None, By(who="me", reason="later"), place_at)
 
 
 def test_a_flow_that_starts_from_a_time_after_which_nothing_came_starts_now(world: World) -> None:
