@@ -50,6 +50,10 @@ class TableUnreadableError(LakeChimeError):
     """A lake table, or its log, cannot be read where it is said to be."""
 
 
+class TableAbsentError(TableUnreadableError):
+    """There is no table where it is said to be, or not yet."""
+
+
 class SparkUnavailableError(LakeChimeError):
     """No Spark driver could be started or attached; says what is missing."""
 

@@ -3,6 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import dagster as dg
@@ -13,7 +14,7 @@ from lakechime_dagster.assets.parameters import check_inputs, shared_with, with_
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
 from lakechime_dagster.dce.event import version_of
-from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.errors import LaneConflictError, TableUnreadableError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
@@ -137,8 +138,9 @@ def lag_of(lake: Lake, table: LakeTable, running: RunningExecution) -> dict[str,
         end = running.execution.end.sources.get(name)
         log = running.platform.log(name, lake.table(name).location)
         version = version_of(end.snapshot_id) if end is not None else None
-        if version is not None and log.exists():
-            behind += max(0, log.version - version)
+        if version is not None:
+            with suppress(TableUnreadableError):  # the run is done: what cannot be told is left out
+                behind += max(0, log.version - version)
     consumed = [event.event_ts for event in running.events]
     newest = max(consumed, default=None)
     lag: dict[str, Any] = {"lag in commits": behind}

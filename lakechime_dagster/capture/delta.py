@@ -22,7 +22,7 @@ from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, che
 from lakechime_dagster.dce.snapshots import Verdict, next_generation, own_uid
 from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.dce.tags import Tags
-from lakechime_dagster.errors import InvalidValueError, TableUnreadableError
+from lakechime_dagster.errors import InvalidValueError, TableAbsentError, TableUnreadableError
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 
 Partition = tuple[PartitionValue, ...] | None
@@ -53,8 +53,9 @@ class DeltaLog:
         cluster: the data platform that its events carry.
         storage_options: credentials and endpoints of an object store, as deltalake takes them.
 
-    Raises (every method but `exists`):
-        TableUnreadableError: nothing readable is there.
+    Raises (every method):
+        TableAbsentError: no table is there; `exists` says so instead.
+        TableUnreadableError: nothing readable is there, or the place is out of reach.
     """
 
     location: str
@@ -63,11 +64,11 @@ class DeltaLog:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     def exists(self) -> bool:
-        """Whether a Delta table lies there; an unreachable place counts as none."""
+        """Whether a Delta table lies there."""
         try:
             return DeltaTable.is_deltatable(self.location, dict(self.storage_options))
-        except (DeltaError, OSError, ValueError):
-            return False
+        except (DeltaError, OSError, ValueError) as error:
+            raise self._log_unreadable() from error
 
     @property
     def uid(self) -> TableUid:
@@ -292,14 +293,16 @@ class DeltaLog:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, DeltaError) as error:
-            remedy = "check the place and its access rights"
-            raise TableUnreadableError(f"{self.table}: the log at {self.location} cannot be read; {remedy}") from error
+            raise self._log_unreadable() from error
+
+    def _log_unreadable(self) -> TableUnreadableError:
+        return TableUnreadableError(f"{self.table}: the log at {self.location} cannot be read; check the place and its access rights")
 
     def _open(self, version: int | None = None) -> DeltaTable:
         state = self._open_or_none(version)
         if state is None:
             remedy = "check the location, or wait for its first write"
-            raise TableUnreadableError(f"{self.table}: there is no Delta table at {self.location}; {remedy}")
+            raise TableAbsentError(f"{self.table}: there is no Delta table at {self.location}; {remedy}")
         return state
 
     def _open_or_none(self, version: int | None = None) -> DeltaTable | None:
@@ -310,8 +313,8 @@ class DeltaLog:
         except (DeltaError, OSError, ValueError) as error:
             at = "" if version is None else f" at version {version}"
             raise TableUnreadableError(
-                f"{self.table}: the Delta table at {self.location} cannot be read{at}; check that its log is whole and of a protocol that"
-                " deltalake supports"
+                f"{self.table}: the Delta table at {self.location} cannot be read{at}; check that it can be reached, and that its log is whole"
+                " and of a protocol that deltalake supports"
             ) from error
 
 

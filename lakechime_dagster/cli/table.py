@@ -10,7 +10,7 @@ from lakechime_dagster.cli.options import Cluster, DryRun, Json
 from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, shown_fact
 from lakechime_dagster.dce.event import TableFormat, to_json
 from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.errors import LakeChimeError, NotFoundError
+from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableAbsentError
 
 if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
@@ -81,7 +81,8 @@ def reconcile(
         try:
             results.append(_reconciled(platform, log, levels, dry_run))
         except LakeChimeError as error:
-            problems.append({"table": log.table, "problem": one_line(problem_of(log, error))})
+            if names or not isinstance(error, TableAbsentError):
+                problems.append({"table": log.table, "problem": one_line(problem_of(log, error))})
     if as_json:
         print_json({"tables": results, "dry_run": dry_run, "problems": problems})
     else:
@@ -139,13 +140,17 @@ def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str
 
 
 def _log_facts(log: "DeltaLog") -> dict[str, Any]:
-    if not log.exists():
-        return {"location": log.location, "version": None}
-    return {"location": log.location, "version": log.version}
+    """What the log says; one that cannot be read must not hide what is declared and known."""
+    version = None
+    try:
+        version = log.version if log.exists() else None
+    except LakeChimeError as error:
+        note(f"warning: {one_line(str(error))}")
+    return {"location": log.location, "version": version}
 
 
 def _logs(platform: "Platform", names: list[str], location: str | None) -> "list[tuple[DeltaLog, PartitionLevels]]":
-    """The logs to look at, with declared levels: of the named tables, or of all declared Delta tables that are there."""
+    """The logs to look at, with declared levels: of the named tables, or of all declared Delta tables."""
     if names:
         declared = {table.name: table for table in _lake_or_none(platform)}
         tables = {name: declared.get(name) for name in names}
@@ -157,8 +162,7 @@ def _logs(platform: "Platform", names: list[str], location: str | None) -> "list
             for name, table in tables.items()
         ]
     tables = [table for table in declared_lake(platform.settings).tables if table.format is TableFormat.DELTA]
-    logs = [(platform.log(table.name, table.location), table.levels) for table in tables]
-    return [(log, levels) for log, levels in logs if log.exists()]
+    return [(platform.log(table.name, table.location), table.levels) for table in tables]
 
 
 def _reconciled(platform: "Platform", log: "DeltaLog", levels: PartitionLevels, dry_run: bool) -> dict[str, Any]:

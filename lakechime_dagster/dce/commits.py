@@ -103,7 +103,13 @@ class TableLog(Protocol):
     @property
     def version(self) -> int: ...
 
-    def exists(self) -> bool: ...
+    def exists(self) -> bool:
+        """Whether a table is there.
+
+        Raises:
+            TableUnreadableError: for a place out of reach, of which that cannot be told.
+        """
+        ...
 
     def levels(self) -> PartitionLevels: ...
 

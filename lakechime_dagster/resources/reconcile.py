@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.dce.event import RegisteredEvent, version_of
+from lakechime_dagster.dce.event import RegisteredEvent, TableFormat, version_of
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import EventQuery, Registration, Seen
-from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.errors import LakeChimeError, TableAbsentError
 from lakechime_dagster.lake.tables import Table
 from lakechime_dagster.resources.platform import Platform
 
@@ -26,17 +26,19 @@ def reconcile(platform: Platform, tables: Iterable[Table]) -> tuple[list[Registe
     """Register what the logs of tables hold and the store does not; a table that cannot be read hinders no other.
 
     Returns the events that were new, and a sentence per table that could not be read. Of a table that is not there
-    yet, the declared levels become known.
+    yet, out of reach, or of another format, the declared levels become known.
     """
     found: list[RegisteredEvent] = []
     problems: list[str] = []
     for table in tables:
         log = platform.log(table.name, table.location)
         try:
-            if log.exists():
+            if table.format is TableFormat.DELTA:
                 found += reconcile_table(platform, log, table.levels).registration.registered
             elif table.levels:
                 platform.store.declare(table.name, table.levels, log.cluster)
+        except TableAbsentError:
+            continue
         except LakeChimeError as error:
             problems.append(problem_of(log, error))
     return found, problems
@@ -49,7 +51,8 @@ def reconcile_table(platform: Platform, log: DeltaLog, levels: PartitionLevels, 
     A dry run changes nothing.
 
     Raises:
-        TableUnreadableError: there is no table, or its log cannot be read.
+        TableAbsentError: there is no table.
+        TableUnreadableError: its log cannot be read.
     """
     known = platform.store.table(log.table, log.cluster)
     if not levels:

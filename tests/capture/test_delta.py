@@ -297,6 +297,17 @@ def test_a_commit_of_a_step_is_found_below_newer_commits_and_in_a_checkpointed_l
     assert (last.version, last.stamp.step, last.stamp.end) == ("2", 2, stamp(2, 20).end)
 
 
+def test_the_watermark_of_a_table_is_that_of_its_newest_commit_that_tells_one(location: Path) -> None:
+    log = log_of(location)
+    assert log.watermark() is None
+    hourly(location, 0)
+    assert log.watermark() is None
+    for step, watermark in ((1, 100), (2, 200), (3, None)):
+        hourly(location, step, user_metadata=stamp(step, step, watermark=watermark).to_text(), transaction=(str(LANE), step))
+    DeltaTable(str(location)).optimize.compact()
+    assert log.watermark() == 200
+
+
 def test_a_step_whose_commit_was_cleaned_up_is_known_to_have_committed(location: Path) -> None:
     hourly(location, 1, user_metadata=stamp(1, 10).to_text(), transaction=(str(LANE), 1))
     hourly(location, 2)
@@ -306,6 +317,13 @@ def test_a_step_whose_commit_was_cleaned_up_is_known_to_have_committed(location:
     assert found
     assert (found.is_stamp_lost, found.stamp.step) == (True, 1)
     assert log_of(location).committed(LANE, 2) is None
+
+
+def test_a_place_out_of_reach_is_not_one_without_a_table(location: Path) -> None:
+    location.parent.mkdir(parents=True)
+    location.touch()
+    with pytest.raises(TableUnreadableError, match=r"bronze\.flights: the log at .* cannot be read; check the place and its access rights"):
+        log_of(location).exists()
 
 
 def test_nothing_readable_says_where_and_no_driver_internals(location: Path) -> None:

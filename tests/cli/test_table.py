@@ -83,6 +83,18 @@ def test_a_table_that_cannot_be_reconciled_hinders_no_other(lakechime: Cli, orde
     assert [line.split(":")[:2] for line in told.err.splitlines()] == [["error", " bronze.nothing"], ["error", " bronze.neither"]]
 
 
+def test_a_table_out_of_reach_is_an_error_and_is_shown_all_the_same(lakechime: Cli) -> None:
+    location = lakechime.home / "warehouse" / "bronze" / "flights"
+    location.parent.mkdir(parents=True)
+    location.touch()
+    answer = lakechime("table", "reconcile")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.startswith(f"error: bronze.flights: the Delta table at {location} cannot be read")
+    shown = lakechime("table", "show", "bronze.flights", "--json")
+    assert (shown.code, shown.json["table"]["version"]) == (0, None)
+    assert shown.err.startswith(f"warning: bronze.flights: the log at {location} cannot be read")
+
+
 def test_a_problem_of_reconciling_names_its_table(lakechime: Cli) -> None:
     write(lakechime.home / "warehouse" / "bronze" / "flights", rows((DAY, 1, 1, "x")), partition_by=["hour", "day"])
     answer = lakechime("table", "reconcile")

@@ -108,6 +108,17 @@ def test_a_table_that_is_not_there_is_said(platform: Platform) -> None:
         reconcile_table(platform, platform.log("bronze.nothing"), DAYS)
 
 
+def test_a_table_out_of_reach_is_a_problem_and_one_that_is_not_there_yet_is_none(platform: Platform, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    far = SourceTable("bronze.far", location=str(tmp_path / "file"), partitioned_by={"day": "date"})
+    new = SourceTable("bronze.new", partitioned_by={"day": "date"})
+    bare = SourceTable("bronze.bare")
+    of_others = SourceTable("bronze.hive", format="hive", location=str(tmp_path / "file"), partitioned_by={"day": "date"})
+    found, (problem,) = reconcile(platform, [far, new, bare, of_others])
+    assert (found, problem.partition(" cannot be read")[0]) == ([], f"bronze.far: the Delta table at {tmp_path / 'file'}")
+    assert {one.name: one.levels for one in platform.store.tables()} == dict.fromkeys(("bronze.far", "bronze.new", "bronze.hive"), DAYS)
+
+
 def test_a_push_whose_snapshot_is_no_version_does_not_hinder_the_first_sight(platform: Platform, log: DeltaLog) -> None:
     platform.store.register([DataChangeEvent(table="bronze.orders", table_format=TableFormat.HIVE, snapshot_id=SnapshotId("\u00b2"))])
     registered, _, captured = told(reconcile_table(platform, log, NO_LEVELS))
