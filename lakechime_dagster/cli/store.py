@@ -58,7 +58,7 @@ def expire(
     as_json: Json = False,
 ) -> None:
     """Fold old events into what partition triggers need of them, and remove them; what a lane still needs stays."""
-    from lakechime_dagster.store.need import mark_stale, needs, tags_needed
+    from lakechime_dagster.store.need import mark_stale, needed_after, needs, tags_needed
     from lakechime_dagster.store.retention import expire as expired
 
     platform = open_platform(dry_run=dry_run)
@@ -66,15 +66,14 @@ def expire(
     declared = {key for flow in declared_flows(module).values() for key in flow.trigger.tags}
     known = tags_needed(platform.store.engine)
     tag_keys = None if known is None else {*known, *declared, *(keep_tag or [])}
-    needed = needs(platform.store.engine)
-    places = {table: need.position for table, need in needed.items()}
     report = expired(
-        platform.store.engine, before_ms, needed=places, tag_keys=tag_keys, dry_run=dry_run, force=force, when_forced=mark_stale
+        platform.store.engine, before_ms, needed=needed_after, tag_keys=tag_keys, dry_run=dry_run, force=force, when_forced=mark_stale
     )
+    by = {table: need.flow for table, need in needs(platform.store.engine).items()}
     tables: list[dict[str, Any]] = [
         {
             "table": one.table, "cluster": one.cluster, "folded": one.folded, "needed": one.needed, "forced": one.forced,
-            "needed_by": needed[one.table].flow if one.needed else None,
+            "needed_by": by.get(one.table) if one.needed else None,
         }
         for one in report.tables
     ]  # fmt: skip

@@ -13,7 +13,7 @@ from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
-from lakechime_dagster.store.ledger import Ledger, lanes_of, nothing_looked
+from lakechime_dagster.store.ledger import Ledger, hold_places, lanes_of, nothing_looked
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState, Place
 
@@ -142,6 +142,7 @@ class Interventions:
     def _move(
         self, connection: Connection, flow: FlowRow, key: str | None, place_at: PlaceAt, *, dry_run: bool = False
     ) -> list[tuple[LaneRow, Place]]:
+        hold_places(connection)
         lanes = lanes_of(connection, flow.flow_id, None if key is None else [key], lock=True)
         if not lanes and key is not None:
             raise NotFoundError(f"{flow.name} has no lane {key!r}; `lakechime trigger show {flow.name}` lists its lanes")

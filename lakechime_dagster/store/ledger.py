@@ -23,6 +23,7 @@ from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, Execut
 LEASE_MS = 60_000
 TICK_NOTE_MS = 60_000
 MAX_ATTEMPTS = 5
+_PLACES = 0x1A6E_C41F  # PostgreSQL's advisory lock of those who move places back; any number that is ours
 BACKOFF_MS = (0, 10_000, 30_000, 120_000, 300_000)  # before attempts 2, 3, 4, 5
 
 
@@ -53,6 +54,7 @@ class Ledger:
         if found is not None and found.describes(flow):
             return found
         with writing(self.engine) as connection:
+            hold_places(connection)
             values = {
                 "description": str(flow.trigger), "tables": list(flow.pinned), "target": flow.target, "job": flow.job,
                 "asset_keys": list(flow.asset_keys), "cluster": flow.cluster, "tag_keys": sorted(flow.trigger.tags),
@@ -365,6 +367,15 @@ class Ledger:
         )
         connection.execute(sa.insert(schema.attempt).values(execution_id=execution.execution_id, number=number, due_ts=due_ts))
         return self._execution(connection, execution.execution_id)
+
+
+def hold_places(connection: Connection) -> None:
+    """Until the transaction ends, let nobody else put a lane back, declare a flow otherwise, or fold what flows do not need.
+
+    On SQLite a transaction that writes keeps the others out anyway.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_PLACES)))
 
 
 def nothing_looked(connection: Connection) -> dict[str, int]:

@@ -11,7 +11,7 @@ from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.evidence import late_lanes
-from lakechime_dagster.store.ledger import lanes_of, make_lane
+from lakechime_dagster.store.ledger import hold_places, lanes_of, make_lane
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from, flow_from
 from lakechime_dagster.store.retention import ExpiredTable
 from lakechime_dagster.store.tables import TableKey
@@ -37,11 +37,18 @@ def needs(engine: Engine) -> dict[str, Need]:
     found: dict[str, Need] = {}
     with reading(engine) as connection:
         for flow in _flows(connection):
-            position = _needed_after(connection, flow)
+            position = _flow_needs_after(connection, flow)
             for table in flow.tables:
                 if table not in found or position < found[table].position:
                     found[table] = Need(table=table, position=position, deployment=flow.deployment, flow=flow.name)
     return found
+
+
+def needed_after(connection: Connection, table: str) -> Position | None:
+    """The position after which a table's events are needed, None when nobody needs any; it holds until the transaction ends."""
+    hold_places(connection)
+    readers = [flow for flow in _flows(connection) if table in flow.tables]
+    return min((_flow_needs_after(connection, flow) for flow in readers), default=None)
 
 
 def tags_needed(engine: Engine) -> frozenset[str] | None:
@@ -63,7 +70,7 @@ def mark_stale(connection: Connection, expiring: ExpiredTable) -> None:
             connection.execute(sa.update(schema.lane).where(among(connection, schema.lane.c.lane_id, lost)).values(**values))
 
 
-def _needed_after(connection: Connection, flow: FlowRow) -> Position:
+def _flow_needs_after(connection: Connection, flow: FlowRow) -> Position:
     lanes = lanes_of(connection, flow.flow_id)
     starts = _open_starts(connection, flow)
     if any(key for key in lanes):

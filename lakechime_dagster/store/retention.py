@@ -16,7 +16,7 @@ from lakechime_dagster.store.queries import is_after, is_delete, is_drop, is_dro
 from lakechime_dagster.store.schema import dce_event
 from lakechime_dagster.store.tables import TableRow, changed_table, locked_whole, tables_by_id
 
-Needed = Mapping[str, Position] | Callable[[str], Position | None]
+Needed = Mapping[str, Position] | Callable[[Connection, str], Position | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,18 +69,18 @@ def expire(
 ) -> Expired:
     """Fold and remove the events registered before a time, table by table, each in one transaction.
 
-    `needed` says per table name after which position live lanes still need events; None or absent: no lane needs any. Of
-    each partition the newest positions are kept, and the newest position of each set of tags in `tag_keys` (None: of all tags) that
-    an event had together.
+    `needed` says per table name after which position live lanes still need events; None or absent: no lane needs any. A
+    function is asked in the table's transaction, so that its answer may hold until the events are removed. Of each partition
+    the newest positions are kept, and the newest position of each set of tags in `tag_keys` (None: of all tags) that an event
+    had together.
     `force` removes needed events too; `when_forced` is called before, in the same transaction, to mark those lanes.
     """
     with reading(engine) as connection:
         tables = list(tables_by_id(connection).values())
-    place = needed if callable(needed) else needed.get
     results: list[ExpiredTable] = []
     for table in tables:
         with reading(engine) if dry_run else writing(engine) as connection:
-            position = place(table.name)
+            position = needed(connection, table.name) if callable(needed) else needed.get(table.name)
             if not dry_run:
                 locked_whole(connection, [table.table_id])  # from here on nobody registers into this table
             result, expiring = _expiring(connection, table, before_ms, position, force)

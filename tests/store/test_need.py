@@ -1,17 +1,23 @@
 """What retention must leave: needs of lanes, and lanes that lost events."""
 
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+import pytest
 import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.need import mark_stale, needs, tags_needed
-from lakechime_dagster.store.retention import expire
+from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.ledger_rows import LaneRow
+from lakechime_dagster.store.need import mark_stale, needed_after, needs, tags_needed
+from lakechime_dagster.store.retention import Expired, expire
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import LaneState
+from lakechime_dagster.triggers.lanes import LaneState, Place
 from tests.support.world import World, a_flow, elsewhere
 
 ORDERS = "bronze.orders"
@@ -129,6 +135,42 @@ def test_a_fired_key_loses_nothing_where_late_changes_are_ignored(world: World) 
     world.change(ORDERS, 1, partition=["2013-01-01"])
     assert expire_by_force(world) == [ORDERS]
     assert states(world) == {"daily": {"day=2013-01-01": LaneState.ACTIVE}}
+
+
+@pytest.mark.services
+def test_expiry_waits_for_a_lane_that_is_being_put_back_and_leaves_its_events(postgres_engine: Engine) -> None:
+    world = World(postgres_engine)
+    world.change(ORDERS, 1)
+    world.tick_of_the_sensor(a_flow())
+    row = world.evaluator.activate(a_flow())
+    expiring: list[Future[Expired]] = []
+
+    def beginning(connection: Connection, lane: LaneRow) -> Place:
+        expiring.append(pool.submit(expire, postgres_engine, FAR, needed=needed_after))
+        while not expiring[0].done() and not waits_for_a_lock(postgres_engine):
+            wait(expiring, timeout=0.01)
+        return Place()
+
+    with ThreadPoolExecutor(1) as pool:
+        world.people.seek(row, None, By(who="me", reason="replay"), beginning)
+    assert (expiring[0].result().folded, expiring[0].result().held_back) == (0, 1)
+    assert world.decide(a_flow()).fires
+
+
+def waits_for_a_lock(engine: Engine) -> bool:
+    """Whether some transaction of the engine's database waits for another."""
+    waiting = "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_database ON oid = database WHERE datname = current_database() AND NOT granted)"
+    with reading(engine) as connection:
+        return connection.execute(sa.text(waiting)).scalar_one()
+
+
+def test_what_is_needed_of_one_table_is_what_is_needed_of_all(world: World) -> None:
+    world.change(ORDERS, 1)
+    world.tick_of_the_sensor(a_flow("quick"))
+    elsewhere(world, "production").evaluator.activate(a_flow("slow"))
+    with reading(world.engine) as connection:  # as a dry run does
+        assert needed_after(connection, ORDERS) == Position.ORIGIN
+        assert needed_after(connection, "bronze.other") is None
 
 
 def test_a_stale_lane_says_how_it_goes_on_to_one_sensor_and_to_that_of_many(world: World) -> None:

@@ -185,7 +185,7 @@ def test_force_removes_what_is_needed_and_says_so_in_the_same_transaction(store:
     at = [one.position for one in store.register([make_event(snapshot_id=str(number)) for number in range(4)]).registered]
     told = []
 
-    report = expire(store.engine, FAR, needed=lambda table: at[1], force=True, when_forced=lambda _, table: told.append(table))
+    report = expire(store.engine, FAR, needed=lambda *_: at[1], force=True, when_forced=lambda _, table: told.append(table))
 
     assert store.fetch(EventQuery()) == []
     assert [(table.table, table.needed, table.through) for table in report.forced] == [(ORDERS, 2, at[3])]
