@@ -14,7 +14,6 @@ from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
-from lakechime_dagster.triggers.lanes import Place
 from lakechime_dagster.triggers.model import FireKey, PartitionTrigger
 
 MOST_EVENTS = 1_000  # of an explanation, oldest first
@@ -56,11 +55,11 @@ def _silence(row: FlowRow, now: int) -> str:
 
 
 def inactive(platform: Platform, flow: Flow) -> FlowRow:
-    """The row that a flow would get, were it activated now from the beginning."""
+    """The row that a flow would get, were it activated now."""
     return FlowRow(
         flow_id=0, deployment=platform.ledger.deployment, name=flow.name, description=str(flow.trigger), tables=flow.pinned,
-        target=flow.target, job=flow.job, asset_keys=flow.asset_keys, activated_ts=platform.store.now(), start=Place(),
-        paused_ts=None, paused_reason=None, looked=Position.ORIGIN,
+        target=flow.target, job=flow.job, asset_keys=flow.asset_keys, activated_ts=platform.store.now(),
+        start=platform.evaluator.start_of(flow), paused_ts=None, paused_reason=None, looked=Position.ORIGIN,
     )  # fmt: skip
 
 

@@ -50,12 +50,12 @@ class Evaluator:
         Raises:
             InvalidValueError: for a new flow that starts from a time that has not come yet.
         """
+        return self.ledger.ensure_flow(flow, lambda connection: self._start(connection, flow))
 
-        def start(connection: Connection) -> Place:
-            _check_past(connection, "start_from", flow.trigger.start_from)
-            return self._place(connection, flow, flow.trigger.start_from)
-
-        return self.ledger.ensure_flow(flow, start)
+    def start_of(self, flow: Flow) -> Place:
+        """Where the flow would start, were it activated now."""
+        with reading(self.engine) as connection:
+            return self._start(connection, flow)
 
     def place_at(self, flow: Flow, where: StartFrom) -> PlaceAt:
         """How to find the place of a point in the past, or of now, in the transaction that puts a lane there.
@@ -225,6 +225,10 @@ class Evaluator:
             row.name, trigger, found, in_flight=in_flight, activated_ms=row.activated_ts, now_ms=now, through=through, blocked=blocked,
             accepts=lambda firing: (key := flow.key_of(firing)) is None or accepts(key),
         )  # fmt: skip
+
+    def _start(self, connection: Connection, flow: Flow) -> Place:
+        _check_past(connection, "start_from", flow.trigger.start_from)
+        return self._place(connection, flow, flow.trigger.start_from)
 
     def _place(self, connection: Connection, flow: Flow, where: StartFrom) -> Place:
         """The place before whatever was registered from that point on."""

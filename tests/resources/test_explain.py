@@ -46,6 +46,12 @@ def test_a_flow_that_never_ticked_here_is_said_to_be_inactive(platform: Platform
     assert explain(platform, a_flow("silver")).reasons[-1] == NOT_ACTIVE
 
 
+def test_a_flow_that_is_to_start_now_is_not_said_to_fire_for_what_was_there(world: World, platform: Platform) -> None:
+    world.change(version=0)
+    decision = explain(platform, a_flow(trigger=SnapshotTrigger("bronze.orders", start_from="now")))
+    assert (decision.fires, decision.events, decision.reasons) == (False, (), ("nothing new in bronze.orders", NOT_ACTIVE))
+
+
 @pytest.mark.services
 def test_events_behind_an_open_transaction_are_said_to_be_held_back_and_come_afterwards(postgres_engine: Engine, tmp_path: Path) -> None:
     world = World(postgres_engine)
