@@ -4,6 +4,7 @@ import re
 from urllib.parse import unquote
 
 _PASSWORD = re.compile(r"^((?:[\w+.-]+://)?+[^:/?]*):.*@", re.DOTALL)
+_SECRET = re.compile(r"pass|secret|sig|token|credential|account_?key", re.IGNORECASE)  # in the key of a query
 
 
 class LakeChimeError(Exception):
@@ -68,7 +69,7 @@ def shown(value: object, limit: int = 80) -> str:
 
 
 def without_password(url: str) -> str:
-    """A URL as logs and messages may show it: `***` from the first `:` to the last `@`, and no query key that names a password."""
+    """A URL as logs and messages may show it: `***` from the first `:` to the last `@`, and no query key that names a secret."""
     text, mark, query = _PASSWORD.sub(r"\1:***@", url).partition("?")
-    kept = [pair for pair in query.split("&") if "pass" not in unquote(pair.partition("=")[0]).lower()]
+    kept = [pair for pair in query.split("&") if not _SECRET.search(unquote(pair.partition("=")[0]))]
     return f"{text}{mark}{'&'.join(kept)}" if any(kept) else text

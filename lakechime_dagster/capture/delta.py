@@ -22,7 +22,7 @@ from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, che
 from lakechime_dagster.dce.snapshots import Verdict, next_generation, own_uid
 from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.dce.tags import Tags
-from lakechime_dagster.errors import InvalidValueError, TableAbsentError, TableUnreadableError
+from lakechime_dagster.errors import InvalidValueError, TableAbsentError, TableUnreadableError, without_password
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 
 Partition = tuple[PartitionValue, ...] | None
@@ -71,6 +71,11 @@ class DeltaLog:
             raise self._log_unreadable() from error
 
     @property
+    def shown_location(self) -> str:
+        """The location as messages may show it, without what is secret in it."""
+        return without_password(self.location)
+
+    @property
     def uid(self) -> TableUid:
         return TableUid(str(self._open().metadata().id))
 
@@ -106,7 +111,7 @@ class DeltaLog:
         text = self._commit_text(version)
         if text is None:
             reason = "it was cleaned up, or never made"
-            raise TableUnreadableError(f"{self.table}: commit {version} is not in the log at {self.location}; {reason}")
+            raise TableUnreadableError(f"{self.table}: commit {version} is not in the log at {self.shown_location}; {reason}")
         commit = self._commit(version, text, _levels(state))
         uid = state.metadata().id if version == state.version() else commit.table_uid or self._uid_at(version)
         return self._events(commit, TableUid(str(uid)))
@@ -177,6 +182,12 @@ class DeltaLog:
         state = self._open_or_none()
         reached = None if state is None else state.transaction_version(str(lane))
         return None if reached is None else self.committed(lane, reached)
+
+    def watermark(self) -> int | None:
+        """The watermark of the newest commit that tells one, in milliseconds of event time."""
+        state = self._open_or_none()
+        stamps = (CommitStamp.from_text(commit.user_metadata) for commit in self._commits_backwards(state)) if state is not None else ()
+        return next((stamp.watermark for stamp in stamps if stamp is not None and stamp.watermark is not None), None)
 
     def _events(self, commit: TableCommit, uid: TableUid) -> list[DataChangeEvent]:
         """DELETE promises that nothing of the partition is left; a removal of some of its files is an UPDATE."""
@@ -281,7 +292,7 @@ class DeltaLog:
             return parse_commit(version, text, levels)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TableUnreadableError(
-                f"{self.table}: commit {version} at {self.location} is not a readable Delta commit; repair or restore the log"
+                f"{self.table}: commit {version} at {self.shown_location} is not a readable Delta commit; repair or restore the log"
             ) from error
 
     def _commit_text(self, version: int) -> str | None:
@@ -296,13 +307,13 @@ class DeltaLog:
             raise self._log_unreadable() from error
 
     def _log_unreadable(self) -> TableUnreadableError:
-        return TableUnreadableError(f"{self.table}: the log at {self.location} cannot be read; check the place and its access rights")
+        return TableUnreadableError(f"{self.table}: the log at {self.shown_location} cannot be read; check the place and its access rights")
 
     def _open(self, version: int | None = None) -> DeltaTable:
         state = self._open_or_none(version)
         if state is None:
             remedy = "check the location, or wait for its first write"
-            raise TableAbsentError(f"{self.table}: there is no Delta table at {self.location}; {remedy}")
+            raise TableAbsentError(f"{self.table}: there is no Delta table at {self.shown_location}; {remedy}")
         return state
 
     def _open_or_none(self, version: int | None = None) -> DeltaTable | None:
@@ -312,10 +323,8 @@ class DeltaLog:
             return None
         except (DeltaError, OSError, ValueError) as error:
             at = "" if version is None else f" at version {version}"
-            raise TableUnreadableError(
-                f"{self.table}: the Delta table at {self.location} cannot be read{at}; check that it can be reached, and that its log is whole"
-                " and of a protocol that deltalake supports"
-            ) from error
+            remedy = "check that it can be reached, and that its log is whole and of a protocol that deltalake supports"
+            raise TableUnreadableError(f"{self.table}: the Delta table at {self.shown_location} cannot be read{at}; {remedy}") from error
 
 
 def _levels(state: DeltaTable) -> DeltaLevels:

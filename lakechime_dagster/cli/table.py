@@ -146,7 +146,7 @@ def _log_facts(log: "DeltaLog") -> dict[str, Any]:
         version = log.version if log.exists() else None
     except LakeChimeError as error:
         note(f"warning: {one_line(str(error))}")
-    return {"location": log.location, "version": version}
+    return {"location": log.shown_location, "version": version}
 
 
 def _logs(platform: "Platform", names: list[str], location: str | None) -> "list[tuple[DeltaLog, PartitionLevels]]":

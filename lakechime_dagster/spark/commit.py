@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from lakechime_dagster.dce.commits import TableCommit
-from lakechime_dagster.errors import LakeChimeError, LaneConflictError
+from lakechime_dagster.errors import LakeChimeError, LaneConflictError, without_password
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.names import spelled
 from lakechime_dagster.spark.narrow import literal_filter, quoted
@@ -122,7 +122,8 @@ def commit(spark: SparkSession, target: Target, stamp: CommitStamp, prepare: Cal
     found = target.log.committed(stamp.lane, stamp.step)
     if found is None:
         raise CommitLostError(
-            f"{target.name}: step {stamp.step} of lane {stamp.lane} was written, but is not in the log at {target.location}; run it again"
+            f"{target.name}: step {stamp.step} of lane {stamp.lane} was written, but is not in the log at"
+            f" {without_password(target.location)}; run it again"
         )
     return found
 

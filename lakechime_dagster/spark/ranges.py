@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from lakechime_dagster.dce.commits import FileAction, TableLog
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
-from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.errors import TableUnreadableError, without_password
 from lakechime_dagster.spark.comparable import is_comparable
 from lakechime_dagster.spark.delta_files import files_frame, missing_files
 from lakechime_dagster.spark.narrow import column
@@ -123,8 +123,8 @@ def require_files(spark: SparkSession, log: TableLog, judgement: Judgement) -> N
     """See to it that the end snapshot can be read: its files that later commits removed may have been cleaned up."""
     removed = [file.path for commit in judgement.later for file in commit.removed]
     if missing_files(spark, log.location, removed):
-        remedy = "the next attempt must read up to a newer one"
-        raise TableUnreadableError(f"{log.location}: files of snapshot {judgement.version} were removed by a clean-up; {remedy}")
+        what = f"files of snapshot {judgement.version} were removed by a clean-up; the next attempt must read up to a newer one"
+        raise TableUnreadableError(f"{without_password(log.location)}: {what}")
 
 
 def net_changes(images: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, DataFrame]:

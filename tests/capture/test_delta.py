@@ -326,6 +326,13 @@ def test_a_place_out_of_reach_is_not_one_without_a_table(location: Path) -> None
         log_of(location).exists()
 
 
+def test_no_message_tells_a_secret_of_the_location() -> None:
+    log = DeltaLog("foo://ada:hunter2@bucket/orders?sig=hunter2", "bronze.orders")
+    with pytest.raises(TableUnreadableError, match=r"there is no Delta table at foo://ada:\*\*\*@bucket/orders; check"):
+        log.changes_after(None)
+    assert log.shown_location == "foo://ada:***@bucket/orders"
+
+
 def test_nothing_readable_says_where_and_no_driver_internals(location: Path) -> None:
     log = log_of(location)
     assert not log.exists()

@@ -95,6 +95,13 @@ def test_a_table_out_of_reach_is_an_error_and_is_shown_all_the_same(lakechime: C
     assert shown.err.startswith(f"warning: bronze.flights: the log at {location} cannot be read")
 
 
+def test_show_tells_no_secret_of_a_location(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKECHIME_WAREHOUSE", "foo://ada:hunter2@bucket")
+    shown = lakechime("table", "show", "bronze.flights", "--json")
+    assert shown.json["table"]["location"] == "foo://ada:***@bucket/bronze/flights"
+    assert "hunter2" not in shown.out + shown.err
+
+
 def test_a_problem_of_reconciling_names_its_table(lakechime: Cli) -> None:
     write(lakechime.home / "warehouse" / "bronze" / "flights", rows((DAY, 1, 1, "x")), partition_by=["hour", "day"])
     answer = lakechime("table", "reconcile")
