@@ -9,6 +9,7 @@ import dagster as dg
 from lakechime_dagster.assets.report import Report
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.names import asset_key
+from lakechime_dagster.triggers.grid import from_milliseconds
 
 ROWS_ADD_UP = "rows_add_up"
 NO_DUPLICATE_KEYS = "no_duplicate_keys"
@@ -39,8 +40,13 @@ def check_specs(table: LakeTable) -> list[dg.AssetCheckSpec]:
     return specs
 
 
-def check_results(table: LakeTable, reports: Sequence[Report], now: dt.datetime) -> list[dg.AssetCheckResult]:
-    """What the checks say of these executions; a run with nothing to do passes them all."""
+def needs_watermark(table: LakeTable, reports: Sequence[Report]) -> bool:
+    """Whether these executions do not tell how fresh the table is, as they wrote nothing."""
+    return table.fresh_within is not None and not _watermarks(reports)
+
+
+def check_results(table: LakeTable, reports: Sequence[Report], now: dt.datetime, before: int | None = None) -> list[dg.AssetCheckResult]:
+    """What the checks say of these executions; one with nothing to do leaves the watermark as it was `before`."""
     results = [report.result for report in reports if report.result is not None]
     counts = [result.counts for result in results]
     returned, quarantined = sum(count.returned for count in counts), sum(count.quarantined for count in counts)
@@ -57,14 +63,18 @@ def check_results(table: LakeTable, reports: Sequence[Report], now: dt.datetime)
         twice = sum(count.deduplicated for count in counts)
         checks.append(_warning(NO_DUPLICATE_KEYS, twice == 0, {"rows computed more than once": twice}))
     if table.fresh_within is not None:
-        checks.append(_fresh(table.fresh_within, [result.watermark for result in results if result.watermark is not None], now))
+        checks.append(_fresh(table.fresh_within, max(_watermarks(reports), default=before), now))
     return checks
 
 
-def _fresh(within: dt.timedelta, watermarks: Sequence[int], now: dt.datetime) -> dg.AssetCheckResult:
-    if not watermarks:
-        return dg.AssetCheckResult(check_name=FRESH, passed=True, metadata={"watermark": "unknown: nothing was written"})
-    watermark = dt.datetime.fromtimestamp(max(watermarks) / 1000, dt.UTC)
+def _watermarks(reports: Sequence[Report]) -> list[int]:
+    return [report.result.watermark for report in reports if report.result is not None and report.result.watermark is not None]
+
+
+def _fresh(within: dt.timedelta, newest: int | None, now: dt.datetime) -> dg.AssetCheckResult:
+    if newest is None:
+        return _warning(FRESH, False, {"watermark": "unknown: no row with an event time was written yet"})
+    watermark = from_milliseconds(newest)
     behind = now - watermark
     metadata = {"watermark": dg.MetadataValue.timestamp(watermark), "seconds behind": behind.total_seconds()}
     return _warning(FRESH, behind <= within, metadata)

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.assets.checks import check_results, check_specs
+from lakechime_dagster.assets.checks import check_results, check_specs, needs_watermark
 from lakechime_dagster.assets.flows import job_of
 from lakechime_dagster.assets.parameters import check_inputs, shared_with, with_signature
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
@@ -36,8 +36,10 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
         keys = list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [None]
         injected |= shared_with(table, {"context": context, "lakechime": lakechime, "spark": spark})
         reports = each_key(keys, lambda key: materialise(context, lakechime, spark, lake, table, flow, key, injected))
-        now = from_milliseconds(lakechime.platform().store.now())
-        return dg.MaterializeResult(metadata=combined(reports), check_results=check_results(table, reports, now))
+        platform = lakechime.platform()
+        now = from_milliseconds(platform.store.now())
+        before = platform.log(table.name, table.location).watermark() if needs_watermark(table, reports) else None
+        return dg.MaterializeResult(metadata=combined(reports), check_results=check_results(table, reports, now, before))
 
     partitions = partitions_of(lake, table)
     metadata = {**static_metadata(table, flow), **table.dagster.get("metadata", {})}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import dagster as dg
+import pytest
 
 from lakechime_dagster.assets.checks import check_results
 from lakechime_dagster.assets.report import MAX_EVENTS, Report, combined, events_table, nothing_new, range_sentence
@@ -63,6 +64,14 @@ def test_freshness_is_that_of_the_watermark_not_of_the_run() -> None:
     assert passed(table, a_report(NOW - dt.timedelta(hours=1)))["fresh_by_watermark"]
     assert not passed(table, a_report(NOW - dt.timedelta(hours=3)))["fresh_by_watermark"]
     assert "fresh_by_watermark" not in passed(a_table(), a_report(NOW))
+
+
+@pytest.mark.parametrize(("hours", "is_fresh"), [(1, True), (3, False), (None, False)])
+def test_a_run_that_wrote_nothing_leaves_the_table_as_fresh_as_it_was(hours: int | None, is_fresh: bool) -> None:
+    table = a_table(fresh_within=dt.timedelta(hours=2), watermark="day")
+    before = None if hours is None else int((NOW - dt.timedelta(hours=hours)).timestamp() * 1000)
+    (check,) = [one for one in check_results(table, [nothing_new("nothing came")], NOW, before) if one.check_name == "fresh_by_watermark"]
+    assert check.passed == is_fresh
 
 
 def test_a_range_is_a_sentence_with_both_snapshots() -> None:

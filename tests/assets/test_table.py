@@ -150,7 +150,9 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     assert [snapshot for snapshot, _, _ in location.events("silver.orders")] == ["1", "2"]
     assert [row[0] for row in location.rows("silver.orders")] == [1, 2, 4]
 
-    assert "nothing to do: nothing came for silver.orders since step 2" in shown(location.run_alone("silver.orders"))["last fired because"]
+    idle = location.run_alone("silver.orders")
+    assert "nothing to do: nothing came for silver.orders since step 2" in shown(idle)["last fired because"]
+    assert checks(idle)["fresh_by_watermark"] is False
 
 
 def test_materialising_all_claims_what_waits_for_each_table_in_its_order(location: Location) -> None:
