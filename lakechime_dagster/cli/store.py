@@ -57,7 +57,10 @@ def expire(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Fold old events into what partition triggers need of them, and remove them; what a lane still needs stays."""
+    """Fold old events into what partition triggers need of them, and remove them; what a lane still needs stays.
+
+    A trigger that is declared no more needs its events until `lakechime trigger forget`.
+    """
     from lakechime_dagster.store.need import mark_stale, needed_after, needs, tags_needed
     from lakechime_dagster.store.retention import expire as expired
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.triggers.lanes import Place
     from lakechime_dagster.triggers.model import StartFrom
 
-app = typer.Typer(name="trigger", help="Triggers: why one fires or not, pause, resume, seek.")
+app = typer.Typer(name="trigger", help="Triggers: why one fires or not, pause, resume, seek, forget.")
 
 Name = Annotated[str, typer.Argument(help="The trigger's name, as `lakechime trigger list` shows it.")]
 Moved = Sequence[tuple["LaneRow", "Place"]]  # lanes as they were, each with its new place
@@ -177,6 +177,23 @@ def seek(
     moved = moved or Interventions(platform.ledger).seek(row, key, by, place_at, dry_run=dry_run)
     document = {"trigger": name, "lanes": _moves(moved), "dry_run": dry_run}
     _told(document, f"{count(len(moved), 'lane')} of {name} {_would(dry_run)} moved", as_json, moved)
+
+
+@app.command()
+def forget(name: Name, reason: Reason, who: Who = None, module: Module = None, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Forget a trigger that is declared no more, with its lanes and executions: `store expire` waits for it no longer."""
+    from lakechime_dagster.store.interventions import Interventions
+
+    platform = open_platform(dry_run=dry_run)
+    by = parse.by(who, reason)
+    row = platform.ledger.flow(name)
+    if row is None:
+        raise NotFoundError(f"the ledger knows no trigger {name!r}; `lakechime trigger list` shows those that it knows")
+    if name in declared_flows(module):
+        raise LakeChimeError(f"{name} is declared here, so that its sensor would activate it again; remove it from the code first")
+    lanes = Interventions(platform.ledger).forget(row, by, dry_run=dry_run)
+    document = {"trigger": name, "lanes": len(lanes), "dry_run": dry_run}
+    _told(document, f"{name} {_would(dry_run)} forgotten, with {count(len(lanes), 'lane')}", as_json)
 
 
 def _check_lanes(platform: "Platform", flow: "Flow", key: str | None) -> None:

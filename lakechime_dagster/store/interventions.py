@@ -1,4 +1,4 @@
-"""What people do to flows and lanes: pause, resume, seek, skip, retry — each with a reason, kept as who, when, before, after."""
+"""What people do to flows and lanes: pause, resume, seek, skip, retry, forget — each with a reason, kept as who, when, before, after."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
-from lakechime_dagster.store.ledger import Ledger, hold_places, lanes_of, nothing_looked
+from lakechime_dagster.store.ledger import TICK_NOTE_MS, Ledger, hold_places, lanes_of, nothing_looked
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState, Place
 
+QUIET_MS = 2 * TICK_NOTE_MS  # a sensor that is at work has noted a tick since
 PlaceAt = Callable[[Connection, LaneRow], Place]  # where a lane should stand, found in the transaction that moves it
 
 
@@ -28,6 +29,7 @@ class Action(StrEnum):
     SEEK = "seek"
     SKIP = "skip"
     RETRY = "retry"
+    FORGET = "forget"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +128,29 @@ class Interventions:
             _record(connection, flow, Action.RETRY, by, before, after, lane_key=current.lane.key, execution_id=current.execution_id)
             return following
 
+    def forget(self, flow: FlowRow, by: By, *, dry_run: bool = False) -> list[LaneRow]:
+        """Drop the lanes and executions of a flow, so that retention waits for it no longer; returns the lanes as they were.
+
+        What people did to it is kept. A flow that is declared again is new.
+
+        Raises:
+            LaneConflictError: when it has an open execution, or its sensor is at work, which would activate it again.
+        """
+        with writing(self.ledger.engine) as connection:
+            current = self.ledger.flow_in(connection, flow.name)
+            lanes = list(lanes_of(connection, current.flow_id, lock=True).values())
+            if self.ledger.open_lanes(connection, current):
+                raise LaneConflictError(f"{flow.name} has an open execution; wait for it, or skip it first")
+            if current.ticked_ts is not None and now_ms(connection) - current.ticked_ts < QUIET_MS:
+                raise LaneConflictError(
+                    f"the sensor of {flow.name} looked at it less than {QUIET_MS // 60_000} minutes ago; remove the trigger from the "
+                    "code or stop its sensor, and try again later"
+                )
+            if not dry_run:
+                _record(connection, current, Action.FORGET, by, {"places": [[lane.key, lane.place.to_json()] for lane in lanes]}, {})
+                _drop(connection, current)
+            return lanes
+
     def history(self, flow: FlowRow, limit: int = 100) -> list[Intervention]:
         """What people did to a flow, newest first."""
         query = sa.select(schema.intervention).where(schema.intervention.c.flow_id == flow.flow_id)
@@ -171,6 +196,18 @@ class Interventions:
         if execution.state is not ExecutionState.OPEN:
             raise LaneConflictError(f"execution {execution.execution_id} is {execution.state.value.lower()} already; nothing was changed")
         return self.ledger.flow_in(connection, execution.lane.flow)
+
+
+def _drop(connection: Connection, flow: FlowRow) -> None:
+    """Remove what a flow has, and leave its row for what people did to it."""
+    lanes = sa.select(schema.lane.c.lane_id).where(schema.lane.c.flow_id == flow.flow_id)
+    executions = sa.select(schema.execution.c.execution_id).where(schema.execution.c.lane_id.in_(lanes))
+    connection.execute(sa.delete(schema.attempt).where(schema.attempt.c.execution_id.in_(executions)))
+    for table in (schema.execution, schema.lane_partition, schema.lane):
+        connection.execute(sa.delete(table).where(table.c.lane_id.in_(lanes)))
+    unset = {"ticked_ts": None, "paused_ts": None, "paused_reason": None}
+    this = schema.flow.c.flow_id == flow.flow_id
+    connection.execute(sa.update(schema.flow).where(this).values(forgotten_ts=now_ms(connection), **unset))
 
 
 def _record(

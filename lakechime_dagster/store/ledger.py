@@ -15,7 +15,18 @@ from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import among, insert_if_absent, now_ms
 from lakechime_dagster.store.engine import reading, writing
-from lakechime_dagster.store.ledger_rows import EXECUTIONS, Attempt, FlowRow, LaneRow, attempt_from, execution_from, flow_from, lane_from
+from lakechime_dagster.store.ledger_rows import (
+    EXECUTIONS,
+    FLOWS,
+    IS_KNOWN,
+    Attempt,
+    FlowRow,
+    LaneRow,
+    attempt_from,
+    execution_from,
+    flow_from,
+    lane_from,
+)
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneState, Place
@@ -49,7 +60,7 @@ class Ledger:
     # Flows and lanes
 
     def ensure_flow(self, flow: Flow, start: Callable[[Connection], Place] | None = None) -> FlowRow:
-        """The flow as the ledger keeps it; activated now, from `start`, when it is new."""
+        """The flow as the ledger keeps it; activated now, from `start`, when it is new or was forgotten."""
         found = self.flow(flow.name)
         if found is not None and found.describes(flow):
             return found
@@ -60,13 +71,14 @@ class Ledger:
                 "asset_keys": list(flow.asset_keys), "cluster": flow.cluster, "tag_keys": sorted(flow.trigger.tags),
                 "is_partitioned": flow.is_partitioned, "refires": flow.refires,
             }  # fmt: skip
-            same = (schema.flow.c.deployment == self.deployment, schema.flow.c.name == flow.name)
-            # what was looked through for another declaration must be looked at again
-            changed = connection.execute(sa.update(schema.flow).where(*same).values(**values, **nothing_looked(connection)))
-            if not changed.rowcount:
+            values |= nothing_looked(connection)  # what was looked through for another declaration must be looked at again
+            update = sa.update(schema.flow).where(schema.flow.c.deployment == self.deployment, schema.flow.c.name == flow.name)
+            if not connection.execute(update.where(IS_KNOWN).values(**values)).rowcount:
                 place = start(connection) if start else Place()
-                fixed = {"deployment": self.deployment, "name": flow.name, "activated_ts": now_ms(connection), "start": place.to_json()}
-                connection.execute(insert_if_absent(connection, schema.flow).values(**fixed, **values))
+                values |= {"activated_ts": now_ms(connection), "start": place.to_json(), "forgotten_ts": None}
+                if not connection.execute(update.where(~IS_KNOWN).values(**values)).rowcount:
+                    insert = insert_if_absent(connection, schema.flow)
+                    connection.execute(insert.values(deployment=self.deployment, name=flow.name, **values))
         found = self.flow(flow.name)
         assert found is not None
         return found
@@ -79,7 +91,7 @@ class Ledger:
     def flows(self) -> list[FlowRow]:
         """All flows of the deployment, by name."""
         with reading(self.engine) as connection:
-            query = sa.select(schema.flow).where(schema.flow.c.deployment == self.deployment).order_by(schema.flow.c.name)
+            query = FLOWS.where(schema.flow.c.deployment == self.deployment).order_by(schema.flow.c.name)
             return [flow_from(row) for row in connection.execute(query)]
 
     def note_tick(self, flows: Sequence[FlowRow], now: int) -> None:
@@ -354,7 +366,7 @@ class Ledger:
         )
 
     def _find_flow(self, connection: Connection, name: str) -> FlowRow | None:
-        query = sa.select(schema.flow).where(schema.flow.c.deployment == self.deployment, schema.flow.c.name == name)
+        query = FLOWS.where(schema.flow.c.deployment == self.deployment, schema.flow.c.name == name)
         row = connection.execute(query).one_or_none()
         return flow_from(row) if row else None
 

@@ -89,6 +89,9 @@ class Attempt:
     error: str | None
 
 
+IS_KNOWN = schema.flow.c.forgotten_ts.is_(None)
+FLOWS = sa.select(schema.flow).where(IS_KNOWN)
+
 EXECUTIONS = (
     sa.select(
         schema.execution,

@@ -29,6 +29,7 @@ flow = sa.Table(
     sa.Column("ticked_ts", sa.BigInteger),
     sa.Column("paused_ts", sa.BigInteger),
     sa.Column("paused_reason", sa.Text),
+    sa.Column("forgotten_ts", sa.BigInteger),
     sa.Column("looked_tx", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("looked_seq", sa.BigInteger, nullable=False, server_default="0"),
     sa.UniqueConstraint("deployment", "name", name="lc_flow_name"),

@@ -12,7 +12,7 @@ from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.evidence import late_lanes
 from lakechime_dagster.store.ledger import hold_places, lanes_of, make_lane
-from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from, flow_from
+from lakechime_dagster.store.ledger_rows import EXECUTIONS, FLOWS, FlowRow, LaneRow, execution_from, flow_from
 from lakechime_dagster.store.retention import ExpiredTable
 from lakechime_dagster.store.tables import TableKey
 from lakechime_dagster.triggers.lanes import ExecutionState, LaneState
@@ -54,7 +54,7 @@ def needed_after(connection: Connection, table: str) -> Position | None:
 def tags_needed(engine: Engine) -> frozenset[str] | None:
     """The tags that the triggers of all deployments ask for; None when it is not known of one, so that every tag is needed."""
     with reading(engine) as connection:
-        declared = connection.execute(sa.select(schema.flow.c.tag_keys)).scalars().all()
+        declared = connection.execute(FLOWS.with_only_columns(schema.flow.c.tag_keys)).scalars().all()
     return None if None in declared else frozenset(key for keys in declared for key in keys)
 
 
@@ -106,4 +106,4 @@ def _open_starts(connection: Connection, flow: FlowRow) -> dict[str, Position]:
 
 
 def _flows(connection: Connection) -> Sequence[FlowRow]:
-    return [flow_from(row) for row in connection.execute(sa.select(schema.flow).order_by(schema.flow.c.flow_id))]
+    return [flow_from(row) for row in connection.execute(FLOWS.order_by(schema.flow.c.flow_id))]

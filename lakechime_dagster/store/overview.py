@@ -10,7 +10,7 @@ from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.ledger import Ledger, lanes_of
-from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow, flow_from
+from lakechime_dagster.store.ledger_rows import FLOWS, FlowRow, LaneRow, flow_from
 from lakechime_dagster.store.queries import is_after, is_through
 from lakechime_dagster.store.schema import dce_event, dce_table
 from lakechime_dagster.triggers.lanes import LaneState
@@ -34,7 +34,7 @@ class FlowOverview:
 def overview(ledger: Ledger) -> list[FlowOverview]:
     """The flows of the deployment by name."""
     with reading(ledger.engine) as connection:
-        query = sa.select(schema.flow).where(schema.flow.c.deployment == ledger.deployment).order_by(schema.flow.c.name)
+        query = FLOWS.where(schema.flow.c.deployment == ledger.deployment).order_by(schema.flow.c.name)
         return [_overview(connection, ledger, flow_from(row)) for row in connection.execute(query)]
 
 

@@ -18,14 +18,14 @@ COMMANDS = {
     "dev": (), "status": (),
     "demo": ("replay", "verify"),
     "dce": ("register", "list", "tail", "complete"),
-    "trigger": ("list", "show", "explain", "pause", "resume", "seek"),
+    "trigger": ("list", "show", "explain", "pause", "resume", "seek", "forget"),
     "execution": ("list", "show", "retry", "skip"),
     "table": ("list", "show", "reconcile"),
     "store": ("upgrade", "check", "expire"),
 }  # fmt: skip
 MOVES = [
-    "dce register", "dce complete", "trigger pause", "trigger resume", "trigger seek", "execution retry", "execution skip",
-    "table reconcile", "store upgrade", "store expire", "demo replay",
+    "dce register", "dce complete", "trigger pause", "trigger resume", "trigger seek", "trigger forget", "execution retry",
+    "execution skip", "table reconcile", "store upgrade", "store expire", "demo replay",
 ]  # fmt: skip
 EVERY = [f"{noun} {verb}".strip() for noun, verbs in COMMANDS.items() for verb in verbs or ("",)]
 
@@ -56,6 +56,7 @@ def test_every_command_has_help(lakechime: Cli, command: str) -> None:
         ("trigger pause silver.flights --reason why", 0),
         ("trigger resume silver.flights --reason why", 0),
         ("trigger seek silver.flights --to now --reason why", 0),
+        ("trigger forget none --reason why", 3),
         ("execution retry none --reason why", 3),
         ("execution skip none --reason why", 3),
         ("table reconcile", 0),

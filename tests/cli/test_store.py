@@ -58,6 +58,21 @@ def test_a_lane_behind_a_forced_expiry_is_stale_until_it_is_put_elsewhere(lakech
     assert lakechime("trigger", "explain", flows.ORDERS, *MODULE, "--json").json["decision"] == "fire"
 
 
+def test_a_trigger_that_is_declared_no_more_holds_events_back_until_it_is_forgotten(lakechime: Cli) -> None:
+    change(lakechime, 1)
+    settle(lakechime)
+    change(lakechime, 2)
+    assert lakechime("store", "expire", *ALL, "--json").json["held_back"] == 1
+    why = ["--reason", "it was removed from the code"]
+    refused = lakechime("trigger", "forget", flows.ORDERS, *why, *MODULE)
+    assert (refused.code, "is declared here" in refused.err) == (1, True)
+    would = lakechime("trigger", "forget", flows.ORDERS, *why, "--dry-run", "--json").json
+    done = lakechime("trigger", "forget", flows.ORDERS, *why, "--json").json
+    assert (done, would) == ({"trigger": flows.ORDERS, "lanes": 1, "dry_run": False}, done | {"dry_run": True})
+    assert lakechime("store", "expire", *ALL, "--json").json["held_back"] == 0
+    assert lakechime("trigger", "show", flows.ORDERS).code == 3
+
+
 def test_an_open_execution_keeps_its_events(lakechime: Cli) -> None:
     change(lakechime, 1)
     claim(lakechime)

@@ -1,14 +1,19 @@
 """What people do to flows and lanes: each with a reason, kept as who, when, before and after."""
 
 import pytest
+import sqlalchemy as sa
 
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import InvalidValueError, LaneConflictError, NotFoundError
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import Action, By, PlaceAt
-from lakechime_dagster.store.ledger import MAX_ATTEMPTS
+from lakechime_dagster.store.ledger import MAX_ATTEMPTS, TICK_NOTE_MS
 from lakechime_dagster.store.ledger_rows import FlowRow
-from lakechime_dagster.store.need import mark_stale
+from lakechime_dagster.store.need import mark_stale, needs, tags_needed
+from lakechime_dagster.store.overview import overview
 from lakechime_dagster.store.retention import expire
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState
 from lakechime_dagster.triggers.model import StartFrom
 from tests.support.world import World, a_flow, place
@@ -180,3 +185,66 @@ def test_no_lane_is_put_past_what_was_registered(world: World) -> None:
         with pytest.raises(InvalidValueError, match=f"position '99999999-1': the store has come to {world.store.head()} only"):
             move()
     assert snapshot_of(world, row) == "0"
+
+
+def test_a_flow_that_is_forgotten_holds_retention_back_no_longer_and_is_gone(world: World) -> None:
+    row = consumed(world, 0)
+    world.change(version=1)
+    assert needs(world.engine)["bronze.orders"].flow == "silver"
+    forgotten = world.people.forget(row, ADA)
+    assert [lane.settled for lane in forgotten] == [1]
+    assert (needs(world.engine), tags_needed(world.engine)) == ({}, frozenset())
+    assert (world.ledger.flows(), world.ledger.flow("silver"), overview(world.ledger), world.ledger.executions()) == ([], None, [], [])
+    kept = world.people.history(row)[0]
+    assert (kept.action, kept.who, kept.before["places"][0][1]["sources"]["bronze.orders"][1]) == (Action.FORGET, "ada", "0")
+
+
+def test_a_flow_that_is_declared_again_after_it_was_forgotten_begins_anew(world: World) -> None:
+    row = consumed(world, 0, 1)
+    world.people.pause(row, ADA)
+    world.people.forget(row, ADA)
+    from_now = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from="now"))
+    assert world.fire(from_now) == []
+    assert world.evaluator.activate(from_now).activated_ts >= row.activated_ts
+    world.change(version=2)
+    (execution,) = world.fire(from_now)
+    assert (execution.step, execution.ranges()["bronze.orders"].start) == (1, "1")
+
+
+def test_a_flow_of_a_partition_trigger_is_forgotten_with_its_fired_keys(world: World) -> None:
+    condition = PartitionCondition.of("bronze.orders", {"day": "a"})
+    flow = a_flow(trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02")))
+    world.change(version=0, partition=("a",))
+    world.tick_of_the_sensor(flow)
+    world.people.forget(world.evaluator.activate(flow), ADA)
+    assert world.decide(flow).fires
+
+
+def test_a_flow_with_an_open_execution_is_not_forgotten(world: World) -> None:
+    row = consumed(world, 0)
+    world.change(version=1)
+    world.fire(a_flow())
+    for dry_run in (True, False):
+        with pytest.raises(LaneConflictError, match="has an open execution; wait for it, or skip it first"):
+            world.people.forget(row, ADA, dry_run=dry_run)
+    assert list(world.ledger.lanes(row)) == [""]
+
+
+def test_a_flow_whose_sensor_is_at_work_is_not_forgotten(world: World) -> None:
+    row = consumed(world, 0)
+    world.ledger.note_tick([row], world.store.now())
+    with pytest.raises(LaneConflictError, match="the sensor of silver looked at it less than 2 minutes ago"):
+        world.people.forget(row, ADA)
+    assert world.people.history(row) == []
+    with writing(world.engine) as connection:
+        connection.execute(sa.update(schema.flow).values(ticked_ts=world.store.now() - 3 * TICK_NOTE_MS))
+    assert world.people.forget(row, ADA)
+
+
+def test_a_flow_is_forgotten_once(world: World) -> None:
+    row = consumed(world, 0)
+    assert len(world.people.forget(row, ADA, dry_run=True)) == 1
+    world.people.forget(row, ADA)
+    with pytest.raises(NotFoundError, match="lakechime trigger list"):
+        world.people.forget(row, ADA)
+    assert [one.action for one in world.people.history(row)] == [Action.FORGET]
