@@ -44,6 +44,9 @@ class InMemoryDCEStore:
     def register(self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()) -> Registration:
         """Register all events and the marks of capture, or none of them."""
         with self._lock:
+            for mark in seen:
+                table = self._tables.get((mark.cluster, mark.table))
+                mark.check_current(table.table_uid if table else None, table.seen if table else None)
             for event in events:
                 canonical_partition(event.partition, self._levels(event))
             self._see(seen)

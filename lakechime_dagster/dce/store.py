@@ -8,7 +8,7 @@ from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, Snapsh
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, checked_partition
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.tags import Tags
-from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 
 
 class NamedTable(Protocol):
@@ -18,14 +18,32 @@ class NamedTable(Protocol):
     def name(self) -> str: ...
 
 
+class OvertakenError(LakeChimeError):
+    """Another look at a table's log was registered since this one began, so that this one says what was; look again."""
+
+
 @dataclass(frozen=True)
 class Seen:
-    """Capture has registered every commit of a table up to `snapshot_id`; `table_uid` becomes the current one."""
+    """Capture has registered every commit of a table up to `snapshot_id`; `table_uid` becomes the current one.
+
+    `began_at` is the table uid and the snapshot that the store knew when the look began, which must still hold when it
+    is registered; None says the same whatever the store knows by then.
+    """
 
     table: str
     table_uid: TableUid
     snapshot_id: SnapshotId
     cluster: str = ""
+    began_at: tuple[TableUid | None, SnapshotId | None] | None = field(default=None, compare=False)
+
+    def check_current(self, table_uid: TableUid | None, seen: SnapshotId | None) -> None:
+        """Refuse what another look has overtaken: it would put the table back.
+
+        Raises:
+            OvertakenError: the store knows another table uid or snapshot by now.
+        """
+        if self.began_at is not None and seen is not None and self.began_at != (table_uid, seen):
+            raise OvertakenError(f"{self.table} was captured up to snapshot {seen} since this look at its log began; look again")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +139,11 @@ class DCEStore(Protocol):
     """
 
     def register(self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()) -> Registration:
-        """Register all events and the marks of capture in one transaction."""
+        """Register all events and the marks of capture in one transaction.
+
+        Raises:
+            OvertakenError: a mark is of a look that another has overtaken; nothing was registered.
+        """
         ...
 
     def fetch(self, query: EventQuery) -> list[RegisteredEvent]:

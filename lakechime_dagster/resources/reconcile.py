@@ -1,12 +1,13 @@
 """Reconciles tables with their own logs: commits that nobody registered become events, once."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import RegisteredEvent, TableFormat, version_of
 from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.store import EventQuery, Registration, Seen
+from lakechime_dagster.dce.store import EventQuery, OvertakenError, Registration, Seen
 from lakechime_dagster.errors import LakeChimeError, TableAbsentError
 from lakechime_dagster.lake.tables import Table
 from lakechime_dagster.resources.platform import Platform
@@ -54,6 +55,12 @@ def reconcile_table(platform: Platform, log: DeltaLog, levels: PartitionLevels, 
         TableAbsentError: there is no table.
         TableUnreadableError: its log cannot be read.
     """
+    while True:
+        with suppress(OvertakenError):  # another look was quicker: begin anew where that one ended
+            return _look(platform, log, levels, dry_run)
+
+
+def _look(platform: Platform, log: DeltaLog, levels: PartitionLevels, dry_run: bool) -> Reconciled:
     known = platform.store.table(log.table, log.cluster)
     if not levels:
         levels = known.levels if known and (known.levels or known.seen) else log.levels()
@@ -64,10 +71,11 @@ def reconcile_table(platform: Platform, log: DeltaLog, levels: PartitionLevels, 
     captured = log.changes_after(seen, None if seen else _first_pushed(platform, log))
     if not captured.events and captured.seen == seen:
         return Reconciled(registration=Registration(), seen=captured.seen)
+    mark = replace(captured.seen, began_at=(known.table_uid, known.seen) if known else (None, None))
     if dry_run:
-        registration = platform.store.would_register(captured.events, [captured.seen], declared)
+        registration = platform.store.would_register(captured.events, [mark], declared)
     else:
-        registration = platform.store.register(captured.events, [captured.seen])
+        registration = platform.store.register(captured.events, [mark])
     return Reconciled(registration=registration, seen=captured.seen)
 
 

@@ -43,6 +43,8 @@ def register_batch(
 ) -> tuple[Registration, dict[TableKey, TableRow]]:
     """Register within a transaction of `writing`; also what is known of the tables, good once that is committed."""
     tables = locked_tables(connection, [(event.cluster, event.table) for event in events] + [(mark.cluster, mark.table) for mark in seen])
+    for mark in seen:
+        mark.check_current(tables[mark.cluster, mark.table].table_uid, tables[mark.cluster, mark.table].seen)
     _raise_uids(connection, tables, events, seen)
     incoming = [_resolved(event, tables[event.cluster, event.table]) for event in events]
     if not incoming:

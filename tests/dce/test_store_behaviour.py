@@ -2,10 +2,10 @@
 
 import pytest
 
-from lakechime_dagster.dce.event import RegisteredEvent, TableUid
+from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
-from lakechime_dagster.dce.store import DCEStore, EventQuery, Seen
+from lakechime_dagster.dce.store import DCEStore, EventQuery, OvertakenError, Seen
 from lakechime_dagster.errors import InvalidValueError
 from tests.factories import make_event
 
@@ -216,6 +216,28 @@ def test_capture_is_remembered_with_its_events(store: DCEStore) -> None:
     record = store.table("bronze.orders")
     assert record is not None
     assert (record.table_uid, record.seen, record.events) == ("u", "4", 1)
+
+
+def test_a_look_that_another_has_overtaken_registers_nothing(store: DCEStore) -> None:
+    table, old, new = "bronze.orders", TableUid("old"), TableUid("new")
+    store.register([], [Seen(table, old, SnapshotId("5"), began_at=(None, None))])
+    store.register([], [Seen(table, new, SnapshotId("0"), began_at=(old, SnapshotId("5")))])
+
+    with pytest.raises(OvertakenError, match=r"bronze\.orders was captured up to snapshot 0 .*; look again"):
+        store.register([make_event(snapshot_id="6", table_uid="old")], [Seen(table, old, SnapshotId("6"), began_at=(old, SnapshotId("5")))])
+
+    record = store.table(table)
+    assert record is not None
+    assert (record.table_uid, record.seen, record.events) == (new, "0", 0)
+
+
+def test_a_first_look_is_not_overtaken_by_the_push_that_names_the_table_id(store: DCEStore) -> None:
+    store.register([make_event(snapshot_id="0", table_uid="u")])
+    store.register([], [Seen("bronze.orders", TableUid("u"), SnapshotId("0"), began_at=(None, None))])
+
+    record = store.table("bronze.orders")
+    assert record is not None
+    assert record.seen == "0"
 
 
 def test_declared_levels_compare_partitions_by_type(store: DCEStore) -> None:

@@ -1,14 +1,16 @@
 """Reconciling a table with its log: nothing twice, levels known, and a dry run that tells what would be done."""
 
 import datetime as dt
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.capture.delta import Captured, DeltaLog
 from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId, TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake import SourceTable
 from lakechime_dagster.resources.platform import Platform, open_platform
@@ -95,6 +97,28 @@ def test_levels_that_the_store_knows_stay_where_none_are_declared(platform: Plat
     record = platform.store.table("bronze.orders")
     assert record is not None
     assert record.levels == text
+
+
+def test_a_look_that_another_has_overtaken_looks_again(platform: Platform, log: DeltaLog) -> None:
+    reconcile_table(platform, log, DAYS)
+    before = log.uid
+
+    class SlowLog(DeltaLog):
+        """A log that takes so long to read that the table is created anew and captured meanwhile."""
+
+        def changes_after(self, seen: Seen | None, pushed: int | None = None) -> Captured:
+            captured = super().changes_after(seen, pushed)
+            if self.uid == before:
+                shutil.rmtree(self.location)
+                write(self.location, pa.table({"day": [dt.date(2024, 6, 1)], "id": [1]}), partition_by=["day"])
+                reconcile_table(platform, log, DAYS)
+            return captured
+
+    write(Path(log.location), pa.table({"day": [dt.date(2024, 5, 4)], "id": [4]}), partition_by=["day"])
+    assert told(reconcile_table(platform, SlowLog(log.location, log.table), DAYS)) == ([], [], "0")
+    record = platform.store.table("bronze.orders")
+    assert record is not None
+    assert (record.table_uid, record.seen) == (log.uid, "0")
 
 
 def test_a_problem_names_its_table(platform: Platform, log: DeltaLog) -> None:
