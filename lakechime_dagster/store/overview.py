@@ -20,7 +20,8 @@ from lakechime_dagster.triggers.lanes import LaneState
 class FlowOverview:
     """A flow: its lanes, how many of them have an open execution, wait for a person, or lost events.
 
-    `waiting` counts the events of its tables that neither an execution nor an evaluation has gone past.
+    `waiting` counts the events of its tables that neither an execution nor an evaluation has gone past. Those of a
+    partition trigger, whose conditions may name clusters of their own, are counted in all clusters.
     """
 
     row: FlowRow
@@ -55,4 +56,6 @@ def _gone_past(row: FlowRow, lanes: dict[str, LaneRow]) -> Position:
 def _waiting(connection: Connection, row: FlowRow, after: Position) -> int:
     query = sa.select(sa.func.count()).select_from(dce_event).join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
     query = query.where(dce_table.c.name.in_(row.tables), is_after(after), is_through(head_within(connection)))
+    if row.cluster is not None and not row.is_partitioned:
+        query = query.where(dce_table.c.cluster == row.cluster)
     return connection.execute(query).scalar_one()

@@ -1,5 +1,9 @@
 """Flows at a glance."""
 
+import sqlalchemy as sa
+
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.overview import overview
 from tests.support.world import World, a_flow, elsewhere
 
@@ -16,3 +20,20 @@ def test_an_overview_counts_what_waits_is_open_and_is_held(world: World) -> None
     elsewhere(world, "production").evaluator.activate(a_flow("other"))
     seen = {flow.row.name: (flow.lanes, flow.open, flow.held, flow.waiting) for flow in overview(world.ledger)}
     assert seen == {"open": (1, 1, 1, 2), "settled": (1, 0, 0, 1)}
+
+
+def test_events_of_a_table_of_that_name_in_another_cluster_do_not_wait(world: World) -> None:
+    for name, cluster in (("here", ""), ("there", "west")):
+        world.evaluator.activate(a_flow(name, cluster=cluster))
+    for cluster in ("", "west", "west", "east"):
+        world.change("bronze.orders", cluster=cluster)
+    assert {flow.row.name: flow.waiting for flow in overview(world.ledger)} == {"here": 1, "there": 2}
+
+
+def test_events_of_all_clusters_wait_for_a_flow_that_an_older_program_activated(world: World) -> None:
+    world.evaluator.activate(a_flow())
+    with writing(world.engine) as connection:
+        connection.execute(sa.update(schema.flow).values(cluster=None))
+    for cluster in ("", "west"):
+        world.change("bronze.orders", cluster=cluster)
+    assert [flow.waiting for flow in overview(world.ledger)] == [2]
