@@ -14,7 +14,7 @@ from lakechime_dagster.assets.parameters import check_inputs, shared_with, with_
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
 from lakechime_dagster.dce.event import version_of
-from lakechime_dagster.errors import LaneConflictError, TableUnreadableError
+from lakechime_dagster.errors import LaneConflictError, NotFoundError, TableUnreadableError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
@@ -63,7 +63,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
 
 
 def each_key(keys: Sequence[str | None], materialise_key: Callable[[str | None], Report]) -> list[Report]:
-    """What was done for each key; a lane that is busy or held hinders no other.
+    """What was done for each key; a lane that is busy or held, or a key that is not there, hinders no other.
 
     Raises:
         LaneConflictError: after the last key, naming those that were left out.
@@ -73,7 +73,7 @@ def each_key(keys: Sequence[str | None], materialise_key: Callable[[str | None],
     for key in keys:
         try:
             reports.append(materialise_key(key))
-        except LaneConflictError as error:
+        except (LaneConflictError, NotFoundError) as error:
             if len(keys) == 1:
                 raise
             conflicts.append(str(error))

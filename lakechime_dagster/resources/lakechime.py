@@ -57,6 +57,7 @@ class LakeChimeResource(dg.ConfigurableResource):
 
         Raises:
             NothingNewError: the step is settled, or nothing came since: report that and end.
+            NotFoundError: no grid point up to now stands for the partition.
             LaneConflictError: another run is at it; the message names it.
         """
         platform = self.platform()
@@ -151,9 +152,12 @@ def _fire_key(platform: Platform, flow: Flow, row: FlowRow, partition: str | Non
     """The fire key that a Dagster partition stands for; of several the one that is open, else the first for which something waits."""
     if not isinstance(flow.trigger, PartitionTrigger):
         return None
-    keys = [key for key in flow.trigger.keys(from_milliseconds(platform.store.now())) if flow.dagster_key(key) == partition]
+    grid = flow.trigger.keys(from_milliseconds(platform.store.now()))
+    keys = [key for key in grid if flow.dagster_key(key) == partition]
     if not keys:
-        raise NothingNewError(f"{flow.name} has no grid point for partition {partition!r} yet; choose one between its start and now")
+        ends = [flow.dagster_key(key) or key.text for key in (*grid[:1], *grid[-1:])]
+        there = f"it has {' to '.join(ends)}" if ends else f"its first is at {flow.trigger.every.first}"
+        raise NotFoundError(f"{flow.name} has no grid point for partition {partition!r} up to now; {there}")
     if len(keys) == 1:
         return keys[0]
     lanes = platform.ledger.lanes(row)

@@ -7,9 +7,10 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.assets.flows import flow_of
-from lakechime_dagster.assets.table import table_asset
+from lakechime_dagster.assets.report import Report, nothing_new
+from lakechime_dagster.assets.table import each_key, table_asset
 from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
-from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.lake import Lake, SourceTable, sql_table
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError, declare_flow
 from lakechime_dagster.resources.platform import open_platform
@@ -28,6 +29,20 @@ class Reached(SparkResource):
 
 
 reached: list[str] = []
+
+
+def test_a_backfill_names_the_partitions_that_the_grid_does_not_have_and_does_the_others() -> None:
+    done = nothing_new("nothing came")
+
+    def materialise(key: str | None) -> Report:
+        if key == DAYS[1]:
+            raise NotFoundError(f"no grid point for {key}")
+        return done
+
+    with pytest.raises(LaneConflictError, match="1 of 3 partitions were left out, the others are done: no grid point for 2013-01-02"):
+        each_key(DAYS, materialise)
+    with pytest.raises(NotFoundError):
+        each_key(DAYS[1:2], materialise)
 
 
 def test_a_backfill_goes_on_past_a_busy_lane_and_names_it_in_the_end(

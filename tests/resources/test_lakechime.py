@@ -3,7 +3,7 @@
 import pytest
 
 from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.resources.lakechime import NothingNewError, adopted
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
@@ -127,3 +127,10 @@ def test_manual_runs_of_a_partition_that_several_keys_stand_for_go_through_them(
         world.change(HIVE, table_format="HIVE", partition=["2013-01-01", hour])
     keys = [manual_run(platform, flow, partition="2013-01-01").lane.key for _ in range(2)]
     assert keys == ["day=2013-01-01/hour=3", "day=2013-01-01/hour=4"]
+
+
+@pytest.mark.parametrize("partition", ["2013-01-09", "2013-01-01/x", None])
+def test_a_partition_that_no_grid_point_stands_for_is_not_told_as_done(platform: Platform, partition: str | None) -> None:
+    there = "it has 2013-01-01 to 2013-01-02"
+    with pytest.raises(NotFoundError, match=f"daily has no grid point for partition {partition!r} up to now; {there}"):
+        adopted(platform, daily(), "run", partition)
