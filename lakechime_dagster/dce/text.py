@@ -32,6 +32,11 @@ def checked_text(field: str, value: object, *, limit: int = MAX_NAME, empty: boo
     return value
 
 
+def storable(text: str) -> str:
+    """The text with a replacement character for each one that not every store can hold: of messages that others wrote."""
+    return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def checked_milliseconds(field: str, value: object) -> int:
     """The value itself, if it is a time in milliseconds since the epoch between 1970 and 9999."""
     if isinstance(value, bool) or not isinstance(value, int):

@@ -159,12 +159,20 @@ def kept(running: RunningExecution, target: DeltaLog | None, log: Callable[[str]
         if target is not None and not running.settled:
             running.settled = running.platform.settle_if_committed(target, running.execution) is not None
     except Exception as error:
-        running.platform.ledger.note_error(running.execution, f"{type(error).__name__}: {error}".splitlines()[0])
+        _note(running, error, log)
         raise
     finally:
         stop.set()
         keeper.join()
         running.close()
+
+
+def _note(running: RunningExecution, error: Exception, log: Callable[[str], None]) -> None:
+    """Keep the first line of why the attempt fails."""
+    try:
+        running.platform.ledger.note_error(running.execution, f"{type(error).__name__}: {error}".splitlines()[0])
+    except Exception as failure:  # whatever hinders that must not hide the error itself
+        log(f"the error of attempt {running.execution.attempt} could not be kept: {failure}")
 
 
 def _keep(running: RunningExecution, stop: threading.Event, log: Callable[[str], None]) -> None:

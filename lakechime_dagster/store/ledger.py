@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from lakechime_dagster.dce.text import storable
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import among, insert_if_absent, now_ms
@@ -224,7 +225,7 @@ class Ledger:
         """Keep why an attempt fails, for the reason of the next one; changes nothing else."""
         with writing(self.engine) as connection:
             same = (schema.attempt.c.execution_id == execution.execution_id, schema.attempt.c.number == execution.attempt)
-            connection.execute(sa.update(schema.attempt).where(*same).values(error=error[:2000]))
+            connection.execute(sa.update(schema.attempt).where(*same).values(error=storable(error)[:2000]))
 
     def executions(self, *, flow: str | None = None, state: ExecutionState | None = None, limit: int = 50) -> list[Execution]:
         """Executions of the deployment, newest claim first."""
@@ -254,8 +255,8 @@ class Ledger:
             if current.state is not ExecutionState.OPEN or current.attempt != execution.attempt:
                 raise LaneConflictError(f"execution {execution.execution_id} moved on (attempt {current.attempt}, {current.state.value})")
             now = now_ms(connection)
-            _end_attempt(connection, current, "lost", error, now)
-            error = _error_of(connection, current) or error
+            _end_attempt(connection, current, "lost", storable(error), now)
+            error = _error_of(connection, current) or storable(error)
             if current.attempt >= MAX_ATTEMPTS:
                 reason = f"attempt {current.attempt} of step {current.step} failed: {error}"
                 _hold(connection, self.lane_of(connection, current), reason)

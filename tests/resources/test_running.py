@@ -3,13 +3,15 @@
 import json
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.event import SnapshotId, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.resources.running import RunningExecution, kept
+from lakechime_dagster.store.engine import writing
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
 from tests.support.world import World, a_flow
@@ -143,3 +145,15 @@ def test_the_runs_of_two_days_are_handed_the_events_of_their_own_day(world: Worl
     first, second = (RunningExecution(platform, flow, execution) for execution in world.fire(flow))
     assert (first.events, second.events) == ([arrived[0]], [arrived[1]])
     assert json.loads(first.env()["LAKECHIME_DCES"])[0]["partition"] == ["2013-01-01"]
+
+
+def test_the_error_of_a_run_is_not_hidden_by_one_of_the_store_that_should_keep_it(world: World, platform: Platform) -> None:
+    world.change(version=0)
+    (claimed,) = world.fire(a_flow())
+    running = RunningExecution(platform, a_flow(), world.ledger.begin(claimed.execution_id, "run-1"))
+    said: list[str] = []
+    with pytest.raises(RuntimeError, match="the disk is full"), kept(running, None, said.append):
+        with writing(world.engine) as connection:
+            connection.execute(sa.text("DROP TABLE lc_attempt"))
+        raise RuntimeError("the disk is full")
+    assert ["the error of attempt 1 could not be kept" in sentence for sentence in said] == [True]

@@ -207,6 +207,18 @@ def test_the_error_that_a_run_noted_is_the_reason_that_is_shown(world: World) ->
     assert "RuntimeError: boom" in world.ledger.lanes(row)[""].state_reason
 
 
+def test_an_error_that_no_store_can_hold_is_kept_as_far_as_it_can_be(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow())
+    execution = world.claim(row)
+    world.ledger.note_error(execution, "cannot read \udcff.csv\x00")
+    following: Execution | None = world.ledger.lose(execution, "run failed", immediately=True)
+    while following is not None:
+        following = world.ledger.lose(following, "run \udcff failed", immediately=True)
+    errors = [attempt.error for attempt in world.ledger.attempts(execution.execution_id)]
+    assert errors == ["cannot read \ufffd.csv\ufffd", *["run \ufffd failed"] * (MAX_ATTEMPTS - 1)]
+    assert world.ledger.lanes(row)[""].state_reason.endswith("failed: run \ufffd failed")
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_stale_lane_stays_stale_when_its_open_step_settles_or_is_lost(world: World, commit: bool) -> None:
     row = world.ledger.ensure_flow(a_flow())
