@@ -171,7 +171,7 @@ def _note(running: RunningExecution, error: Exception, log: Callable[[str], None
     """Keep the first line of why the attempt fails."""
     try:
         running.platform.ledger.note_error(running.execution, f"{type(error).__name__}: {error}".splitlines()[0])
-    except Exception as failure:  # whatever hinders that must not hide the error itself
+    except Exception as failure:  # noqa: BLE001 - whatever hinders that must not hide the error itself
         log(f"the error of attempt {running.execution.attempt} could not be kept: {failure}")
 
 

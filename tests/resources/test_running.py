@@ -152,8 +152,8 @@ def test_the_error_of_a_run_is_not_hidden_by_one_of_the_store_that_should_keep_i
     (claimed,) = world.fire(a_flow())
     running = RunningExecution(platform, a_flow(), world.ledger.begin(claimed.execution_id, "run-1"))
     said: list[str] = []
+    with writing(world.engine) as connection:
+        connection.execute(sa.text("DROP TABLE lc_attempt"))
     with pytest.raises(RuntimeError, match="the disk is full"), kept(running, None, said.append):
-        with writing(world.engine) as connection:
-            connection.execute(sa.text("DROP TABLE lc_attempt"))
         raise RuntimeError("the disk is full")
     assert ["the error of attempt 1 could not be kept" in sentence for sentence in said] == [True]
