@@ -132,11 +132,10 @@ def wall_clock(field: str, value: str | dt.date, zone: str) -> dt.datetime:
     """A date or time as wall clock time of a zone; one with an offset of its own is converted."""
     try:
         moment = dt.datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
+        moment = moment if isinstance(moment, dt.datetime) else dt.datetime.combine(moment, dt.time())
+        return moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None) if moment.tzinfo else moment
+    except (ValueError, TypeError, OverflowError):
         raise InvalidValueError(field, value, "is not a date or time; write it as 2013-01-02 or 2013-01-02T06:00") from None
-    if not isinstance(moment, dt.datetime):
-        moment = dt.datetime.combine(moment, dt.time())
-    return moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None) if moment.tzinfo else moment
 
 
 def checked_zone(field: str, zone: str) -> str:

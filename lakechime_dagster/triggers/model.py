@@ -11,8 +11,8 @@ from lakechime_dagster.dce.partition import canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import NamedTable
 from lakechime_dagster.dce.tags import Tags
-from lakechime_dagster.dce.text import MAX_NAME
-from lakechime_dagster.errors import DeclarationError, InvalidValueError
+from lakechime_dagster.dce.text import MAX_NAME, checked_text
+from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
 from lakechime_dagster.triggers.conditions import Atom, PartitionCondition
 from lakechime_dagster.triggers.grid import Schedule, to_milliseconds, wall_clock
 
@@ -86,14 +86,15 @@ class PartitionTrigger:
         several = (conditions,) if isinstance(conditions, PartitionCondition) else tuple(conditions)
         if not several or not all(isinstance(condition, PartitionCondition) for condition in several):
             raise DeclarationError("PartitionTrigger", "conditions", "needs at least one table.partitions(…)")
-        if not every.has_start:
+        if not _schedule("PartitionTrigger", every).has_start:
             raise DeclarationError("PartitionTrigger", "every", "needs a start: the first grid point to fire for")
-        if max_in_flight < 1:
+        if not isinstance(max_in_flight, int) or max_in_flight < 1:
             raise DeclarationError("PartitionTrigger", "max_in_flight", "must be at least 1")
         try:
             policy = Late(late)
         except ValueError:
             raise DeclarationError("PartitionTrigger", "late", f"{late!r} is none of {', '.join(Late)}") from None
+        _duration("PartitionTrigger", "deadline", deadline)
         values = (several, every, Tags(tags), policy, deadline, max_in_flight, StartFrom())
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
@@ -174,8 +175,12 @@ class SnapshotTrigger:
         max_wait: dt.timedelta | None = None,
         start_from: str = "beginning",
     ) -> None:
-        several = (tables,) if isinstance(tables, str) or hasattr(tables, "name") else tables
-        names = tuple(dict.fromkeys(table if isinstance(table, str) else table.name for table in several))  # type: ignore[union-attr]
+        several = tables if isinstance(tables, Iterable) and not isinstance(tables, str) else (tables,)
+        names = tuple(dict.fromkeys(checked_text("table", getattr(table, "name", table)) for table in several))
+        if every is not None:
+            _schedule("SnapshotTrigger", every)
+        _duration("SnapshotTrigger", "wait_after_last", wait_after_last)
+        _duration("SnapshotTrigger", "max_wait", max_wait)
         if max_wait is not None and wait_after_last is None:
             raise DeclarationError("SnapshotTrigger", "max_wait", "bounds wait_after_last, which is not given; give both or neither")
         if only_matching and not tags:
@@ -202,6 +207,18 @@ class SnapshotTrigger:
 
 
 Trigger = PartitionTrigger | SnapshotTrigger
+
+
+def _schedule(declared: str, every: Schedule) -> Schedule:
+    if not isinstance(every, Schedule):
+        raise DeclarationError(declared, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
+    return every
+
+
+def _duration(declared: str, field: str, value: dt.timedelta | None) -> None:
+    if value is not None and (not isinstance(value, dt.timedelta) or value < dt.timedelta()):
+        remedy = "is no duration; give a datetime.timedelta of 0 or more, such as timedelta(minutes=5)"
+        raise DeclarationError(declared, field, f"{shown(value)} {remedy}")
 
 
 def _with_tags(tags: Tags) -> str:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from lakechime_dagster.dce.text import checked_text
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.triggers.grid import checked_zone
+from lakechime_dagster.triggers.grid import checked_zone, wall_clock
 
 OFFSET = re.compile(r"([+-]?\d+)\s*(y|mo|w|d|h|m)", re.ASCII)
 HALF_HOUR = dt.timedelta(minutes=30)
@@ -28,9 +28,9 @@ class Tick:
     format: str | None = None
 
     def __post_init__(self) -> None:
-        checked_text("tick format", (self.format or "").strip(), empty=True)
-        rest = OFFSET.sub("", self.offset).strip()
-        if rest:
+        if self.format is not None:
+            checked_text("tick format", self.format.strip() if isinstance(self.format, str) else self.format, empty=True)
+        if not isinstance(self.offset, str) or OFFSET.sub("", self.offset).strip():
             raise InvalidValueError("tick", self.offset, "is not an offset; write such as -1d, +2h, -1mo or '-1w -1h'")
 
     def local(self, moment: dt.datetime, zone: str) -> dt.datetime:
@@ -73,7 +73,7 @@ def hours_of(day: Tick | dt.date | str, zone: str = "UTC") -> HoursOf | tuple[in
     checked_zone("zone", zone)
     if isinstance(day, Tick):
         return HoursOf(day, zone)
-    return real_hours(dt.date.fromisoformat(day) if isinstance(day, str) else day, zone)
+    return real_hours(wall_clock("day", day, zone).date(), zone)
 
 
 def real_hours(day: dt.date, zone: str) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """The two triggers: their keys, their start, and what is no trigger."""
 
 import datetime as dt
+from collections.abc import Callable
 
 import pytest
 
@@ -93,6 +94,43 @@ def test_what_is_no_trigger_is_refused_naming_the_field() -> None:
         SnapshotTrigger("a", max_wait=dt.timedelta(hours=1))
     with pytest.raises(DeclarationError, match="only_matching: has no tags to match"):
         SnapshotTrigger("a", only_matching=True)
+
+
+MINUTE = dt.timedelta(minutes=1)
+DURATION = "is no duration; give a datetime.timedelta of 0 or more, such as timedelta(minutes=5)"
+NO_TIME = "is not a date or time; write it as 2013-01-02 or 2013-01-02T06:00"
+
+
+@pytest.mark.parametrize(
+    ("declare", "values", "fields", "told"),
+    [
+        (SnapshotTrigger, ["a"], {"wait_after_last": 5}, f"SnapshotTrigger, wait_after_last: 5 {DURATION}"),
+        (SnapshotTrigger, ["a"], {"wait_after_last": -MINUTE}, f"SnapshotTrigger, wait_after_last: {-MINUTE!r} {DURATION}"),
+        (SnapshotTrigger, ["a"], {"wait_after_last": MINUTE, "max_wait": 60}, f"SnapshotTrigger, max_wait: 60 {DURATION}"),
+        (PartitionTrigger, [on("a", day="x"), GRID], {"deadline": 3600}, f"PartitionTrigger, deadline: 3600 {DURATION}"),
+        (PartitionTrigger, [on("a", day="x"), GRID], {"max_in_flight": "4"}, "PartitionTrigger, max_in_flight: must be at least 1"),
+        (PartitionTrigger, [on("a", day="x"), "daily"], {}, "PartitionTrigger, every: 'daily' is no schedule; write every(minutes=5)"),
+        (SnapshotTrigger, ["a", 5], {}, "SnapshotTrigger, every: 5 is no schedule; write every(minutes=5)"),
+        (SnapshotTrigger, [[None]], {}, "table None: is a NoneType; give text"),
+        (SnapshotTrigger, [5], {}, "table 5: is a int; give text"),
+        (SnapshotTrigger, [["a", ""]], {}, "table '': is empty; give at least one character"),
+        (SnapshotTrigger, [""], {}, "table '': is empty; give at least one character"),
+        (SnapshotTrigger, ["a"], {"start_from": 5}, f"start_from 5: {NO_TIME}"),
+        (every, [], {"days": 1, "until": 5}, f"until 5: {NO_TIME}"),
+        (every, [], {"days": 1, "start": b"2013"}, f"start b'2013': {NO_TIME}"),
+        (every, [], {"days": 1, "start": "0001-01-01T00:00+14:00"}, f"start '0001-01-01T00:00+14:00': {NO_TIME}"),
+        (hours_of, ["2013-13-01"], {}, f"day '2013-13-01': {NO_TIME}"),
+        (hours_of, [5], {}, f"day 5: {NO_TIME}"),
+        (tick, [-1], {}, "tick -1: is not an offset; write such as -1d, +2h, -1mo or '-1w -1h'"),
+        (tick, ["-1d", 5], {}, "tick format 5: is a int; give text"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_with_its_field_and_the_remedy(
+    declare: Callable[..., object], values: list[object], fields: dict[str, object], told: str
+) -> None:
+    with pytest.raises((DeclarationError, InvalidValueError)) as refused:
+        declare(*values, **fields)
+    assert told in str(refused.value)
 
 
 def test_triggers_read_as_sentences() -> None:
