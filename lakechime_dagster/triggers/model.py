@@ -217,7 +217,7 @@ def _schedule(declared: str, every: Schedule) -> Schedule:
 
 def _duration(declared: str, field: str, value: dt.timedelta | None) -> None:
     if value is not None and (not isinstance(value, dt.timedelta) or value < dt.timedelta()):
-        remedy = "is no duration; give a datetime.timedelta of 0 or more, such as timedelta(minutes=5)"
+        remedy = "is no duration; give a timedelta of 0 or more, such as timedelta(minutes=5)"
         raise DeclarationError(declared, field, f"{shown(value)} {remedy}")
 
 

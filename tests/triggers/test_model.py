@@ -97,7 +97,7 @@ def test_what_is_no_trigger_is_refused_naming_the_field() -> None:
 
 
 MINUTE = dt.timedelta(minutes=1)
-DURATION = "is no duration; give a datetime.timedelta of 0 or more, such as timedelta(minutes=5)"
+DURATION = "is no duration; give a timedelta of 0 or more, such as timedelta(minutes=5)"
 NO_TIME = "is not a date or time; write it as 2013-01-02 or 2013-01-02T06:00"
 
 
