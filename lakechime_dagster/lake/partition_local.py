@@ -10,6 +10,8 @@ from lakechime_dagster.lake.increments import alternatives, cut, from_parts, gro
 from lakechime_dagster.lake.sql import DIALECT, cte_of, is_table
 from lakechime_dagster.lake.tables import RefreshMode
 
+Places = dict[str, int]  # partition column → where it stands in the list of a SELECT
+
 
 def check_partition_local(table: str, query: exp.Query, columns: tuple[str, ...], changing: Iterable[str]) -> None:
     """Refuse SQL in which a changed partition of an input touches target partitions of other values.
@@ -26,25 +28,43 @@ def check_partition_local(table: str, query: exp.Query, columns: tuple[str, ...]
         raise DeclarationError(table, f"refresh={str(RefreshMode.PARTITIONS)!r}", f"{problem}; {remedy}") from None
 
 
-def _check(query: exp.Expr, columns: tuple[str, ...], changed: frozenset[str]) -> None:
+def _check(query: exp.Expr, columns: tuple[str, ...], changed: frozenset[str], places: Places | None = None) -> None:
+    """Check one query; in a set operation, whose branches are bound by position, `places` says where the columns stand."""
     if not reads_any(query, changed):
         return
     for clause in ("limit", "offset"):
         if query.args.get(clause):
             raise ValueError(f"cannot keep {clause.upper()} up to date")
     if isinstance(query, exp.Subquery):
-        _check(query.this, columns, changed)
+        _check(query.this, columns, changed, places)
     elif isinstance(query, exp.SetOperation):
-        _check(query.this, columns, changed)
-        _check(query.expression, columns, changed)
+        places = places or _places(query, columns)
+        _check(query.this, columns, changed, places)
+        _check(query.expression, columns, changed, places)
     elif isinstance(query, exp.Select):
-        _check_select(query, columns, changed)
+        _check_select(query, columns, changed, places)
     else:
         raise ValueError(f"cannot look through {cut(query)}")
 
 
-def _check_select(select: exp.Select, columns: tuple[str, ...], changed: frozenset[str]) -> None:
-    terms = _terms(select, columns)
+def _places(query: exp.SetOperation, columns: tuple[str, ...]) -> Places:
+    """Where the first branch, which names the columns of all, has the partition columns."""
+    given = [projection.alias_or_name.lower() for projection in _written_out(query.left)]
+    missing = [column for column in columns if column.lower() not in given]
+    if missing:
+        raise ValueError(f"the partition column {missing[0]!r} is no column of the SQL in {cut(query.left)}: select it")
+    return {column: given.index(column.lower()) for column in columns}
+
+
+def _written_out(branch: exp.Query) -> list[exp.Expr]:
+    """The columns of a branch of a set operation, none of them behind a star."""
+    if branch.is_star:
+        raise ValueError(f"cannot tell which columns {cut(branch)} brings to the UNION: name them")
+    return branch.selects
+
+
+def _check_select(select: exp.Select, columns: tuple[str, ...], changed: frozenset[str], places: Places | None) -> None:
+    terms = _terms(select, columns) if places is None else _terms_at(select, places)
     if any(isinstance(node, exp.TableSample | exp.Pivot | exp.Lateral) for node in own_nodes(select)):
         raise ValueError("cannot look through TABLESAMPLE, PIVOT or LATERAL")
     problem = subquery_problem(select, changed)
@@ -84,6 +104,14 @@ def _check_scopes(select: exp.Select, terms: dict[str, exp.Expr]) -> None:
             within = {bare(select, term) for term in node.args.get("partition_by") or ()}
             if any(text not in within for text in by_text):
                 raise ValueError(f"cannot keep the window {cut(node)} over more than one partition up to date")
+
+
+def _terms_at(select: exp.Select, places: Places) -> dict[str, exp.Expr]:
+    """What gives each partition column in a branch of a set operation."""
+    given = _written_out(select)
+    if len(given) <= max(places.values()):
+        raise ValueError(f"has fewer columns in {cut(select)} than in the first query of the UNION")
+    return {column: given[place].unalias() for column, place in places.items()}
 
 
 def _terms(select: exp.Select, columns: tuple[str, ...]) -> dict[str, exp.Expr]:

@@ -118,6 +118,12 @@ def test_affected_keys_learn_which_source_columns_give_the_key() -> None:
     assert table.key_columns == {"bronze.flights": {"origin": "origin", "target": "UPPER(dest)", "month": "DATE_TRUNC('MONTH', day)"}}
 
 
+def test_the_branches_of_a_union_give_the_partition_column_by_its_place() -> None:
+    sql = "SELECT origin AS o, flight_date FROM bronze.flights UNION ALL SELECT city, flight_date AS day FROM bronze.weather"
+    table = sql_table("gold.f", sql=sql, partitioned_by={"flight_date": "date"}, refresh="partitions")
+    assert table.inputs == ("bronze.flights", "bronze.weather")
+
+
 def test_a_partition_trigger_may_wait_for_tables_that_are_not_read() -> None:
     gate = PartitionTrigger([weather.partitions(flight_date=tick("-1d"), hour=range(24))], every(days=1, start="2013-01-02"))
     table = make_table(refresh="partitions", partitioned_by={"flight_date": "date"}, trigger=gate)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Lake, SourceTable, sql_table
+from lakechime_dagster.lake import Lake, Read, ReadMode, SourceTable, sql_table
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
 from tests.lake.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_table, planes, weather
 
@@ -255,6 +255,22 @@ SQL = [
     (
         days("SELECT flight_date FROM bronze.flights UNION ALL SELECT flight_date FROM bronze.weather ORDER BY 1 LIMIT 3"),
         "cannot keep LIMIT up to date; use affected_keys or full",
+    ),
+    (
+        days("SELECT flight_date, o FROM bronze.flights UNION ALL SELECT o AS x, flight_date FROM bronze.weather"),
+        "takes the partition column 'flight_date' from o, and not from the inputs' column of the same name",
+    ),
+    (
+        days("SELECT o, flight_date FROM x.y UNION ALL (SELECT * FROM bronze.flights)", reads=[Read(table="x.y", mode=ReadMode.SNAPSHOT)]),
+        "cannot tell which columns SELECT * FROM bronze.flights brings to the UNION: name them",
+    ),
+    (
+        days("SELECT * FROM bronze.flights UNION ALL SELECT flight_date, o FROM bronze.weather"),
+        "cannot tell which columns SELECT * FROM bronze.flights brings to the UNION: name them",
+    ),
+    (
+        days("SELECT o, flight_date FROM x.y UNION ALL SELECT o FROM bronze.flights", reads=[Read(table="x.y", mode=ReadMode.SNAPSHOT)]),
+        "has fewer columns in SELECT o FROM bronze.flights than in the first query of the UNION",
     ),
     (days("SELECT * FROM bronze.flights TABLESAMPLE (10 PERCENT)"), "cannot look through TABLESAMPLE, PIVOT or LATERAL"),
 ]
