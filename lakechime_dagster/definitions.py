@@ -1,6 +1,6 @@
 """The composition root of the shipped code location: the lake named by LAKECHIME_LAKE as Dagster definitions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import dagster as dg
 
@@ -13,7 +13,7 @@ from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.tables import LakeTable, SourceTable, Table
 from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
-from lakechime_dagster.resources.names import asset_key, dagster_name
+from lakechime_dagster.resources.names import asset_key, dagster_name, op_name
 from lakechime_dagster.resources.spark import SPARK
 from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
@@ -31,7 +31,7 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
     of `cluster`, LAKECHIME_CLUSTER when it is not given.
 
     Raises:
-        DeclarationError: two of its sensors would have one name.
+        DeclarationError: two of its ops or sensors would have one name, or Dagster refuses one of its assets.
     """
     cluster = load_settings().cluster if cluster is None else cluster
     flows = {table.name: declare_flow(flow_of(table, cluster)) for table in lake.targets}
@@ -41,7 +41,9 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         for table in lake.targets
         if table.trigger is not None
     ]
-    _check_sensor_names(lake, launches)
+    _check_names([table.name for table in lake.targets], op_name, {})
+    events = f"{lake.name}__events"
+    _check_names([launch.flow.name for launch in launches], dagster_name, {dagster_name(events): f"the sensor of {lake.name}'s events"})
     sensors = (
         [flow_sensor(one.flow, job=one.job, selection=one.selection, partitions=one.partitions) for one in launches]
         if len(launches) <= MAX_SENSORS
@@ -67,10 +69,10 @@ def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow]) -> dg.AssetSpec 
         raise DeclarationError(table.name, "dagster", f"Dagster refuses the asset: {error}") from error
 
 
-def _check_sensor_names(lake: Lake, launches: Sequence[Launch]) -> None:
-    taken = {dagster_name(f"{lake.name}__events"): f"the sensor of {lake.name}'s events"}
-    for table in [launch.flow.name for launch in launches]:
-        name = dagster_name(table)
+def _check_names(tables: Iterable[str], named: Callable[[str], str], taken: dict[str, str]) -> None:
+    """Refuse tables that would have one name in Dagster, with each other or with what is `taken`."""
+    for table in tables:
+        name = named(table)
         if (other := taken.setdefault(name, table)) != table:
             raise DeclarationError(table, "name", f"is {name} in Dagster, as {other} is; rename one of them")
 

@@ -11,7 +11,7 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.demo import flights as demo
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
-from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lake.tables import LakeTable, Table
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every
 
 
@@ -109,13 +109,28 @@ def partitioned(name: str) -> LakeTable:
             ["silver.daily_x", "silver_daily.x"],
             "silver_daily.x, name: is silver_daily_x in Dagster, as silver.daily_x is; rename one of them",
         ),
+        (["gold.a__b", "gold__a.b"], "gold__a.b, name: is gold__a__b in Dagster, as gold.a__b is; rename one of them"),
         (["shop._events"], "shop._events, name: is shop__events in Dagster, as the sensor of shop's events is; rename one of them"),
     ],
 )
 def test_tables_that_dagster_could_not_tell_apart_are_refused(names: list[str], told: str) -> None:
     with pytest.raises(DeclarationError, match=f"^{re.escape(told)}$"):
         build_definitions(Lake("shop", [ORDERS, *[whole(name, SnapshotTrigger()) for name in names]]))
-    build_definitions(Lake("shop", [ORDERS, *[whole(name) for name in names]]))  # without triggers they have no sensors
+
+
+def test_tables_without_triggers_have_no_sensors_that_could_have_one_name() -> None:
+    build_definitions(Lake("shop", [ORDERS, whole("silver.daily_x"), whole("silver_daily.x"), whole("shop._events")]))
+
+
+ODD = {"owner": "me"}
+
+
+@pytest.mark.parametrize("table", [SourceTable("gold.x", dagster=ODD), sql_table("gold.x", sql=BY_SHOP, dagster=ODD)])
+def test_what_dagster_refuses_is_told_by_the_name_of_the_table(table: Table) -> None:
+    with pytest.raises(DeclarationError, match=r"^gold\.x, dagster: Dagster refuses the asset: .*unexpected keyword argument 'owner'$"):
+        build_definitions(Lake("shop", [ORDERS, table]))
+    with pytest.raises(DeclarationError, match=r'^output, dagster: .* "output" is not a valid name in Dagster'):
+        build_definitions(Lake("shop", [ORDERS, whole("output")]))
 
 
 def test_tables_of_the_same_partitions_share_a_job_whatever_they_are_called() -> None:

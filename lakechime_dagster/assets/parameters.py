@@ -8,7 +8,7 @@ import dagster as dg
 
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.tables import LakeTable
-from lakechime_dagster.resources.names import asset_key
+from lakechime_dagster.resources.names import asset_key, op_name
 
 
 def with_signature(body: Any, table: LakeTable) -> Any:
@@ -27,7 +27,7 @@ def with_signature(body: Any, table: LakeTable) -> Any:
             raise DeclarationError(table.name, f"parameter {one.name!r}", remedy)
     body.__signature__ = inspect.Signature([*own.values(), *asked])
     body.__annotations__ = {parameter.name: parameter.annotation for parameter in body.__signature__.parameters.values()}
-    body.__name__ = table.name.replace(".", "__")
+    body.__name__ = op_name(table.name)
     body.__doc__ = table.description
     return body
 

@@ -7,12 +7,13 @@ from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
 
 PART = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
-OWNER = re.compile(r"team:[A-Za-z0-9_\-. ]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+OWNER = re.compile(r"team:[A-Za-z0-9_\-. ]+|\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}")
 SUFFIX_RESERVED = "__quarantine"  # the table of refused rows beside each target
 MAX_TABLE_NAME = 200  # characters; leaves room for the folders of a warehouse
+MAX_TARGET_NAME = 128  # of a computed table: its flow has the same name
 
 
-def checked_table_name(name: object, kind: str) -> str:
+def checked_table_name(name: object, kind: str, limit: int = MAX_TARGET_NAME) -> str:
     """A table name of dotted parts, each of which can be a part of an asset key and a folder."""
     if not isinstance(name, str) or not name:
         raise DeclarationError(f"{kind} {shown(name)}", "name", "is not a table name; write it first, such as 'bronze.orders'")
@@ -21,8 +22,8 @@ def checked_table_name(name: object, kind: str) -> str:
             raise DeclarationError(
                 shown(name), "name", f"the part {shown(part)} must be of letters, digits and _ (A-Z a-z 0-9 _), at least one of them"
             )
-    if len(name) > MAX_TABLE_NAME:
-        raise DeclarationError(shown(name), "name", f"has {len(name)} characters; use at most {MAX_TABLE_NAME}")
+    if len(name) > limit:
+        raise DeclarationError(shown(name), "name", f"has {len(name)} characters; use at most {limit}")
     if name.lower().endswith(SUFFIX_RESERVED):
         raise DeclarationError(name, "name", f"ends with {SUFFIX_RESERVED}, which is kept for tables of refused rows; choose another")
     return name

@@ -10,7 +10,14 @@ from typing import Any
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.lake.names import checked_columns, checked_levels, checked_owner, checked_table_name, checked_word
+from lakechime_dagster.lake.names import (
+    MAX_TABLE_NAME,
+    checked_columns,
+    checked_levels,
+    checked_owner,
+    checked_table_name,
+    checked_word,
+)
 from lakechime_dagster.lake.reads import Read, Readable
 from lakechime_dagster.triggers.model import Trigger
 
@@ -58,8 +65,11 @@ class SourceTable(Readable):
     dagster: Passthrough = field(default_factory=dict, kw_only=True, hash=False)
 
     def __post_init__(self) -> None:
-        checked_table_name(self.name, "SourceTable")
+        checked_table_name(self.name, "SourceTable", MAX_TABLE_NAME)
         check_common(self)
+        if self.fresh_within is not None and self.fresh_within < dt.timedelta(minutes=1):
+            remedy = f"{shown(self.fresh_within)} is less than a minute, the least that Dagster watches a source by"
+            raise DeclarationError(self.name, "fresh_within", remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +168,8 @@ def check_common(table: Table) -> None:
         raise DeclarationError(name, "description", f"{shown(table.description)} is not text")
     if not isinstance(table.dagster, Mapping):
         raise DeclarationError(name, "dagster", f"{shown(table.dagster)} is not a map of arguments")
+    if not isinstance(table.dagster.get("metadata", {}), Mapping):
+        raise DeclarationError(name, "dagster", f"the metadata {shown(table.dagster['metadata'])} are no map of names to values")
     owned = [argument for argument in table.dagster if argument in ENGINE_OWNED]
     if owned:
         raise DeclarationError(name, "dagster", f"{shown(owned[0])} is set from the declaration itself; {ENGINE_OWNED[owned[0]]}")

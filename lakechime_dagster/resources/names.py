@@ -23,6 +23,11 @@ def dagster_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", text)
 
 
+def op_name(table: str) -> str:
+    """The name of the op that computes a table."""
+    return table.replace(".", "__")
+
+
 def run_tags(execution: Execution) -> dict[str, str]:
     """The references by which a run finds its execution; never lists."""
     lane = f"{execution.lane.flow}[{execution.lane.key}]" if execution.lane.key else execution.lane.flow

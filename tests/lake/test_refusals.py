@@ -65,6 +65,14 @@ NAMES = [
     (lambda: SourceTable("a.b", format="orc"), "a.b, format: 'orc' is none of delta, iceberg, hive"),
     (lambda: SourceTable("a.b", location=" "), "a.b, location: ' ' is not a path or URL"),
     (lambda: SourceTable("a.b", fresh_within=dt.timedelta(0)), "a.b, fresh_within: datetime.timedelta(0) is not a positive timedelta"),
+    (
+        lambda: SourceTable("a.b", fresh_within=dt.timedelta(seconds=30)),
+        "a.b, fresh_within: datetime.timedelta(seconds=30) is less than a minute, the least that Dagster watches a source by",
+    ),
+    (lambda: SourceTable("a.b", owner="a@b.c"), "a.b, owner: 'a@b.c' is neither an e-mail address"),
+    (lambda: SourceTable("a.b", dagster={"metadata": None}), "a.b, dagster: the metadata None are no map"),
+    (lambda: make_table("a." + "b" * 130), "name: has 132 characters; use at most 128"),
+    (lambda: sql_table("a." + "b" * 130, sql="SELECT * FROM x.y"), "name: has 132 characters; use at most 128"),
     (lambda: SourceTable("a.b", group="my group"), "a.b, group: 'my group' must be of letters, digits and _"),
     (lambda: SourceTable("a.b", dagster={"deps": []}), "a.b, dagster: 'deps' is set from the declaration itself; leave it out"),
     (
