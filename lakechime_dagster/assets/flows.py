@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
@@ -21,7 +22,7 @@ def flow_of(table: LakeTable, cluster: str = "") -> Flow:
         trigger=table.trigger or SnapshotTrigger(table.inputs),
         reads=table.inputs,
         target=table.name,
-        target_levels=table.levels if isinstance(table.trigger, PartitionTrigger) else type(table.levels)(),
+        target_levels=table.levels if isinstance(table.trigger, PartitionTrigger) else PartitionLevels(),
         asset_keys=(asset_key(table.name).to_user_string(),),
         cluster=cluster,
         location=table.location,

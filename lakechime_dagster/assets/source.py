@@ -5,9 +5,12 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
+from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.resources.names import asset_key
+
+KINDS = {TableFormat.DELTA: "deltalake", TableFormat.ICEBERG: "iceberg", TableFormat.HIVE: "hive"}
 
 
 def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
@@ -20,7 +23,7 @@ def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
         "partitions_def": partitions_of(lake, table),
         "group_name": table.group or table.name.split(".")[0],
         "owners": [table.owner] if table.owner else None,
-        "kinds": {*table.kinds} or {"deltalake"},
+        "kinds": {*table.kinds} or {KINDS[table.format]},
         "description": table.description or None,
         "freshness_policy": dg.FreshnessPolicy.time_window(table.fresh_within) if table.fresh_within is not None else None,
     }
