@@ -27,10 +27,10 @@ Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as schema
 def list_(as_json: Json = False) -> None:
     """List the tables that the lake declares and those that events speak of."""
     platform = open_platform()
-    declared = {table.name: table for table in _lake_or_none(platform)}
+    declared = {(platform.settings.cluster, table.name): table for table in _lake_or_none(platform)}
     records = {(record.cluster, record.name): record for record in platform.store.tables()}
-    keys = sorted({*records, *((platform.settings.cluster, name) for name in declared)}, key=lambda key: key[::-1])
-    documents = [_document(name, cluster, declared.get(name), records.get((cluster, name))) for cluster, name in keys]
+    keys = sorted({*records, *declared}, key=lambda key: key[::-1])
+    documents = [_document(name, cluster, declared.get((cluster, name)), records.get((cluster, name))) for cluster, name in keys]
     if as_json:
         print_json({"tables": documents})
         return
@@ -43,14 +43,18 @@ def list_(as_json: Json = False) -> None:
 def show(name: Name, cluster: Cluster = None, as_json: Json = False) -> None:
     """Show a table: its declaration, what the store knows, and what its log says."""
     platform = open_platform()
-    lake = _lake_or_none(platform)
-    table = next((one for one in lake if one.name == name), None)
     cluster = platform.settings.cluster if cluster is None else cluster
+    is_ours = cluster == platform.settings.cluster
+    lake = _lake_or_none(platform) if is_ours else ()
+    table = next((one for one in lake if one.name == name), None)
     record = platform.store.table(name, cluster)
     if table is None and record is None:
-        raise NotFoundError(f"the lake declares no table {name!r}, and no event speaks of it; `lakechime table list` shows the tables")
+        where = "" if is_ours else f" of cluster {cluster!r}"
+        raise NotFoundError(
+            f"the lake declares no table {name!r}{where}, and no event speaks of it; `lakechime table list` shows the tables"
+        )
     document = _document(name, cluster, table, record) | _declaration(table, lake)
-    if table is None or table.format is TableFormat.DELTA:
+    if is_ours and (table is None or table.format is TableFormat.DELTA):
         document |= _log_facts(platform.log(name, table.location if table else None))
     if as_json:
         print_json({"table": document})

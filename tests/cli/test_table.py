@@ -120,6 +120,18 @@ def test_list_has_declared_and_known_tables(lakechime: Cli, orders: Path) -> Non
     assert "bronze.orders" in lakechime("table", "list").out
 
 
+def test_a_table_of_another_cluster_is_not_the_declared_one(lakechime: Cli) -> None:
+    lakechime("dce", "register", "--table", "bronze.flights", "--cluster", "eu")
+    tables = {
+        (one["cluster"], one["role"]) for one in lakechime("table", "list", "--json").json["tables"] if one["name"] == "bronze.flights"
+    }
+    assert tables == {("", "source"), ("eu", "not declared")}
+    shown = lakechime("table", "show", "bronze.flights", "--cluster", "eu", "--json").json["table"]
+    assert (shown["role"], shown["events"], shown["levels"]) == ("not declared", 1, {})
+    assert {"location", "owner", "readers"}.isdisjoint(shown)
+    assert lakechime("table", "show", "bronze.flights", "--cluster", "us").code == 3
+
+
 def test_show_tells_declaration_store_and_log(lakechime: Cli, orders: Path) -> None:
     lakechime("table", "reconcile", "bronze.orders")
     write(orders, rows((DAY, 3, 3, "x")))
