@@ -101,6 +101,15 @@ def beside_the_marker(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterat
             del sys.modules[module]
 
 
+def test_the_trigger_of_the_readme_on_an_asset_is_explained_by_its_module(lakechime: Cli, beside_the_marker: Path):
+    title = "A trigger on a job that exists already"
+    (beside_the_marker / "my_package" / "features.py").write_text(code_of("README.md", title))
+    (command,) = re.findall(r"`(lakechime trigger explain [^`]+)`", section_of("README.md", title))
+    explained = lakechime(*command.split()[1:])
+    assert explained.code == 0, explained.err
+    assert explained.out.startswith("features ")
+
+
 def test_the_commands_of_the_readme_work_after_its_lake(lakechime: Cli, beside_the_marker: Path):
     commands = [shlex.split(line, comments=True) for line in code_of("README.md", "Producers and people on call", "sh").splitlines()]
     assert [command[0] for command in commands] == ["lakechime"] * 3
