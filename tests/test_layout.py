@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hatchling.builders.sdist import SdistBuilder
 
 from scripts import features
 
@@ -37,6 +38,20 @@ def test_the_top_level_is_the_one_that_was_fixed():
 def test_make_run_is_the_bootstrap_and_then_lakechime_dev():
     done = subprocess.run(["make", "-n", "--no-print-directory", "run"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert [line.strip() for line in done.stdout.splitlines()] == ["sh scripts/bootstrap.sh", "exec .venv/bin/lakechime dev"]
+
+
+def test_the_source_distribution_holds_all_that_make_and_the_readme_need():
+    held = {file.distribution_path for file in SdistBuilder(str(ROOT)).recurse_included_files()}
+    assert {
+        "Makefile",
+        "README.md",
+        "CONTRIBUTING.md",
+        "scripts/bootstrap.sh",
+        "requirements.lock",
+        "workspace.yaml",
+        "dagster.yaml",
+    } <= held
+    assert not [path for path in held if path.startswith((".venv", ".lakechime/", ".hypothesis"))]
 
 
 def test_pytest_shows_the_ten_slowest_tests():
