@@ -23,7 +23,7 @@ def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
         "partitions_def": partitions_of(lake, table),
         "group_name": table.group or table.name.split(".")[0],
         "owners": [table.owner] if table.owner else None,
-        "kinds": {*table.kinds} or {KINDS[table.format]},
+        "kinds": {*table.kinds} or {KINDS[TableFormat(table.format)]},
         "description": table.description or None,
         "freshness_policy": dg.FreshnessPolicy.time_window(table.fresh_within) if table.fresh_within is not None else None,
     }
