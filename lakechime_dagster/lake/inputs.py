@@ -98,6 +98,9 @@ def woken_by(name: str, mode: RefreshMode, reads: Iterable[Read], trigger: Trigg
     """The trigger, on the inputs if it names no table; each table that wakes it must mean something."""
     if trigger is None:
         return None
+    if mode is RefreshMode.ROWS and isinstance(trigger, PartitionTrigger):
+        problem = "would read the whole of its inputs for each key of its partition trigger"
+        raise DeclarationError(name, "refresh='rows'", f"{problem}; use refresh='partitions', or a SnapshotTrigger")
     several = list(reads)
     rejoined = {read.rejoin for read in several}
     changing = {read.table for read in several if read.is_changing or read.table in rejoined}

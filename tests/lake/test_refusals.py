@@ -98,7 +98,14 @@ NAMES = [
     (lambda: make_table(expect={"mean": "mean(x) > 3"}), "expect['mean']: 'mean(x) > 3' looks at more than one row"),
 ]
 
+DAY_OF_FLIGHTS = PartitionTrigger([flights.partitions(flight_date=tick("-1d"), hour=range(24))], DAILY)
+
 READS = [
+    (
+        lambda: make_table(trigger=DAY_OF_FLIGHTS),
+        "silver.flights, refresh='rows': would read the whole of its inputs for each key of its partition trigger; use",
+    ),
+    (lambda: make_table(keys=["flight"], trigger=DAY_OF_FLIGHTS), "use refresh='partitions', or a SnapshotTrigger"),
     (lambda: make_table(reads={}), "silver.flights, reads: names no input"),
     (lambda: make_table(reads={"flights": flights}), "reads['flights']: SourceTable(name='bronze.flights'"),
     (lambda: make_table(reads={"bronze.flights": flights.changes()}), "reads: 'bronze.flights' is not a parameter name"),
@@ -290,6 +297,7 @@ HOURLY_FLIGHTS = SourceTable("bronze.flights", partitioned_by=HOUR)
 STRINGS = SourceTable("bronze.flights", partitioned_by={"flight_date": "string"})
 ELSEWHERE = SourceTable("bronze.flights", partitioned_by={"day": "date"})
 WAITS = PartitionTrigger([HOURLY_FLIGHTS.partitions(flight_date=tick("-1d"), hour=5)], DAILY)
+WAITING = make_table(refresh="full", trigger=WAITS)
 WHOLE_DAYS = sql_table("gold.days", sql="SELECT flight_date FROM bronze.flights", refresh="partitions", partitioned_by=DAY)
 
 LAKES = [
@@ -306,12 +314,12 @@ LAKES = [
     (lake(SourceTable("a.b", location="/x"), SourceTable("a.c", location="/x/")), "a.c, location: is the location of a.b too"),
     (lake(SourceTable("bronze.flights", format="hive"), make_table()), "bronze.flights is a HIVE table; computed tables read Delta tables"),
     (
-        lake(flights, make_table(trigger=PartitionTrigger([weather.partitions(flight_date=1, hour=1)], DAILY))),
+        lake(flights, make_table(refresh="full", trigger=PartitionTrigger([weather.partitions(flight_date=1, hour=1)], DAILY))),
         "trigger: waits for bronze.weather, which is",
     ),
-    (lake(ELSEWHERE, make_table(trigger=WAITS)), "silver.flights, trigger: bronze.flights has no level 'flight_date'; its levels are day"),
+    (lake(ELSEWHERE, WAITING), "silver.flights, trigger: bronze.flights has no level 'flight_date'; its levels are day"),
     (
-        lake(SourceTable("bronze.flights"), make_table(trigger=WAITS)),
+        lake(SourceTable("bronze.flights"), WAITING),
         "trigger: bronze.flights has no level 'flight_date'; its levels are none",
     ),
     (
