@@ -47,7 +47,7 @@ class Driver:
         try:
             yield
         finally:
-            with suppress(Py4JError):  # a dead JVM must not hide what went wrong in it
+            with suppress(Py4JError, OSError):  # a dead JVM must not hide what went wrong in it
                 context.removeJobTag(tag)
 
     def cancel(self, tag: str) -> int:

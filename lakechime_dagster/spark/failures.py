@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
@@ -15,6 +16,7 @@ STACK = re.compile(r"\n+(?:JVM stacktrace:|Driver stacktrace:|\s+at \w).*", re.D
 PACKAGE = re.compile(r"\b(?:org|java|javax|scala|io|com|py4j)\.(?:[a-z][\w$]*\.)+(?=[A-Z])")
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 FULL_DISK = "No space left on device"
+GONE = "the Spark driver is gone: start the run again"
 
 
 class SparkFailedError(LakeChimeError):
@@ -29,6 +31,19 @@ def described() -> Iterator[None]:
             yield
     except (PySparkException, Py4JError) as error:
         raise SparkFailedError(description(error)) from error
+    except (ConnectionError, EOFError) as error:
+        if _driver_answers():
+            raise  # another server's
+        raise SparkFailedError(GONE) from error
+
+
+def _driver_answers() -> bool:
+    """Whether the JVM that this process is connected to still takes calls; without one it is not what is missed."""
+    context: Any = SparkContext._active_spark_context
+    try:
+        return context is None or context._jvm.java.lang.System.nanoTime() is not None
+    except (Py4JError, OSError):
+        return False
 
 
 @contextmanager
@@ -47,18 +62,19 @@ def _unlogged() -> Iterator[None]:
 
 def description(error: Exception) -> str:
     """What failed, in Spark's words: of a Java failure the innermost cause that says something; without stacks and packages."""
-    kind = type(error).__name__
     try:
+        if isinstance(error, Py4JNetworkError):
+            return GONE
         java = getattr(error, "java_exception", None)
         causes = list(_causes(java or getattr(error, "_origin", None)))
         if any(FULL_DISK in str(cause.getMessage()) for cause in causes):
             return "no space is left on a disk that Spark writes to; free some, and the next attempt goes on"
         if java is None:
-            return f"{kind}: {plain(str(error))}"
+            return f"{type(error).__name__}: {plain(str(error))}"
         speaking = [cause for cause in causes if cause.getMessage()] or causes[-1:]
         return plain(speaking[-1].toString())
     except Exception:  # noqa: BLE001 - a dead JVM answers with whatever its socket says
-        return f"{kind}: the Spark driver is gone, and with it what it had to say"
+        return GONE
 
 
 def plain(text: str) -> str:

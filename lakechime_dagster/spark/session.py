@@ -43,7 +43,13 @@ class Connection:
         return spark
 
     def close(self) -> None:
-        """Detaches from a shared JVM, or stops the context of our own."""
+        """Detaches from a shared JVM, or stops the context of our own; dead or alive, this process can have another afterwards."""
+        try:
+            self._end()
+        finally:
+            _forget()
+
+    def _end(self) -> None:
         context = self.context
         gateway: Any = context._gateway
         root = SparkFiles.getRootDirectory() if self._is_shared else None
@@ -57,7 +63,6 @@ class Connection:
             _release(gateway)
         else:
             gateway.shutdown()
-        _forget()
         if root in sys.path:
             sys.path.remove(root)
 

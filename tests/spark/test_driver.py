@@ -93,6 +93,27 @@ def test_closing_a_local_driver_ends_its_jvm_and_leaves_the_process_as_it_was(tm
     assert said[1:] == ["True", "False None []", "4 True"]
 
 
+def test_a_run_whose_jvm_dies_says_so_and_the_next_one_of_its_process_has_another(tmp_path: Path, spark_jars: Path) -> None:
+    code = """
+        import signal
+        from lakechime_dagster.spark.failures import SparkFailedError, described
+        from lakechime_dagster.spark.jvm import is_alive
+        from lakechime_dagster.spark.stamp import transaction
+        try:
+            with open_here() as driver, described(), driver.tagged("lakechime-a-1"), transaction(driver.spark, "a", 1, ""):
+                pid = jvm_pid(driver)
+                os.kill(pid, signal.SIGKILL)
+                while is_alive(pid):
+                    pass
+                driver.spark.range(3).count()
+        except SparkFailedError as error:
+            say(error)
+        with open_here() as driver:
+            say(driver.kind, driver.spark.range(4).count())
+    """
+    assert run_client(code, tmp_path, spark_jars, small_settings()) == ["the Spark driver is gone: start the run again", "local 4"]
+
+
 def test_a_session_of_somebody_else_is_joined_and_left_running(tmp_path: Path, spark_jars: Path) -> None:
     need_bash()
     code = """

@@ -72,3 +72,8 @@ def test_stacks_and_packages_are_left_out_and_names_of_tables_are_not(said: str,
 def test_other_errors_pass_as_they_are() -> None:
     with pytest.raises(ValueError, match="mine"), described():
         raise ValueError("mine")
+
+
+def test_a_connection_of_somebody_else_that_fails_passes_as_it_is(spark: SparkSession) -> None:
+    with pytest.raises(ConnectionRefusedError, match="their server"), described():
+        raise ConnectionRefusedError("their server")
