@@ -30,7 +30,8 @@ def archive_options() -> str:
         path = archive_of(find_java())
     except SparkUnavailableError:
         return ""
-    return f"-XX:SharedArchiveFile={path}" if path.is_file() and " " not in str(path) else ""
+    quiet = "-Xlog:disable -Xlog:all=error:stderr"  # a JVM of other jars says that it cannot use the archive, and does without
+    return f"-XX:SharedArchiveFile={path} {quiet}" if path.is_file() and " " not in str(path) else ""
 
 
 def archive_of(java: Java) -> Path:
