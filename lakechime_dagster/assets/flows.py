@@ -47,6 +47,7 @@ def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Ma
         watermark=table.watermark,
         comment=table.description,
         may_settle_empty=running.execution.attempt == 1,
+        has_committed=running.platform.ledger.has_committed(running.execution),
     )
 
 

@@ -15,6 +15,7 @@ from lakechime_dagster.spark.comparable import comparable_row, is_comparable
 from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
 from lakechime_dagster.spark.narrow import column, narrowed
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, net_changes, pinned, read_range, touched
+from lakechime_dagster.triggers.lanes import Committed
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,16 @@ def fallback_note(inputs: Sequence[Input]) -> str:
     )
 
 
+def reread_note(job: TableJob, inputs: Sequence[Input], last: Committed | None) -> str:
+    """Why increments do not fit what the target holds of its lane, whose last commit there is `last`; "" where they do."""
+    if last is None:
+        lost = f"{job.name} no longer holds what its lane has committed: all is read, and the target is replaced"
+        return lost if job.has_committed else ""
+    known = last.stamp.end.sources
+    again = [one.job.table for one in inputs if one.read and one.read.is_first and (last.is_stamp_lost or one.job.table in known)]
+    return f"{', '.join(again)} is read again from the beginning: the target is replaced" if again else ""
+
+
 def rows_work(job: TableJob, inputs: Sequence[Input]) -> Work:
     """The changed rows of each input read as changes, with those that it rejoins, and the keys that they answer for."""
     if not job.keys:
@@ -120,7 +131,7 @@ def rows_work(job: TableJob, inputs: Sequence[Input]) -> Work:
             continue
         partner = _partner(inputs, one)
         if (one.read is not None and one.read.is_first) or (partner and partner.read and partner.read.is_first and one.read is None):
-            continue  # from nothing: all of it is new, and the target has no row of it
+            continue  # from nothing: all of it is new, and the target has no row of it (`reread_note`)
         mapping = one.source_columns(job.keys)
         if job.keys and not mapping and one.read is not None and not one.read.only_appends:
             return whole(inputs, f"{one.job.table} changed rows, and none of the target's keys is among its columns: it is replaced")

@@ -45,7 +45,8 @@ class TableJob:
     Either `compute`, called with a DataFrame per alias, or `sql`. `partitions` are those to recompute in mode
     PARTITIONS; empty means those that the ranges touched. `expect` maps constraint names to SQL conditions that must be
     true of each row. `may_settle_empty` is True for a first attempt only: with nothing to do it leaves no commit, any
-    later attempt leaves an empty one as a fence. `always_write` replaces a full table even when nothing differs.
+    later attempt leaves an empty one as a fence. `has_committed` says that an earlier step of the lane left a commit in
+    the target, as the ledger knows. `always_write` replaces a full table even when nothing differs.
     """
 
     name: str
@@ -61,6 +62,7 @@ class TableJob:
     watermark: str | None = None
     comment: str = ""
     may_settle_empty: bool = True
+    has_committed: bool = False
     always_write: bool = False
 
     @property

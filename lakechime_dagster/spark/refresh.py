@@ -16,7 +16,18 @@ from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.sql import with_views
 from lakechime_dagster.lake.tables import RefreshMode
 from lakechime_dagster.spark.commit import Target, committed_before, create_if_missing
-from lakechime_dagster.spark.inputs import Input, Scope, Work, fallback_note, groups_work, open_inputs, rows_work, whole, within_partitions
+from lakechime_dagster.spark.inputs import (
+    Input,
+    Scope,
+    Work,
+    fallback_note,
+    groups_work,
+    open_inputs,
+    reread_note,
+    rows_work,
+    whole,
+    within_partitions,
+)
 from lakechime_dagster.spark.job import Outcome, TableJob, TableResult
 from lakechime_dagster.spark.names import require_columns, spelled
 from lakechime_dagster.spark.narrow import column, narrowed, quoted
@@ -24,7 +35,7 @@ from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.sift import Sifted, sift
 from lakechime_dagster.spark.stamp import TargetLog
 from lakechime_dagster.spark.write import write
-from lakechime_dagster.triggers.lanes import CommitStamp
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
 OpenLog = Callable[[str, str], TargetLog]
 
@@ -49,7 +60,8 @@ def refresh(spark: SparkSession, job: TableJob, stamp: CommitStamp, open_log: Op
     found = committed_before(target, stamp)
     if found:
         return TableResult(outcome=Outcome.SKIPPED, committed=found, notes=(skipped_note(found.stamp.attempt),))
-    with Attempt(spark, job, stamp, target, open_log) as attempt:
+    last = target.log.last_committed(stamp.lane)
+    with Attempt(spark, job, stamp, target, last, open_log) as attempt:
         return attempt.run()
 
 
@@ -59,12 +71,16 @@ def skipped_note(attempt: int) -> str:
 
 @dataclass
 class Attempt:
-    """One attempt's frames and clock; what it keeps in memory is let go when it ends."""
+    """One attempt's frames and clock; what it keeps in memory is let go when it ends.
+
+    `last` is the newest commit of the lane in the target, by an earlier step.
+    """
 
     spark: SparkSession
     job: TableJob
     stamp: CommitStamp
     target: Target
+    last: Committed | None
     open_log: OpenLog
     seconds: dict[str, float] = field(default_factory=dict)
     held: ExitStack = field(default_factory=ExitStack)
@@ -110,12 +126,12 @@ class Attempt:
         if mode is RefreshMode.PARTITIONS and self.job.partitions:
             work = within_partitions(inputs, self._fired(inputs))
             return replace(work, notes=(broken,)) if broken else work
-        if broken:
+        if broken or mode is RefreshMode.FULL:
             return whole(inputs, broken)
+        if again := reread_note(self.job, inputs, self.last):
+            return whole(inputs, again)
         if mode is RefreshMode.ROWS:
             return rows_work(self.job, inputs)
-        if mode is RefreshMode.FULL:
-            return whole(inputs)
         return groups_work(inputs, self.job.keys if mode is RefreshMode.AFFECTED_KEYS else self.job.partitioned_by)
 
     def _allowed(self, work: Work) -> Work:

@@ -157,6 +157,17 @@ class Ledger:
         with reading(self.engine) as connection:
             return self._find(connection, execution_id)
 
+    def has_committed(self, execution: Execution) -> bool:
+        """Whether an earlier step of the execution's lane was settled by a commit."""
+        of_lane = sa.select(schema.execution.c.lane_id).where(schema.execution.c.execution_id == execution.execution_id)
+        earlier = sa.select(schema.execution.c.step).where(
+            schema.execution.c.lane_id == of_lane.scalar_subquery(),
+            schema.execution.c.step < execution.step,
+            schema.execution.c.version.is_not(None),
+        )
+        with reading(self.engine) as connection:
+            return connection.execute(earlier.limit(1)).first() is not None
+
     def open_executions(self, flow: FlowRow) -> list[Execution]:
         """The open executions of a flow, oldest claim first."""
         conditions = (schema.lane.c.flow_id == flow.flow_id, schema.execution.c.state == ExecutionState.OPEN.value)

@@ -1,6 +1,7 @@
 """A declared table as an asset, run by Dagster on real Spark and Delta: what it does, and what a person then sees of it."""
 
 import datetime as dt
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,6 +182,16 @@ def test_a_trigger_may_want_the_rows_of_matching_commits_alone(location: Locatio
     location.commit((5, MAY[0], 50), tags={"by": "web"})
     assert shown(location.run_of("silver_web_orders"))["rows inserted"] == 1
     assert [row[0] for row in location.rows("silver.web_orders")] == [1, 3, 5]
+
+
+def test_a_table_whose_folder_was_removed_is_computed_whole_and_says_so(location: Location) -> None:
+    location.commit((1, MAY[0], 10), (2, MAY[0], 20))
+    location.run_of("silver_orders")
+    shutil.rmtree(location.platform.location("silver.orders"))
+    location.commit((3, MAY[0], 30))
+    seen = shown(location.run_of("silver_orders"))
+    assert "silver.orders no longer holds what its lane has committed" in str(seen)
+    assert [row[0] for row in location.rows("silver.orders")] == [1, 2, 3]
 
 
 def test_a_day_without_rows_is_complete_too(location: Location) -> None:

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,55 @@ def test_a_target_without_keys_appends_and_is_replaced_when_rows_change(spark: S
     assert (replaced.replaced, replaced.counts.inserted, replaced.counts.unchanged) == (True, 1, 2)
     assert "without keys" in replaced.notes[0]
     assert [row[1] for row in flow.rows] == [1, 3, 2]
+
+
+@pytest.mark.parametrize("keys", [(), ("k",)], ids=["unkeyed", "keyed"])
+def test_a_lane_that_was_put_back_to_the_beginning_replaces_what_it_wrote(
+    spark: SparkSession, tmp_path: Path, keys: tuple[str, ...]
+) -> None:
+    flights = flights_source(tmp_path)
+    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=keys)
+    flow.run()
+    flights.delete("k = 1")
+    flow.place = {}
+    again = balanced(flow.run())
+    assert (again.replaced, again.counts.deleted) == (True, 1)
+    assert again.notes == ("flights is read again from the beginning: the target is replaced",)
+    assert [row[1] for row in flow.rows] == [2]
+
+
+def test_a_target_that_was_dropped_under_its_lane_is_computed_whole(spark: SparkSession, tmp_path: Path) -> None:
+    flights = flights_source(tmp_path)
+    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    flow.run()
+    shutil.rmtree(flow.job.location)
+    flights.write((DAYS[2], 3, "EWR", 9))
+    whole = balanced(flow.run(has_committed=True))
+    assert (whole.replaced, whole.counts.inserted) == (True, 3)
+    assert "no longer holds what its lane has committed" in whole.notes[0]
+    flights.write((DAYS[2], 4, "EWR", 9))
+    assert (balanced(flow.run(has_committed=True)).replaced, len(flow.rows)) == (False, 4)
+
+
+def test_a_lane_that_has_written_nothing_yet_leaves_what_others_wrote(spark: SparkSession, tmp_path: Path) -> None:
+    flights, target = flights_source(tmp_path), Source(tmp_path / "target", FLIGHTS)
+    target.write((DAYS[0], 9, "SFO", 0))
+    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    assert balanced(flow.run()).replaced is False
+    assert sorted(row[1] for row in flow.rows) == [1, 2, 9]
+
+
+def test_an_input_that_the_lane_has_not_read_before_is_added_to_what_it_wrote(spark: SparkSession, tmp_path: Path) -> None:
+    flights, more = flights_source(tmp_path), Source(tmp_path / "more", FLIGHTS)
+    more.write((DAYS[0], 3, "EWR", 9))
+    flow = make_flow(spark, tmp_path, {"flights": flights}, sql="SELECT k FROM flights")
+    flow.run()
+    both = make_flow(spark, tmp_path, {"flights": flights, "more": more}, sql="SELECT k FROM flights UNION ALL SELECT k FROM more")
+    both.step, both.place = flow.step, flow.place
+    flights.write((DAYS[0], 4, "EWR", 9))
+    added = balanced(both.run())
+    assert (added.replaced, added.counts.inserted) == (False, 2)
+    assert both.rows == [(1,), (2,), (3,), (4,)]
 
 
 def test_fired_partitions_are_recomputed_and_nothing_beside_them(spark: SparkSession, tmp_path: Path) -> None:

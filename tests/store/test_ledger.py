@@ -286,6 +286,17 @@ def test_a_zombie_that_settles_an_earlier_step_moves_nothing(world: World) -> No
     assert world.ledger.lanes(row)[""].place == place(3)
 
 
+def test_a_lane_has_committed_once_a_step_of_it_was_settled_by_a_commit(world: World) -> None:
+    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    world.ledger.settle(world.claim(row, 1), None)
+    second = world.claim(row, 2)
+    assert not world.ledger.has_committed(second)
+    world.ledger.settle(second, committed(second))
+    assert not world.ledger.has_committed(second)
+    assert world.ledger.has_committed(world.claim(row, 3))
+    assert not world.ledger.has_committed(world.claim(row, 3, "2013-01-01"))
+
+
 def test_the_first_attempt_may_settle_a_step_with_nothing_to_do(world: World) -> None:
     row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
     assert world.ledger.settle(world.claim(row, 3), None, reason="nothing to do")
