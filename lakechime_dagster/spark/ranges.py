@@ -103,15 +103,18 @@ def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: 
         return replace(read, verdict=Verdict.EXPIRED, note=f"{len(gone)} data files of the range were removed by a clean-up")
     if read.only_appends:
         return replace(read, method=ReadMethod.LOG_FILES, images=_added_files(spark, log.location, judgement))
+    has_change_feed = _has_change_feed(log, judgement, range_)
+    if judgement.only is not None and not has_change_feed:
+        return replace(read, note="without a change feed only commits that append can be read alone")
+    if not has_change_feed and not _can_rebuild(log, before := first_version(range_) - 1):
+        return replace(read, verdict=Verdict.EXPIRED, note=f"the log was cleaned up: snapshot {before} can no longer be rebuilt")
     if not _keeps_columns(spark, log.location, judgement, range_):
         return replace(read, verdict=Verdict.EXPIRED, note="columns were renamed, dropped or given another type within the range")
-    if _has_change_feed(log, judgement, range_):
+    if has_change_feed:
         images = _change_feed(spark, log.location, range_).select(*[column(name) for name in read.end.columns], CHANGE, VERSION)
         if judgement.only is not None:
             images = images.where(F.col(VERSION).isin([commit.version for commit in data]))
         return replace(read, method=ReadMethod.CHANGE_FEED, images=images)
-    if judgement.only is not None:
-        return replace(read, note="without a change feed only commits that append can be read alone")
     images = _version_diff(spark, log.location, judgement, range_)
     if images is None:
         note = "the replaced files cannot be compared: removals without partition values, or columns of maps"
@@ -208,6 +211,15 @@ def _files_at_risk(judgement: Judgement) -> list[str]:
     removed = {file.path for commit in commits for file in (*commit.removed, *commit.moved_out)}
     needed = [file.path for commit in judgement.data_commits for file in (*commit.added, *commit.removed)]
     return [path for path in needed if path in removed] + [path for commit in judgement.data_commits for path in commit.change_files]
+
+
+def _can_rebuild(log: TableLog, version: int) -> bool:
+    """Whether the log still tells a snapshot: its own commits may be cleaned up while those after it are there."""
+    try:
+        log.properties(version)
+    except TableUnreadableError:
+        return False
+    return True
 
 
 def _keeps_columns(spark: SparkSession, location: str, judgement: Judgement, range_: SnapshotRange) -> bool:

@@ -171,6 +171,24 @@ def test_files_that_a_clean_up_took_make_the_range_expired_not_wrong(spark: Spar
         read_range(spark, source.log, source.range(None, 0))
 
 
+@pytest.mark.parametrize("adds_column", [False, True])
+def test_a_start_that_the_log_can_no_longer_rebuild_makes_the_range_expired(spark: SparkSession, tmp_path: Path, adds_column: bool) -> None:
+    source = Source(tmp_path / "t", SCHEMA, change_feed=adds_column)
+    source.write((0, 1, "a"))
+    source.write((0, 2, "b"))
+    if adds_column:
+        source.schema = SCHEMA.append(pa.field("w", pa.string()))
+        source.write((0, 3, "c", "new"), schema_mode="merge")
+    source.update({"v": "'z'"}, "k = 1")
+    DeltaTable(str(source.location)).create_checkpoint()
+    for version in (0, 1):
+        (source.location / "_delta_log" / f"{version:020d}.json").unlink()
+    read = read_range(spark, source.log, source.range(1))
+    assert (read.verdict, read.must_replace) == (Verdict.EXPIRED, True)
+    assert read.note == "the log was cleaned up: snapshot 1 can no longer be rebuilt"
+    assert read.end.count() == 2 + adds_column
+
+
 def test_a_table_replaced_at_the_path_is_read_whole(spark: SparkSession, tmp_path: Path) -> None:
     source = Source(tmp_path / "t", SCHEMA)
     source.write((0, 1, "a"))
