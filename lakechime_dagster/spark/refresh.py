@@ -59,14 +59,17 @@ def refresh(spark: SparkSession, job: TableJob, stamp: CommitStamp, open_log: Op
     )  # fmt: skip
     found = committed_before(target, stamp)
     if found:
-        return TableResult(outcome=Outcome.SKIPPED, committed=found, notes=(skipped_note(found.stamp.attempt),))
+        return skipped(found)
     last = target.log.last_committed(stamp.lane)
     with Attempt(spark, job, stamp, target, last, open_log) as attempt:
         return attempt.run()
 
 
-def skipped_note(attempt: int) -> str:
-    return f"skipped: attempt {attempt} committed" if attempt else "skipped: an earlier attempt committed"
+def skipped(committed: Committed) -> TableResult:
+    """The result of an attempt whose step another one has committed: it wrote nothing, so that it counts nothing."""
+    attempt = committed.stamp.attempt
+    note = f"skipped: attempt {attempt} committed" if attempt else "skipped: an earlier attempt committed"
+    return TableResult(outcome=Outcome.SKIPPED, committed=committed, notes=(note,))
 
 
 @dataclass
@@ -106,7 +109,8 @@ class Attempt:
         with self._phase("write"):
             create_if_missing(self.spark, self.target, sifted.good.schema)
             written = write(self.spark, self.job, self.target, stamp, sifted.good, work)
-        skipped = written.outcome is Outcome.SKIPPED and written.committed
+        if written.outcome is Outcome.SKIPPED and written.committed:
+            return skipped(written.committed)
         return TableResult(
             outcome=written.outcome, committed=written.committed, replaced=written.replaced,
             counts=replace(
@@ -116,7 +120,7 @@ class Attempt:
             sources=tuple(result for one in inputs if (result := one.result()) is not None),
             partitions=written.partitions, files=written.files, bytes=written.bytes, watermark=stamp.watermark,
             schema=tuple((name, kind.simpleString()) for name, kind in ((f.name, f.dataType) for f in sifted.good.schema)),
-            seconds=dict(self.seconds), notes=(*work.notes, *((skipped_note(skipped.stamp.attempt),) if skipped else ())),
+            seconds=dict(self.seconds), notes=work.notes,
         )  # fmt: skip
 
     def _work(self, inputs: Sequence[Input]) -> Work:

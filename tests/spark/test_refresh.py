@@ -17,7 +17,7 @@ from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.tables import RefreshMode
-from lakechime_dagster.spark.job import Outcome, TableResult
+from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from tests.support.refreshes import Source, make_flow, read_rows
 
 pytestmark = pytest.mark.spark
@@ -181,6 +181,19 @@ def test_a_second_attempt_that_read_further_adds_only_new_rows_to_quarantine(spa
     assert sorted(json.loads(row[4])["delay"] for row in read_rows(f"{flow.job.location}__quarantine")) == [1, 2]
     late, _ = flow.attempt(1, 1)
     assert (late.outcome, late.notes) == (Outcome.SKIPPED, ("skipped: attempt 2 committed",))
+
+
+def test_an_attempt_that_finds_its_step_committed_when_it_writes_counts_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    flights = flights_source(tmp_path)
+    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+
+    def overtaken(flights: DataFrame) -> DataFrame:
+        flow.attempt(1, 2)
+        return flights
+
+    late, _ = flow.attempt(1, 1, compute=overtaken)
+    assert (late.outcome, late.notes) == (Outcome.SKIPPED, ("skipped: attempt 2 committed",))
+    assert balanced(late).counts == Counts()
 
 
 def test_a_range_that_may_not_be_read_incrementally_replaces_the_target_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
