@@ -102,7 +102,7 @@ class Attempt:
             computed = self._named(self._compute(work))
             sifted = sift(self._in_scope(self._nulled(computed), work), self.job.keys, self.job.expect)
             self.held.callback(sifted.kept.unpersist)
-            stamp = replace(self.stamp, watermark=self._watermark(sifted.good))
+            stamp = replace(self.stamp, watermark=self._watermark(sifted.good, work))
             rows_in = sum(self._rows_in(one, work) for one in inputs)
         with self._phase("quarantine"):
             self._quarantine(sifted)
@@ -232,14 +232,15 @@ class Attempt:
             return work.frames[one.job.alias].count()
         return one.read.images.count() if one.is_changed and one.read is not None and one.read.images is not None else 0
 
-    def _watermark(self, rows: DataFrame) -> int | None:
-        """The newest event time among the rows and before, in milliseconds."""
+    def _watermark(self, rows: DataFrame, work: Work) -> int | None:
+        """The newest event time, in milliseconds, among the rows and before; among the rows alone where they are all of the table."""
         name = self.job.watermark
         kinds = (DateType, TimestampType, TimestampNTZType)
         if name is None or name not in rows.columns or not isinstance(rows.schema[name].dataType, kinds):
             return self.stamp.watermark
         newest = rows.agg(F.unix_millis(F.max(column(name)).cast("timestamp"))).collect()[0][0]
-        return max((one for one in (newest, self.stamp.watermark) if one is not None), default=None)
+        before = None if work.replace else self.target.log.watermark()
+        return max((one for one in (newest, before, self.stamp.watermark) if one is not None), default=None)
 
     def _quarantine(self, sifted: Sifted) -> None:
         if sifted.bad is None:

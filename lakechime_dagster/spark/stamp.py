@@ -21,6 +21,8 @@ class TargetLog(TableLog, Protocol):
 
     def last_committed(self, lane: LaneId) -> Committed | None: ...
 
+    def watermark(self) -> int | None: ...
+
 
 @contextmanager
 def transaction(spark: SparkSession, app_id: str, version: int, user_metadata: str) -> Iterator[None]:

@@ -196,6 +196,18 @@ def test_an_attempt_that_finds_its_step_committed_when_it_writes_counts_nothing(
     assert balanced(late).counts == Counts()
 
 
+def test_the_watermark_never_goes_back_but_in_a_table_that_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    flights = flights_source(tmp_path, (DAYS[2], 1, "JFK", 5))
+    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",), watermark="day")
+    newest = flow.run().watermark
+    flights.write((DAYS[0], 2, "JFK", 5))
+    late = flow.run()
+    assert late.committed
+    assert (late.watermark, late.committed.stamp.watermark) == (newest, newest)
+    flights.delete("k = 1")
+    assert flow.run(refresh=RefreshMode.FULL).watermark == 1356998400000
+
+
 def test_a_range_that_may_not_be_read_incrementally_replaces_the_target_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
     flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
