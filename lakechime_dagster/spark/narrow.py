@@ -1,6 +1,6 @@
 """Narrows a table to rows whose columns have given values, so that Delta opens few files and reads few rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -31,34 +31,42 @@ def literal_filter(values: DataFrame, targets: Mapping[str, Column]) -> Column |
     """A condition with literals that every wanted row meets, by which files are skipped; None when there is none.
 
     Few values are listed, many are bounded by the smallest and the largest. A column of `values` is compared to
-    its target column.
+    its target column. How many there are is estimated first, so that no place ever holds many.
     """
     types = {field.name: field.dataType for field in values.schema}
     names = [name for name in targets if isinstance(types[name], LISTED)]
     if not names:
         return None
+    wanted = values.select(*[column(name) for name in names])
     measures = [F.count(F.lit(1)).alias("rows")]
     for i, name in enumerate(names):
         value, kind = column(name), types[name]
         measures += [
-            F.slice(F.collect_set(_plain(value, kind)), 1, MAX_LITERALS + 1).alias(f"set_{i}"), F.max(value.isNull()).alias(f"null_{i}"),
+            F.approx_count_distinct(value).alias(f"count_{i}"), F.max(value.isNull()).alias(f"null_{i}"),
             _plain(F.min(value), kind).alias(f"min_{i}"), _plain(F.max(value), kind).alias(f"max_{i}"),
         ]  # fmt: skip
-    found = values.select(*[column(name) for name in names]).agg(*measures).collect()[0]
+    found = wanted.agg(*measures).collect()[0]
     if not found["rows"]:
         return F.lit(False)
+    few = [name for i, name in enumerate(names) if found[f"count_{i}"] <= MAX_LITERALS]
+    listed = _listed(wanted, few)
     conditions = []
     for i, name in enumerate(names):
         target, kind = targets[name], types[name]
-        literals = found[f"set_{i}"]
-        if not literals:
-            within: Column = F.lit(False)
-        elif len(literals) <= MAX_LITERALS:
-            within = target.isin(*[_literal(value, kind) for value in literals])
+        if name in listed:
+            within = target.isin(*[_literal(value, kind) for value in listed[name]]) if listed[name] else F.lit(False)
         else:
             within = target.between(_literal(found[f"min_{i}"], kind), _literal(found[f"max_{i}"], kind))
         conditions.append(within | target.isNull() if found[f"null_{i}"] else within)
     return reduce(lambda one, other: one & other, conditions)
+
+
+def _listed(values: DataFrame, names: Sequence[str]) -> dict[str, list[Any]]:
+    """All values of these columns, plain and without null."""
+    if not names:
+        return {}
+    sets = [F.collect_set(_plain(column(name), values.schema[name].dataType)) for name in names]
+    return dict(zip(names, values.agg(*sets).collect()[0], strict=True))
 
 
 def _plain(value: Column, kind: DataType) -> Column:

@@ -1,6 +1,6 @@
 """Decides what a table's commit holds: the differences by key, the partitions that differ, the whole, or nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -112,7 +112,7 @@ def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: 
     if set(scope.columns) != set(names):  # an outer level only: all partitions below it, old and new
         both = now.select(*levels).union(rows.select(*levels)).distinct()
         wanted = narrowed(both, scope.values, {name: column(name) for name in scope.columns})
-    old = narrowed(now, wanted.select(*levels), {name: column(name) for name in names})
+    old = _narrowed(target, now, wanted, names)
     difference = _difference(target, rows, old)
     if difference.is_empty:
         return _Planned(difference=difference, write=None)
@@ -139,17 +139,23 @@ def _whole_difference(target: Target, new: DataFrame, old: DataFrame) -> Differe
 def _scoped_difference(job: TableJob, target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None) -> Difference:
     """The difference by key among the rows that were computed and those that the scope answers for."""
     if scope is None or scope.values is None:
-        keys = {key: column(key) for key in target.keys}
-        return keyed_difference(rows, narrowed(now, rows.select(*keys.values()), keys), target.keys, F.lit(False))
-    names = {name: column(name) for name in scope.columns}
+        return keyed_difference(rows, _narrowed(target, now, rows, target.keys), target.keys, F.lit(False))
     if job.refresh is RefreshMode.AFFECTED_KEYS:
-        return keyed_difference(rows, narrowed(now, scope.values, names), target.keys)
-    wanted = scope.values.union(rows.select(*names.values()))
-    old = narrowed(now, wanted, names)
-    answers = scope.values.select(*[value.alias(f"__scope_{i}") for i, value in enumerate(names.values())], F.lit(True).alias("__in_scope"))
-    condition = reduce(lambda a, b: a & b, [column(name).eqNullSafe(F.col(f"__scope_{i}")) for i, name in enumerate(names)])
+        return keyed_difference(rows, _narrowed(target, now, scope.values, scope.columns), target.keys)
+    levels = [column(name) for name in scope.columns]
+    old = _narrowed(target, now, scope.values.union(rows.select(*levels)), scope.columns)
+    answers = scope.values.select(*[value.alias(f"__scope_{i}") for i, value in enumerate(levels)], F.lit(True).alias("__in_scope"))
+    condition = reduce(lambda a, b: a & b, [value.eqNullSafe(F.col(f"__scope_{i}")) for i, value in enumerate(levels)])
     marked = old.join(answers, condition, "left")
     return keyed_difference(rows, marked, target.keys, F.col("__in_scope").isNotNull())
+
+
+def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The target's rows that hold one of the values; of a target just made nobody asks which."""
+    if target.log.version == 0 and now.isEmpty():
+        return now
+    wanted = values.select(*[column(name) for name in names])
+    return narrowed(now, wanted, {name: column(name) for name in names})
 
 
 def _written(target: Target, stamp: CommitStamp, plan: Plan, held: Committed | None) -> Written:

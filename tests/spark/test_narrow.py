@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.spark.narrow import MAX_LITERALS, column, narrowed
+from lakechime_dagster.spark.narrow import MAX_LITERALS, column, literal_filter, narrowed
 
 pytestmark = pytest.mark.spark
 
@@ -37,3 +37,12 @@ def test_times_and_dates_are_found_in_a_process_of_another_zone(spark: SparkSess
     wanted = rows.where(f"id < {count}").select("at")
     found = narrowed(rows, wanted, {"at": column("at")})
     assert sorted(row["id"] for row in found.select("id").collect()) == list(range(count))
+
+
+def test_long_values_are_bounded_without_a_place_that_holds_all_of_them(spark: SparkSession) -> None:
+    """Together they would not fit into the driver's memory."""
+    values = spark.range(1500).selectExpr("concat(id, repeat('x', 1000000)) AS name")
+    condition = literal_filter(values, {"name": column("name")})
+    assert condition is not None
+    rows = spark.createDataFrame([("3x",), ("4x",), ("z",)], "name STRING")
+    assert rows.where(condition).count() == 2
