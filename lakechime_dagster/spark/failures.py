@@ -13,6 +13,7 @@ from pyspark.logger import PySparkLogger
 from lakechime_dagster.errors import LakeChimeError
 
 STACK = re.compile(r"\n+(?:JVM stacktrace:|Driver stacktrace:|\s+at \w).*", re.DOTALL)
+PLAN = re.compile(r";\n+'?[A-Z]\w+\b(?:[^\n]*[\[(#][^\n]*|[^\n]*(?=\n[+:]))(?:\n[+:\s].*)?\Z", re.DOTALL)  # behind what an analysis says
 PACKAGE = re.compile(r"\b(?:org|java|javax|scala|io|com|py4j)\.(?:[a-z][\w$]*\.)+(?=[A-Z])")
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 FULL_DISK = "No space left on device"
@@ -78,8 +79,8 @@ def description(error: Exception) -> str:
 
 
 def plain(text: str) -> str:
-    """A message of the JVM without its stack, classes by their own names."""
-    return PACKAGE.sub("", STACK.sub("", text)).strip()
+    """A message of the JVM without its stack and without the query's plan, classes by their own names."""
+    return PACKAGE.sub("", PLAN.sub("", STACK.sub("", text).rstrip())).strip()
 
 
 def _causes(java: Any) -> Iterator[Any]:
