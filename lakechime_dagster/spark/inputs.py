@@ -14,7 +14,7 @@ from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.spark.comparable import comparable_row, is_comparable
 from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
 from lakechime_dagster.spark.narrow import column, narrowed
-from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, net_changes, pinned, read_range, touched
+from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, net_changes, read_range, read_snapshot, touched
 from lakechime_dagster.triggers.lanes import Committed
 
 
@@ -88,7 +88,7 @@ def open_inputs(spark: SparkSession, job: TableJob, open_log: Callable[[str, str
             continue
         at = one.range.end if one.range is not None else one.pinned
         version = log.version if at is None else min(int(at), log.version)
-        opened.append(Input(one, pinned(spark, one.location, version), version, None))
+        opened.append(Input(one, read_snapshot(spark, log, version), version, None))
     return opened
 
 

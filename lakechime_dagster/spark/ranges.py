@@ -4,7 +4,7 @@ Every method gives images: rows as they became (`+1`) and as they were (`-1`), w
 these follow the net state of changed keys, the net deletes, and the groups or partitions that were touched.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -12,13 +12,13 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from lakechime_dagster.dce.commits import FileAction, TableLog
+from lakechime_dagster.dce.commits import FileAction, TableCommit, TableLog
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.errors import TableUnreadableError, without_password
 from lakechime_dagster.spark.comparable import is_comparable
 from lakechime_dagster.spark.delta_files import files_frame, missing_files
 from lakechime_dagster.spark.narrow import column
-from lakechime_dagster.spark.verdicts import Judgement, first_version, judge
+from lakechime_dagster.spark.verdicts import Judgement, first_version, judge, later_commits
 
 CHANGE = "__lakechime_change"  # +1: the row as it became, -1: as it was
 VERSION = "__lakechime_version"
@@ -70,6 +70,16 @@ def pinned(spark: SparkSession, location: str, version: int) -> DataFrame:
     return spark.read.format("delta").option("versionAsOf", version).load(location)
 
 
+def read_snapshot(spark: SparkSession, log: TableLog, version: int) -> DataFrame:
+    """A whole Delta table at one snapshot, whose files are all there.
+
+    Raises:
+        TableUnreadableError: some are gone.
+    """
+    require_files(spark, log, version, later_commits(log, version, log.version))
+    return pinned(spark, log.location, version)
+
+
 def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> RangeRead:
     """The changes of a range, by the cheapest method that is exact.
 
@@ -85,7 +95,7 @@ def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> Ran
 
 
 def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: Judgement) -> RangeRead:
-    require_files(spark, log, judgement)
+    require_files(spark, log, judgement.version, judgement.later)
     read = RangeRead(
         location=log.location, version=judgement.version, method=ReadMethod.WHOLE, verdict=judgement.verdict, note=judgement.note,
         end=pinned(spark, log.location, judgement.version), commits=len(judgement.commits), data_commits=len(judgement.data_commits),
@@ -122,11 +132,11 @@ def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: 
     return replace(read, method=ReadMethod.VERSION_DIFF, images=images)
 
 
-def require_files(spark: SparkSession, log: TableLog, judgement: Judgement) -> None:
-    """See to it that the end snapshot can be read: its files that later commits removed may have been cleaned up."""
-    removed = [file.path for commit in judgement.later for file in commit.removed]
-    if missing_files(spark, log.location, removed):
-        what = f"files of snapshot {judgement.version} were removed by a clean-up; the next attempt must read up to a newer one"
+def require_files(spark: SparkSession, log: TableLog, version: int, later: Iterable[TableCommit]) -> None:
+    """See to it that a snapshot can be read: its files that later commits removed may have been cleaned up."""
+    left, _ = _replaced_files(later)
+    if missing_files(spark, log.location, [file.path for file in left]):
+        what = f"files of snapshot {version} were removed by a clean-up; the next attempt must read up to a newer one"
         raise TableUnreadableError(f"{without_password(log.location)}: {what}")
 
 
@@ -176,7 +186,7 @@ def _change_feed(spark: SparkSession, location: str, range_: SnapshotRange) -> D
 
 def _version_diff(spark: SparkSession, location: str, judgement: Judgement, range_: SnapshotRange) -> DataFrame | None:
     """Rows of the files that left and of those that came, less the rows that are in both."""
-    left, came = _replaced_files(judgement)
+    left, came = _replaced_files(judgement.commits)
     if not all(file.entry for file in (*left, *came)):
         return None
     if not is_comparable(pinned(spark, location, judgement.version).schema):
@@ -188,14 +198,14 @@ def _version_diff(spark: SparkSession, location: str, judgement: Judgement, rang
     return _imaged(new.exceptAll(old), 1).unionByName(_imaged(old.exceptAll(new), -1))
 
 
-def _replaced_files(judgement: Judgement) -> tuple[list[FileAction], list[FileAction]]:
-    """The files of the start snapshot that the end lacks, and those of the end that the start lacks.
+def _replaced_files(commits: Iterable[TableCommit]) -> tuple[list[FileAction], list[FileAction]]:
+    """The files of the snapshot before the commits that the one after lacks, and those of the one after that the one before lacks.
 
     A file without a change of data (OPTIMIZE) is not in the log's data changes: what it moved counts where it came from.
     """
     left: dict[tuple[str, str | None], FileAction] = {}
     came: dict[tuple[str, str | None], FileAction] = {}
-    for commit in judgement.commits:
+    for commit in commits:
         for file in (*commit.removed, *commit.moved_out):
             if came.pop(file.identity, None) is None:
                 left[file.identity] = file

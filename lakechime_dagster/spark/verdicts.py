@@ -51,12 +51,12 @@ def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
         put_back = range_.start_uid is not None and own_uid(range_.start_uid) == own
         note = "the log was put back" if put_back else "the table was dropped and created again"
         verdict = Verdict.ROLLBACK if put_back else Verdict.RECREATED
-        return Judgement(verdict=verdict, version=end, later=_later(log, end, head), note=f"{note} since it was last read")
+        return Judgement(verdict=verdict, version=end, later=later_commits(log, end, head), note=f"{note} since it was last read")
     if end > head:
         note = f"snapshot {end} is no longer in the log, whose newest is {head}; that one is read"
         return Judgement(verdict=Verdict.ROLLBACK, version=head, note=note)
     if range_.is_whole:
-        return Judgement(verdict=Verdict.CONTIGUOUS, version=end, later=_later(log, end, head))
+        return Judgement(verdict=Verdict.CONTIGUOUS, version=end, later=later_commits(log, end, head))
     start = first_version(range_) - 1
     if start > end:
         return Judgement(verdict=Verdict.ROLLBACK, version=end, note=f"the log was put back from snapshot {start} to {end}")
@@ -64,7 +64,7 @@ def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
         all_commits = log.commits(start, head)
     except CommitsMissingError as missing:
         note = f"the log was cleaned up past commit {missing.version}"
-        return Judgement(verdict=Verdict.EXPIRED, version=end, later=_later(log, end, head), note=note)
+        return Judgement(verdict=Verdict.EXPIRED, version=end, later=later_commits(log, end, head), note=note)
     commits = tuple(commit for commit in all_commits if commit.version <= end)
     later = tuple(commit for commit in all_commits if commit.version > end)
     if any(commit.table_uid not in (None, own or commit.table_uid) for commit in commits):
@@ -75,7 +75,7 @@ def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
     return Judgement(verdict=Verdict.GAP_FILLED if gap else Verdict.CONTIGUOUS, version=end, commits=commits, later=later, only=range_.only)
 
 
-def _later(log: TableLog, end: int, head: int) -> tuple[TableCommit, ...]:
+def later_commits(log: TableLog, end: int, head: int) -> tuple[TableCommit, ...]:
     """The commits after a snapshot; none where the log cannot say."""
     try:
         return tuple(log.commits(end, head))
