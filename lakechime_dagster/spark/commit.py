@@ -26,6 +26,7 @@ from lakechime_dagster.errors import LakeChimeError, LaneConflictError, without_
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.names import spelled
 from lakechime_dagster.spark.narrow import literal_filter, quoted
+from lakechime_dagster.spark.shape import same_type
 from lakechime_dagster.spark.stamp import TargetLog, stamped
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
@@ -191,7 +192,8 @@ def merge(spark: SparkSession, target: Target, changes: DataFrame) -> None:
     deletes, writes = column_of("s", OPERATION) == "D", column_of("s", OPERATION) != "D"
     table = DeltaTable.forPath(spark, target.location)
     merger = table.alias("t").merge(source.alias("s"), condition)
-    if set(columns) - set(spelled(table.toDF(), columns).columns):
+    held = {field.name: field.dataType for field in spelled(table.toDF(), columns).schema}
+    if any(name not in held or not same_type(held[name], changes.schema[name].dataType) for name in columns):
         merger = merger.withSchemaEvolution()
     (
         merger.whenMatchedDelete(deletes)

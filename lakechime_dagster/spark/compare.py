@@ -7,7 +7,6 @@ from functools import reduce
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from lakechime_dagster.spark.comparable import comparable, is_comparable
 from lakechime_dagster.spark.narrow import column, same
@@ -32,19 +31,6 @@ class Difference:
     @property
     def is_empty(self) -> bool:
         return not (self.inserted or self.updated or self.deleted)
-
-
-def shaped(rows: DataFrame, schema: StructType) -> DataFrame:
-    """The rows under a target's columns: cast to its types, missing ones null, new ones behind."""
-    present = {name: name for name in rows.columns}
-    kept = [
-        (column(field.name) if field.name in present else F.lit(None)).cast(field.dataType).alias(field.name)
-        if field.name not in present or rows.schema[field.name].dataType != field.dataType
-        else column(field.name)
-        for field in schema
-    ]
-    names = {field.name for field in schema}
-    return rows.select(*kept, *[column(name) for name in rows.columns if name not in names])
 
 
 def keyed_difference(new: DataFrame, old: DataFrame, keys: Sequence[str], deletable: Column | None = None) -> Difference:

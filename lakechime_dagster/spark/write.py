@@ -20,11 +20,12 @@ from lakechime_dagster.spark.commit import (
     replace_all,
     replace_partitions,
 )
-from lakechime_dagster.spark.compare import OPERATION, Difference, keyed_difference, shaped, unkeyed_difference
+from lakechime_dagster.spark.compare import OPERATION, Difference, keyed_difference, unkeyed_difference
 from lakechime_dagster.spark.inputs import Scope, Work
 from lakechime_dagster.spark.job import Counts, Outcome, Partition, TableJob
 from lakechime_dagster.spark.names import spelled
 from lakechime_dagster.spark.narrow import column, narrowed
+from lakechime_dagster.spark.shape import shaped
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
 
@@ -91,7 +92,8 @@ def _planned(spark: SparkSession, job: TableJob, target: Target, good: DataFrame
         new_schema = [(f.name, f.dataType) for f in good.schema] != [(f.name, f.dataType) for f in now.schema]
         wanted = job.always_write or new_schema or not difference.is_empty
         return _Planned(difference=difference, write=(lambda: replace_all(good, target)) if wanted else None, replaced=wanted)
-    rows = shaped(good, now.schema)
+    rows = shaped(job.name, good, now.schema)
+    now = shaped(job.name, now, rows.schema)  # with fields of structs that it is about to have
     if job.refresh is RefreshMode.PARTITIONS:
         return _planned_partitions(target, rows, now, work.scope)
     if not target.keys:
