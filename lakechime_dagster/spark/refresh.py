@@ -32,6 +32,7 @@ from lakechime_dagster.spark.job import Outcome, TableJob, TableResult
 from lakechime_dagster.spark.names import require_columns, spelled
 from lakechime_dagster.spark.narrow import column, narrowed, quoted
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
+from lakechime_dagster.spark.shape import same_type
 from lakechime_dagster.spark.sift import Sifted, sift
 from lakechime_dagster.spark.stamp import TargetLog
 from lakechime_dagster.spark.write import write
@@ -100,6 +101,7 @@ class Attempt:
             work = self._kept_scope(self._as_stored(self._allowed(self._work(inputs))))
         with self._phase("compute"):
             computed = self._named(self._compute(work))
+            work = self._as_computed(work, computed)
             sifted = sift(self._in_scope(self._nulled(computed), work), self.job.keys, self.job.expect)
             self.held.callback(sifted.kept.unpersist)
             stamp = replace(self.stamp, watermark=self._watermark(sifted.good, work))
@@ -193,6 +195,19 @@ class Attempt:
         if scope is None or scope.values is None:
             return work
         return replace(work, scope=replace(scope, values=self._nulled(scope.values).distinct()))
+
+    def _as_computed(self, work: Work, computed: DataFrame) -> Work:
+        """The work with its scope in the types of the computed columns; what is no value there is null, which computing makes of it too."""
+        scope = work.scope
+        if scope is None or scope.values is None:
+            return work
+        types = {field.name: field.dataType for field in computed.schema}
+        cast = {
+            field.name: column(field.name).try_cast(types[field.name])
+            for field in scope.values.schema
+            if field.name in types and not same_type(field.dataType, types[field.name])
+        }
+        return replace(work, scope=replace(scope, values=scope.values.withColumns(cast))) if cast else work
 
     def _nulled(self, rows: DataFrame) -> DataFrame:
         """The rows with null for the empty string in partition columns: Delta's partitions do not tell them apart."""

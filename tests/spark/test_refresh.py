@@ -412,3 +412,15 @@ def test_a_function_that_returns_no_frame_is_a_declaration_error(spark: SparkSes
     flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights.count(), keys=("k",))
     with pytest.raises(DeclarationError, match="returned a int; return a DataFrame"):
         flow.run()
+
+
+def test_a_key_that_has_no_value_in_the_type_of_the_target_goes_to_quarantine(spark: SparkSession, tmp_path: Path) -> None:
+    source = Source(tmp_path / "texts", pa.schema([("k", pa.string()), ("v", pa.string())]))
+    source.write(("1", "a"), ("2", "b"))
+    flow = make_flow(spark, tmp_path, {"texts": source}, sql="SELECT try_cast(k AS bigint) AS k, v FROM texts", keys=("k",))
+    flow.run()
+    source.write(("3", "c"), ("abc", "poison"))
+    source.delete("k = '1'")
+    counts = balanced(flow.run()).counts
+    assert (counts.inserted, counts.deleted, counts.quarantined) == (1, 1, 1)
+    assert flow.rows == [(2, "b"), (3, "c")]
