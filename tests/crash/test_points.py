@@ -39,7 +39,7 @@ def strike(deployment: Deployment, points: tuple[Point, ...]) -> None:
         deployment.change(point)
     waiting = list(points)
     while waiting:
-        deployment.await_true(lambda: any(deployment.switch.reached_by(point) for point in waiting), f"{waiting} reached", 150)
+        deployment.await_true(lambda: any(deployment.switch.reached_by(point) for point in waiting), f"{waiting} reached", 300)
         point = next(point for point in waiting if deployment.switch.reached_by(point))
         waiting.remove(point)
         strike_others(deployment, point)
@@ -66,7 +66,7 @@ def wake_zombie(deployment: Deployment) -> None:
     pid = deployment.switch.reached_by(Point.ZOMBIE)
     assert pid is not None
     assert is_alive(pid)
-    deployment.await_true(lambda: deployment.settled_steps(Point.ZOMBIE) >= 1, "the zombie's successor has committed", 150)
+    deployment.await_true(lambda: deployment.settled_steps(Point.ZOMBIE) >= 1, "the zombie's successor has committed", 300)
     assert is_alive(pid)
     os.kill(pid, signal.SIGCONT)
     deployment.await_true(lambda: not is_alive(pid), "the zombie has ended")
