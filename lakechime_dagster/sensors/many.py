@@ -12,7 +12,7 @@ from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.sensors.runs import DagsterRuns
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, Runs, Tick, attended, claim
 from lakechime_dagster.sensors.trigger import INTERVAL_SECONDS, AssetJob, accepts_of, request
-from lakechime_dagster.store.ledger import TICK_NOTE_MS
+from lakechime_dagster.store.registry import TICK_NOTE_MS
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState

@@ -16,9 +16,10 @@ from lakechime_dagster.store.dialect import among, now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.interventions import PlaceAt
-from lakechime_dagster.store.ledger import Claim, Ledger, lanes_of
+from lakechime_dagster.store.ledger import Claim, Ledger
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from
 from lakechime_dagster.store.past import lanes_at, open_at, paused_at
+from lakechime_dagster.store.registry import lanes_of
 from lakechime_dagster.store.snapshots import newest_snapshot, without_snapshot
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Decision, Firing, KeyEvidence, LaneView, decide_partition, decide_snapshot

@@ -13,8 +13,9 @@ from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
-from lakechime_dagster.store.ledger import TICK_NOTE_MS, Ledger, hold_places, lanes_of, nothing_looked
+from lakechime_dagster.store.ledger import Ledger
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
+from lakechime_dagster.store.registry import TICK_NOTE_MS, hold_places, lanes_of, nothing_looked
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState, Place
 
 QUIET_MS = 2 * TICK_NOTE_MS  # a sensor that is at work has noted a tick since

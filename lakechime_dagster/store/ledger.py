@@ -5,37 +5,31 @@ Nothing here knows Dagster or Spark: a run is an id.
 """
 
 import uuid
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from lakechime_dagster.dce.text import storable
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.dialect import among, insert_if_absent, now_ms
+from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.ledger_rows import (
     EXECUTIONS,
-    FLOWS,
-    IS_KNOWN,
     Attempt,
     FlowRow,
     LaneRow,
     attempt_from,
     execution_from,
-    flow_from,
     lane_from,
 )
+from lakechime_dagster.store.registry import Registry, lane_at, remember_atoms
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneState, Place
 
 LEASE_MS = 60_000
-TICK_NOTE_MS = 60_000
 MAX_ATTEMPTS = 5
-_PLACES = 0x1A6E_C41F  # PostgreSQL's advisory lock of those who move places back; any number that is ours
 BACKOFF_MS = (0, 10_000, 30_000, 120_000, 300_000)  # before attempts 2, 3, 4, 5
 
 
@@ -51,73 +45,8 @@ class Claim:
     atoms: tuple[Atom, ...] = ()
 
 
-class Ledger:
-    """The lanes of one deployment."""
-
-    def __init__(self, engine: Engine, deployment: str) -> None:
-        self.engine = engine
-        self.deployment = deployment
-
-    # Flows and lanes
-
-    def ensure_flow(self, flow: Flow, start: Callable[[Connection], Place] | None = None) -> FlowRow:
-        """The flow as the ledger keeps it; activated now, from `start`, when it is new or was forgotten."""
-        found = self.flow(flow.name)
-        if found is not None and found.describes(flow):
-            return found
-        with writing(self.engine) as connection:
-            hold_places(connection)
-            values = {
-                "description": str(flow.trigger), "tables": list(flow.pinned), "target": flow.target, "job": flow.job,
-                "asset_keys": list(flow.asset_keys), "cluster": flow.cluster, "tag_keys": sorted(flow.trigger.tags),
-                "is_partitioned": flow.is_partitioned, "refires": flow.refires,
-            }  # fmt: skip
-            values |= nothing_looked(connection)  # what was looked through for another declaration must be looked at again
-            update = sa.update(schema.flow).where(schema.flow.c.deployment == self.deployment, schema.flow.c.name == flow.name)
-            if not connection.execute(update.where(IS_KNOWN).values(**values)).rowcount:
-                place = start(connection) if start else Place()
-                values |= {"activated_ts": now_ms(connection), "start": place.to_json(), "forgotten_ts": None}
-                if not connection.execute(update.where(~IS_KNOWN).values(**values)).rowcount:
-                    insert = insert_if_absent(connection, schema.flow)
-                    connection.execute(insert.values(deployment=self.deployment, name=flow.name, **values))
-        found = self.flow(flow.name)
-        assert found is not None
-        return found
-
-    def flow(self, name: str) -> FlowRow | None:
-        """The flow of that name, or None."""
-        with reading(self.engine) as connection:
-            return self._find_flow(connection, name)
-
-    def flows(self) -> list[FlowRow]:
-        """All flows of the deployment, by name."""
-        with reading(self.engine) as connection:
-            query = FLOWS.where(schema.flow.c.deployment == self.deployment).order_by(schema.flow.c.name)
-            return [flow_from(row) for row in connection.execute(query)]
-
-    def note_tick(self, flows: Sequence[FlowRow], now: int) -> None:
-        """Remember that the sensor of these flows ticked; written once a minute, so that a tick without news stays a read."""
-        stale = [flow.flow_id for flow in flows if flow.ticked_ts is None or now - flow.ticked_ts >= TICK_NOTE_MS]
-        if stale:
-            with writing(self.engine) as connection:
-                connection.execute(sa.update(schema.flow).where(among(connection, schema.flow.c.flow_id, stale)).values(ticked_ts=now))
-
-    def lanes(self, flow: FlowRow) -> dict[str, LaneRow]:
-        """The lanes of a flow by key."""
-        with reading(self.engine) as connection:
-            return lanes_of(connection, flow.flow_id)
-
-    def ensure_lane(self, flow: FlowRow, key: str, committed: Committed | None = None, atoms: Sequence[Atom] = ()) -> LaneRow:
-        """The lane; one that the ledger does not know starts from what its target's last commit says, else from the flow's start.
-
-        With such a commit the lane counts as fired; `atoms` are the partitions whose later change is late.
-        """
-        with writing(self.engine) as connection:
-            is_new = make_lane(connection, flow, key, committed)
-            lane = _lane(connection, flow.flow_id, key, lock=False)
-            if is_new and committed:
-                _remember_atoms(connection, lane.lane_id, atoms)
-            return lane
+class Ledger(Registry):
+    """The executions of one deployment's lanes: claimed, attempted, settled."""
 
     # Claims
 
@@ -131,7 +60,7 @@ class Ledger:
             LaneConflictError: when the lane has moved since, is not active, or has an open execution.
         """
         with writing(self.engine) as connection:
-            current = _lane(connection, flow.flow_id, lane.key, lock=True)
+            current = lane_at(connection, flow.flow_id, lane.key, lock=True)
             if (current.settled, current.place) != (lane.settled, lane.place) or current.state is not LaneState.ACTIVE:
                 raise LaneConflictError(f"lane {flow.name} {lane.key} moved on (step {current.settled}, {current.state.value})")
             if _open_of(connection, current.lane_id) is not None:
@@ -149,7 +78,7 @@ class Ledger:
             connection.execute(sa.insert(schema.attempt).values(execution_id=execution_id, number=attempt, due_ts=now))
             if claim.fired and not current.fired:
                 connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == current.lane_id).values(fired=True))
-                _remember_atoms(connection, current.lane_id, claim.atoms)
+                remember_atoms(connection, current.lane_id, claim.atoms)
             return self._execution(connection, execution_id)
 
     def execution(self, execution_id: str) -> Execution | None:
@@ -357,31 +286,6 @@ class Ledger:
         )
         return lane_from(connection.execute(sa.select(schema.lane).where(schema.lane.c.lane_id == of_execution)).one())
 
-    def flow_in(self, connection: Connection, name: str) -> FlowRow:
-        """The flow of that name, in a transaction.
-
-        Raises:
-            NotFoundError: there is none.
-        """
-        found = self._find_flow(connection, name)
-        if found is None:
-            raise NotFoundError(f"no flow {name!r} in deployment {self.deployment}; `lakechime trigger list` shows those that are there")
-        return found
-
-    def open_lanes(self, connection: Connection, flow: FlowRow) -> set[int]:
-        """The lanes of a flow that have an open execution."""
-        query = sa.select(schema.execution.c.lane_id).join(schema.lane, schema.lane.c.lane_id == schema.execution.c.lane_id)
-        return set(
-            connection.execute(
-                query.where(schema.lane.c.flow_id == flow.flow_id, schema.execution.c.state == ExecutionState.OPEN.value)
-            ).scalars()
-        )
-
-    def _find_flow(self, connection: Connection, name: str) -> FlowRow | None:
-        query = FLOWS.where(schema.flow.c.deployment == self.deployment, schema.flow.c.name == name)
-        row = connection.execute(query).one_or_none()
-        return flow_from(row) if row else None
-
     def next_attempt(self, connection: Connection, execution: Execution, end: Place, *, due_ts: int) -> Execution:
         number = execution.attempt + 1
         connection.execute(
@@ -391,51 +295,6 @@ class Ledger:
         )
         connection.execute(sa.insert(schema.attempt).values(execution_id=execution.execution_id, number=number, due_ts=due_ts))
         return self._execution(connection, execution.execution_id)
-
-
-def hold_places(connection: Connection) -> None:
-    """Until the transaction ends, let nobody else put a lane back, declare a flow otherwise, or fold what flows do not need.
-
-    On SQLite a transaction that writes keeps the others out anyway.
-    """
-    if connection.dialect.name == "postgresql":
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_PLACES)))
-
-
-def nothing_looked(connection: Connection) -> dict[str, int]:
-    """Before every position, and unlike any that an evaluation under way has looked up to, also from such a beginning."""
-    return {"looked_tx": 0, "looked_seq": -now_ms(connection)}
-
-
-def make_lane(connection: Connection, flow: FlowRow, key: str, committed: Committed | None = None) -> bool:
-    """Make a lane that the ledger does not know, by its target's last commit or at the flow's start; False when it was there.
-
-    Where that commit no longer says up to where it read, the lane is HELD: from the start, all of it would be read again.
-    """
-    place = committed.stamp.end if committed else flow.start
-    state, reason = LaneState.ACTIVE, ""
-    if committed and committed.is_stamp_lost:
-        state, reason = LaneState.HELD, f"its target holds step {committed.stamp.step}, but its log no longer says up to where"
-    values = {
-        "flow_id": flow.flow_id, "key": key, "state": state.value, "state_reason": reason,
-        "settled": committed.stamp.step if committed else 0, "fired": committed is not None, "created_ts": now_ms(connection),
-        "place": place.to_json(), "place_tx": place.position.tx_id, "place_seq": place.position.seq,
-    }  # fmt: skip
-    return bool(connection.execute(insert_if_absent(connection, schema.lane).values(**values)).rowcount)
-
-
-def lanes_of(connection: Connection, flow_id: int, keys: Sequence[str] | None = None, *, lock: bool = False) -> dict[str, LaneRow]:
-    """The lanes of a flow by key, all of them or some; `lock` holds their rows until the transaction ends."""
-    query = sa.select(schema.lane).where(schema.lane.c.flow_id == flow_id)
-    query = query.order_by(schema.lane.c.lane_id).with_for_update() if lock else query
-    if keys is not None:
-        query = query.where(schema.lane.c.key.in_(keys))
-    return {row.key: lane_from(row) for row in connection.execute(query)}
-
-
-def _lane(connection: Connection, flow_id: int, key: str, *, lock: bool) -> LaneRow:
-    query = sa.select(schema.lane).where(schema.lane.c.flow_id == flow_id, schema.lane.c.key == key)
-    return lane_from(connection.execute(query.with_for_update() if lock else query).one())
 
 
 def _hold(connection: Connection, lane: LaneRow, reason: str) -> None:
@@ -476,9 +335,3 @@ def _end_attempt(connection: Connection, execution: Execution, outcome: str, err
 def _error_of(connection: Connection, execution: Execution) -> str | None:
     same = (schema.attempt.c.execution_id == execution.execution_id, schema.attempt.c.number == execution.attempt)
     return connection.execute(sa.select(schema.attempt.c.error).where(*same)).scalar()
-
-
-def _remember_atoms(connection: Connection, lane_id: int, atoms: Sequence[Atom]) -> None:
-    rows = [{"lane_id": lane_id, "cluster": atom.cluster, "table_name": atom.table, "partition_key": atom.canonical} for atom in atoms]
-    if rows:
-        connection.execute(sa.insert(schema.lane_partition), rows)

@@ -11,8 +11,8 @@ from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.evidence import late_lanes
-from lakechime_dagster.store.ledger import hold_places, lanes_of, make_lane
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, FLOWS, FlowRow, LaneRow, execution_from, flow_from
+from lakechime_dagster.store.registry import hold_places, lanes_of, make_lane
 from lakechime_dagster.store.retention import ExpiredTable
 from lakechime_dagster.store.tables import TableKey
 from lakechime_dagster.triggers.lanes import ExecutionState, LaneState

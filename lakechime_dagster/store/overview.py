@@ -9,9 +9,10 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.events import head_within
-from lakechime_dagster.store.ledger import Ledger, lanes_of
+from lakechime_dagster.store.ledger import Ledger
 from lakechime_dagster.store.ledger_rows import FLOWS, FlowRow, LaneRow, flow_from
 from lakechime_dagster.store.queries import is_after, is_through
+from lakechime_dagster.store.registry import lanes_of
 from lakechime_dagster.store.schema import dce_event, dce_table
 from lakechime_dagster.triggers.lanes import LaneState
 

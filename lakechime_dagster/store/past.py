@@ -9,8 +9,9 @@ from sqlalchemy import Connection
 
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.interventions import Action
-from lakechime_dagster.store.ledger import MAX_ATTEMPTS, lanes_of
+from lakechime_dagster.store.ledger import MAX_ATTEMPTS
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, Attempt, FlowRow, LaneRow, attempt_from, execution_from
+from lakechime_dagster.store.registry import lanes_of
 from lakechime_dagster.triggers.lanes import Execution, LaneState, Place
 
 

@@ -15,8 +15,8 @@ from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.ledger import TICK_NOTE_MS
 from lakechime_dagster.store.need import needs
+from lakechime_dagster.store.registry import TICK_NOTE_MS
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
