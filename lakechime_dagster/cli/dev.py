@@ -192,7 +192,7 @@ def _answers(port: int) -> bool:
 @contextmanager
 def _only_one(home: Path) -> Iterator[None]:
     """Two deployments in one home would replay and serve the same lake twice."""
-    from lakechime_dagster.spark.lock import locked
+    from lakechime_dagster.lock import locked
 
     try:
         home.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ from lakechime_dagster.demo.data import FIRST_DAY, HOURS
 from lakechime_dagster.demo.flights import HOUR
 from lakechime_dagster.demo.plan import Complete, How, Partition, Plan, Write
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
-from lakechime_dagster.spark.lock import locked
+from lakechime_dagster.lock import locked
 
 APP_ID = "lakechime-demo-replay"  # by which each table knows how far the replay got
 COMPLETE_TAGS = Tags({"complete": "true"})

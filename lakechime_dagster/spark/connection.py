@@ -17,10 +17,10 @@ from typing import IO
 
 from py4j.protocol import Py4JError
 
+from lakechime_dagster.lock import locked
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.confs import revision_of
 from lakechime_dagster.spark.jvm import Gateway, is_alive
-from lakechime_dagster.spark.lock import locked
 from lakechime_dagster.spark.session import Connection, connect
 
 ANSWER_SECONDS = 20  # long, for a busy machine; a dead driver refuses at once

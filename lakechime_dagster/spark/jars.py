@@ -19,8 +19,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from lakechime_dagster.errors import SparkUnavailableError
+from lakechime_dagster.lock import locked
 from lakechime_dagster.spark.java import Java, find_java
-from lakechime_dagster.spark.lock import locked
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
 MANIFEST = "manifest.json"

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from lakechime_dagster.cli.dev import dagster_yaml, is_noise, workspace_text, write_dagster_home
-from lakechime_dagster.spark.lock import locked
+from lakechime_dagster.lock import locked
 from tests.support.cli import Cli
 
 ROOT = Path(__file__).resolve().parents[2]

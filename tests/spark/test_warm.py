@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lakechime_dagster.lock import locked
 from lakechime_dagster.spark.connection import WarmFile, _sign_in, clients_folder, warm_file, warm_lock
 from lakechime_dagster.spark.jvm import is_alive
-from lakechime_dagster.spark.lock import locked
 from lakechime_dagster.spark.warm import WarmHost, start_warm_driver
 from tests.support.spark import await_true, run_client, small_settings, start_client
 

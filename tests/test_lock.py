@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.spark.lock import locked
+from lakechime_dagster.lock import locked
 
 
 def test_a_held_lock_is_waited_for_no_longer_than_asked(tmp_path: Path) -> None:
