@@ -119,7 +119,8 @@ def test_tables_that_dagster_could_not_tell_apart_are_refused(names: list[str], 
 
 
 def test_tables_without_triggers_have_no_sensors_that_could_have_one_name() -> None:
-    build_definitions(Lake("shop", [ORDERS, whole("silver.daily_x"), whole("silver_daily.x"), whole("shop._events")]))
+    built = build_definitions(Lake("shop", [ORDERS, whole("silver.daily_x"), whole("silver_daily.x"), whole("shop._events")]))
+    assert [sensor.name for sensor in built.sensors or []] == ["shop__events"]
 
 
 ODD = {"owner": "me"}
