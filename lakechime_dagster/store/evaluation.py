@@ -17,15 +17,16 @@ from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.interventions import PlaceAt
 from lakechime_dagster.store.ledger import Claim, Ledger
-from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from
-from lakechime_dagster.store.past import lanes_at, open_at, paused_at
+from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
+from lakechime_dagster.store.moment import Moment, past, present
+from lakechime_dagster.store.past import lanes_at
 from lakechime_dagster.store.registry import lanes_of
 from lakechime_dagster.store.snapshots import newest_snapshot, without_snapshot
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Decision, Firing, KeyEvidence, LaneView, decide_partition, decide_snapshot
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
-from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneId, Place
+from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, LaneId, Place
 from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, SnapshotTrigger, StartFrom
 
 EXPLAINED = 3  # keys of which is told what they lack
@@ -83,17 +84,12 @@ class Evaluator:
         if at_ms is not None:
             row = replace(row, looked=Position.ORIGIN)  # up to where it was looked through since says nothing of then
         with reading(self.engine) as connection:
-            now = now_ms(connection) if at_ms is None else at_ms
-            through = head_within(connection) if at_ms is None else evidence.head_at(connection, at_ms)
-            lanes = lanes_of(connection, row.flow_id) if at_ms is None else lanes_at(connection, row, at_ms)
-            views = _views(connection, row, lanes, at_ms)
-            blocked = (row.blocked_sentence if at_ms is None else paused_at(connection, row, at_ms)) or _unreadable(
-                connection, flow, lanes, through
-            )
+            moment = present(connection, row) if at_ms is None else past(connection, row, at_ms)
+            moment = replace(moment, blocked=moment.blocked or _unreadable(connection, flow, moment))
             if isinstance(flow.trigger, SnapshotTrigger):
-                decision = self._snapshot(connection, flow, flow.trigger, row, views, blocked, now, through)
+                decision = self._snapshot(connection, flow, flow.trigger, row, moment)
             else:
-                decision = self._partition(connection, flow, flow.trigger, row, lanes, views, blocked, now, through, accepts)
+                decision = self._partition(connection, flow, flow.trigger, row, moment, accepts)
             held_back = evidence.held_back(connection) if at_ms is None and not decision.fires else ""
             return replace(decision, reasons=(*decision.reasons, held_back)) if held_back else decision
 
@@ -190,22 +186,19 @@ class Evaluator:
                     .values(looked_tx=position.tx_id, looked_seq=position.seq)
                 )
 
-    def _snapshot(
-        self, connection: Connection, flow: Flow, trigger: SnapshotTrigger, row: FlowRow, views: Mapping[str, LaneView],
-        blocked: str, now: int, through: Position,
-    ) -> Decision:  # fmt: skip
-        lane = views.get("", LaneView(place=row.start))
-        lane = replace(lane, blocked=blocked or lane.blocked)
+    def _snapshot(self, connection: Connection, flow: Flow, trigger: SnapshotTrigger, row: FlowRow, moment: Moment) -> Decision:
+        lane = moment.views.get("", LaneView(place=row.start))
+        lane = replace(lane, blocked=moment.blocked or lane.blocked)
         tables = [(flow.cluster, table) for table in trigger.tables]
         since = max(lane.place.position, row.looked)
-        found = evidence.waiting(connection, tables, trigger.tags, since, through)
-        return decide_snapshot(row.name, trigger, lane, found, now_ms=now, through=through)
+        found = evidence.waiting(connection, tables, trigger.tags, since, moment.through)
+        return decide_snapshot(row.name, trigger, lane, found, now_ms=moment.now, through=moment.through)
 
     def _partition(
-        self, connection: Connection, flow: Flow, trigger: PartitionTrigger, row: FlowRow, lanes: Mapping[str, LaneRow],
-        views: Mapping[str, LaneView], blocked: str, now: int, through: Position, accepts: Accepts,
-    ) -> Decision:  # fmt: skip
-        keys = trigger.keys(from_milliseconds(now))
+        self, connection: Connection, flow: Flow, trigger: PartitionTrigger, row: FlowRow, moment: Moment, accepts: Accepts
+    ) -> Decision:
+        through, lanes, views = moment.through, moment.lanes, moment.views
+        keys = trigger.keys(from_milliseconds(moment.now))
         pending = [key for key in keys if not (key.text in lanes and lanes[key.text].fired)]
         atoms = [atom for key in pending for atom in key.atoms]
         states = evidence.atom_states(connection, atoms, trigger.tags, through)
@@ -223,8 +216,8 @@ class Evaluator:
         ]  # fmt: skip
         in_flight = sum(1 for view in views.values() if view.open and not view.blocked)
         return decide_partition(
-            row.name, trigger, found, in_flight=in_flight, activated_ms=row.activated_ts, now_ms=now, through=through, blocked=blocked,
-            accepts=lambda firing: (key := flow.key_of(firing)) is None or accepts(key),
+            row.name, trigger, found, in_flight=in_flight, activated_ms=row.activated_ts, now_ms=moment.now, through=through,
+            blocked=moment.blocked, accepts=lambda firing: (key := flow.key_of(firing)) is None or accepts(key),
         )  # fmt: skip
 
     def _start(self, connection: Connection, flow: Flow) -> Place:
@@ -280,34 +273,9 @@ def newer(stands: SnapshotPlace | None, found: SnapshotPlace, table_format: Tabl
     return found
 
 
-def _unreadable(connection: Connection, flow: Flow, lanes: Mapping[str, LaneRow], through: Position) -> str:
+def _unreadable(connection: Connection, flow: Flow, moment: Moment) -> str:
     """A sentence when the flow reads a table that has no snapshot yet; asked only until some lane has read them all."""
-    if any(set(flow.reads) <= set(lane.place.sources) for lane in lanes.values()):
+    if any(set(flow.reads) <= set(lane.place.sources) for lane in moment.lanes.values()):
         return ""
-    missing = without_snapshot(connection, [(flow.cluster, table) for table in flow.reads], through)
+    missing = without_snapshot(connection, [(flow.cluster, table) for table in flow.reads], moment.through)
     return f"{missing[0]} has no snapshot yet, and {flow.name} reads it" if missing else ""
-
-
-def _views(connection: Connection, row: FlowRow, lanes: Mapping[str, LaneRow], at_ms: int | None) -> dict[str, LaneView]:
-    """What a decision needs of each lane: its place, and whether it is open or may not claim."""
-    opened = _open_now(connection, row) if at_ms is None else open_at(connection, row, at_ms)
-    return {
-        key: LaneView(
-            place=lane.place,
-            settled=lane.settled,
-            open=_open_sentence(opened[key]) if key in opened else "",
-            blocked=lane.blocked_sentence(row.name),
-        )
-        for key, lane in lanes.items()
-    }
-
-
-def _open_now(connection: Connection, row: FlowRow) -> dict[str, Execution]:
-    query = EXECUTIONS.where(schema.lane.c.flow_id == row.flow_id, schema.execution.c.state == ExecutionState.OPEN.value)
-    return {execution.lane.key: execution for execution in map(execution_from, connection.execute(query))}
-
-
-def _open_sentence(execution: Execution) -> str:
-    who = f"run {execution.run_id}" if execution.run_id else "a run that has not begun"
-    key = f" for {execution.lane.key}" if execution.lane.key else ""
-    return f"step {execution.step}{key} is with {who} (attempt {execution.attempt})"

@@ -19,8 +19,8 @@ from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.dialect import VisibleBelow
-from lakechime_dagster.store.queries import carries, is_after, is_data, is_delete, is_drop, is_dropped, is_new, is_through, was_data
-from lakechime_dagster.store.schema import dce_availability, dce_event, dce_folded, dce_table
+from lakechime_dagster.store.queries import carries, is_after, is_data, is_delete, is_drop, is_dropped, is_new, is_through
+from lakechime_dagster.store.schema import HISTORY, dce_availability, dce_event, dce_folded, dce_table
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
 
@@ -31,7 +31,7 @@ TableKey = tuple[str, str]  # cluster, name
 
 def head_at(connection: Connection, time_ms: int) -> Position:
     """The newest position of the events registered before a time, folded ones too: information about the past, never a place."""
-    queries = [sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts < time_ms) for kept in (dce_event, dce_folded)]
+    queries = [sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts < time_ms) for kept in HISTORY]
     before = sa.union_all(*queries).subquery()
     row = connection.execute(sa.select(before).order_by(before.c.tx_id.desc(), before.c.seq.desc()).limit(1)).one_or_none()
     return Position(row.tx_id, row.seq) if row else Position.ORIGIN
@@ -42,9 +42,7 @@ def place_before(connection: Connection, time_ms: int, head: Position) -> Positi
 
     Positions do not follow the clock: what was registered earlier may come after it.
     """
-    queries = [
-        sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts >= time_ms, is_through(head, kept)) for kept in (dce_event, dce_folded)
-    ]
+    queries = [sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts >= time_ms, is_through(head, kept)) for kept in HISTORY]
     since = sa.union_all(*queries).subquery()
     row = connection.execute(sa.select(since).order_by(since.c.tx_id, since.c.seq).limit(1)).one_or_none()
     return Position(row.tx_id, row.seq - 1) if row else head
@@ -89,11 +87,11 @@ def waiting(
     """
     ids = table_ids(connection, tables)
     dialect = connection.dialect.name
-    was_new = carries(dialect, dict(tags), dce_folded) if tags else was_data
     rows: dict[int, list[sa.Row[Any]]] = {}
-    for event, matches in ((dce_event, is_new(dialect, dict(tags))), (dce_folded, was_new)):
+    for event in HISTORY:
+        counts = counted(event, is_new(dialect, dict(tags), event))
         of_tables = event.c.table_id.in_([table_id for table_id, _ in ids.values()])
-        query = sa.select(event.c.table_id, *counted(event, matches)).where(of_tables, is_after(place, event), is_through(through, event))
+        query = sa.select(event.c.table_id, *counts).where(of_tables, is_after(place, event), is_through(through, event))
         for row in connection.execute(query.group_by(event.c.table_id)) if ids else ():
             rows.setdefault(row.table_id, []).append(row)
     return [waiting_of(table[1], rows.get(ids[table][0], ()) if table in ids else ()) for table in tables]

@@ -12,8 +12,7 @@ from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.evidence import TableKey, chunks, table_ids
 from lakechime_dagster.store.queries import carries, is_through
-from lakechime_dagster.store.schema import dce_event, dce_folded_version
-from lakechime_dagster.store.snapshots import HISTORY
+from lakechime_dagster.store.schema import HISTORY, dce_event, dce_folded_version
 
 
 def matched_before(

@@ -29,7 +29,7 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.store.codes import FORMAT_CODES, OPERATION_CODES
 from lakechime_dagster.store.dialect import VisibleBelow
-from lakechime_dagster.store.schema import dce_event, dce_folded, dce_folded_version, dce_table
+from lakechime_dagster.store.schema import FOLDED_VERSIONS, dce_event, dce_folded, dce_table
 from lakechime_dagster.store.tables import TableRow
 
 is_data = and_(
@@ -103,20 +103,27 @@ def carries(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -
     return and_(true(), *(_has_tag(event, key, value) for key, value in tags.items()))
 
 
-def is_new(dialect: str, tags: dict[str, str]) -> ColumnElement[bool]:
+def is_new(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -> ColumnElement[bool]:
     """Whether the event says something new to who asked for these tags; without tags only changes of data do."""
-    return for_the_first_time(lambda event: carries(dialect, tags, event)) if tags else is_data
+    return for_the_first_time(lambda event: carries(dialect, tags, event), event) if tags else changes_data(event)
 
 
-def for_the_first_time(holds: Callable[[FromClause], ColumnElement[bool]]) -> ColumnElement[bool]:
-    """Whether something holds of the event that held of no earlier version of it: an amendment repeats the tags it had before."""
+def changes_data(event: FromClause) -> ColumnElement[bool]:
+    """Whether the event, or folded event, changed data."""
+    return is_data if event is dce_event else was_data
+
+
+def for_the_first_time(holds: Callable[[FromClause], ColumnElement[bool]], event: FromClause = dce_event) -> ColumnElement[bool]:
+    """Whether something holds of the event that held of no earlier version of it: an amendment repeats the tags it had before.
+
+    A folded event is one with all its versions.
+    """
+    if event is not dce_event:
+        return holds(event)
     earlier = dce_event.alias("earlier")
     is_version = or_(earlier.c.seq == dce_event.c.amends_seq, earlier.c.amends_seq == dce_event.c.amends_seq)
     repeated = exists(select(1).select_from(earlier).where(is_version, earlier.c.seq < dce_event.c.seq, holds(earlier)))
-    folded = [
-        exists(select(1).select_from(kept).where(kept.c.seq == dce_event.c.amends_seq, holds(kept)))
-        for kept in (dce_folded, dce_folded_version)
-    ]
+    folded = [exists(select(1).select_from(kept).where(kept.c.seq == dce_event.c.amends_seq, holds(kept))) for kept in FOLDED_VERSIONS]
     return and_(holds(dce_event), or_(dce_event.c.amends_seq.is_(None), not_(or_(repeated, *folded))))
 
 

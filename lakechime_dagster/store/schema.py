@@ -128,3 +128,6 @@ dce_folded_version = Table(
     Column("tags", DOCUMENT, nullable=False),
 )
 Index("dce_folded_version_seq", dce_folded_version.c.seq)
+
+HISTORY = (dce_event, dce_folded)  # each event with its place, whether it is still there or was folded
+FOLDED_VERSIONS = (dce_folded, dce_folded_version)  # each version of a folded event with its tags

@@ -10,10 +10,8 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.store.codes import FORMATS
 from lakechime_dagster.store.evidence import TableKey, table_ids
-from lakechime_dagster.store.queries import carries, delta_version, is_after, is_data, is_new, is_through
-from lakechime_dagster.store.schema import dce_availability, dce_event, dce_folded
-
-HISTORY = (dce_event, dce_folded)
+from lakechime_dagster.store.queries import delta_version, is_after, is_data, is_new, is_through
+from lakechime_dagster.store.schema import HISTORY, dce_availability, dce_event, dce_folded
 
 
 def newest_snapshot(
@@ -34,8 +32,7 @@ def newest_snapshot(
     def is_vouched(event: sa.FromClause) -> sa.ColumnElement[bool]:
         if not tags:
             return is_after(place, event)
-        dialect = connection.dialect.name
-        brings = is_new(dialect, dict(tags)) if event is dce_event else carries(dialect, dict(tags), event)
+        brings = is_new(connection.dialect.name, dict(tags), event)
         return sa.or_(sa.and_(is_after(place, event), brings), sa.false() if mark is None else is_through(mark, event))
 
     known = sa.union_all(*(

@@ -26,9 +26,8 @@ from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.evaluation import Accepts, Evaluator, any_key
 from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.ledger_rows import FlowRow, blocked_sentence
-from lakechime_dagster.store.queries import for_the_first_time, is_after, is_data, is_through, was_data
-from lakechime_dagster.store.schema import dce_event, dce_folded, dce_folded_version, dce_table
-from lakechime_dagster.store.snapshots import HISTORY
+from lakechime_dagster.store.queries import changes_data, for_the_first_time, is_after, is_data, is_through
+from lakechime_dagster.store.schema import FOLDED_VERSIONS, HISTORY, dce_event, dce_table
 from lakechime_dagster.triggers.decision import Decision, LaneView, Waiting, decide_snapshot
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -316,7 +315,7 @@ def _versions(connection: Connection, firsts: Sequence[int]) -> dict[int, list[t
         one_of = sa.or_(among(connection, dce_event.c.seq, chunk), among(connection, dce_event.c.amends_seq, chunk))
         for row in connection.execute(sa.select(dce_event.c.seq, dce_event.c.amends_seq, dce_event.c.tags).where(one_of)):
             found.setdefault(row.amends_seq or row.seq, []).append((row.seq, Tags(row.tags)))
-        for kept in (dce_folded, dce_folded_version):
+        for kept in FOLDED_VERSIONS:
             query = sa.select(kept.c.seq, kept.c.tags).where(among(connection, kept.c.seq, chunk), kept.c.tags.is_not(None))
             for row in connection.execute(query):
                 found.setdefault(row.seq, []).append((row.seq, Tags(row.tags)))
@@ -370,8 +369,7 @@ def _counting(
         tags = sa.func.json_extract(value, "$[4]")
         carries = partial(_has_all, tags)
         tagged = tags != "{}"
-    brings, changes = (for_the_first_time(carries), is_data) if event is dce_event else (carries(event), was_data)
-    matches = sa.case((tagged, brings), else_=changes)
+    matches = sa.case((tagged, for_the_first_time(carries, event)), else_=changes_data(event))
     return (
         sa.select(number.label("number"), *evidence.counted(event, matches))
         .where(event.c.table_id == table_id, sa.tuple_(event.c.tx_id, event.c.seq) > sa.tuple_(tx, seq), is_through(through, event))
