@@ -50,8 +50,9 @@ def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
             key = (platform.settings.store_url, platform.settings.deployment)
             if key not in sweeps:
                 sweeps[key] = Sweep(platform.evaluator, [launch.flow for launch in launches])
-            accepts = {flow: accepts_of(launch.partitions, context.instance) for flow, launch in by_flow.items()}
-            tick = run_many(platform, sweeps[key], by_flow, DagsterRuns(context.instance), accepts)
+            runs = DagsterRuns(lambda: context.instance)
+            accepts = {flow: accepts_of(launch.partitions, runs) for flow, launch in by_flow.items()}
+            tick = run_many(platform, sweeps[key], by_flow, runs, accepts)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if not tick.launches:

@@ -1,5 +1,7 @@
 """The runs of a Dagster instance, as a tick asks for them."""
 
+from collections.abc import Callable
+
 import dagster as dg
 
 from lakechime_dagster.resources.names import ATTEMPT_TAG, EXECUTION_TAG
@@ -10,10 +12,17 @@ FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
 class DagsterRuns:
-    """Finds the run of an attempt: the one that began it, else the newest one launched with its tags."""
+    """Finds the run of an attempt: the one that began it, else the newest one launched with its tags.
 
-    def __init__(self, instance: dg.DagsterInstance) -> None:
-        self.instance = instance
+    The instance is opened by the first question: that takes longer than a tick that has nothing to ask.
+    """
+
+    def __init__(self, opened: Callable[[], dg.DagsterInstance]) -> None:
+        self._opened = opened
+
+    @property
+    def instance(self) -> dg.DagsterInstance:
+        return self._opened()
 
     def of_attempt(self, execution: Execution) -> RunFact | None:
         run = self.instance.get_run_by_id(execution.run_id) if execution.run_id else None

@@ -101,7 +101,8 @@ def flow_sensor(
         try:
             if flow.job is not None and partitions is None:
                 _check_unpartitioned(flow.name, context.repository_def, flow.job)
-            tick = run_tick(open_platform(), flow, DagsterRuns(context.instance), accepts_of(partitions, context.instance))
+            runs = DagsterRuns(lambda: context.instance)
+            tick = run_tick(open_platform(), flow, runs, accepts_of(partitions, runs))
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if tick.launches:
@@ -118,7 +119,7 @@ def _check_unpartitioned(name: str, repository: dg.RepositoryDefinition | None, 
         raise DeclarationError(name, "job", f"the assets of {job} are partitioned, and no run of it would have a partition; {remedy}")
 
 
-def accepts_of(partitions: dg.PartitionsDefinition | None, instance: dg.DagsterInstance) -> Callable[[str], bool]:
+def accepts_of(partitions: dg.PartitionsDefinition | None, runs: DagsterRuns) -> Callable[[str], bool]:
     """Whether Dagster knows a partition key; a key of dynamic partitions is made known."""
     if partitions is None:
         return lambda key: True
@@ -126,7 +127,7 @@ def accepts_of(partitions: dg.PartitionsDefinition | None, instance: dg.DagsterI
         name = partitions.name
 
         def made_known(key: str) -> bool:
-            instance.add_dynamic_partitions(name, [key])
+            runs.instance.add_dynamic_partitions(name, [key])
             return True
 
         return made_known

@@ -419,16 +419,16 @@ def test_the_run_of_an_attempt_is_found_by_its_tags_until_it_begins(asset: Locat
     request = only(asset.tick().run_requests)
     execution = asset.platform.ledger.execution(request.tags[EXECUTION_TAG])
     assert execution is not None
-    assert DagsterRuns(asset.instance).of_attempt(execution) is None
+    assert DagsterRuns(lambda: asset.instance).of_attempt(execution) is None
     job = asset.definitions.resolve_job_def("features_job")
     run = asset.instance.create_run_for_job(job, tags=dict(request.tags), status=dg.DagsterRunStatus.STARTED)
-    found = DagsterRuns(asset.instance).of_attempt(execution)
+    found = DagsterRuns(lambda: asset.instance).of_attempt(execution)
     assert found is not None
     assert (found.run_id, found.state) == (run.run_id, RunState.LIVE)
     asset.platform.ledger.begin(execution.execution_id, "elsewhere")
     begun = asset.platform.ledger.execution(execution.execution_id)
     assert begun is not None
-    assert DagsterRuns(asset.instance).of_attempt(begun) == found
+    assert DagsterRuns(lambda: asset.instance).of_attempt(begun) == found
 
 
 @pytest.mark.parametrize("trigger", [SnapshotTrigger([SOURCE]), DAILY], ids=["snapshots", "partitions"])
