@@ -20,6 +20,7 @@ from lakechime_dagster.store.schema import dce_event
 WRITERS = 8
 EVENTS = int(os.environ.get("LAKECHIME_STRESS_EVENTS", "200000")) // WRITERS  # of each writer
 EXPECTED = {(str(writer), str(number + 1)) for writer in range(WRITERS) for number in range(EVENTS)}
+PAUSE = 0.02  # seconds between two looks while they write: as long as a late transaction, and the cores are the writers'
 Seen = Counter[tuple[str, str]]
 
 
@@ -78,10 +79,9 @@ def _write_and_read(engine: Engine, read: Callable[[], int]) -> None:
     try:
         while True:
             was_over = ended.is_set()
-            if read() == 0:
-                if was_over:
-                    break
-                ended.wait(0.005)
+            if read() == 0 and was_over:
+                break
+            ended.wait(PAUSE)
     finally:
         for writer in writers:
             writer.kill()

@@ -1,6 +1,7 @@
 """How the tests are shared out between worker processes, and what tests say to whoever started them.
 
-What drives a whole deployment waits much of its time: it is two workers' at most, beside the Spark of the others.
+What drives a whole deployment waits much of its time: it is two workers' at most, beside the Spark of the others. Tests
+that share the driver of their process are two workers' too, since each driver takes a minute of processor time to be quick.
 """
 
 import sys
@@ -10,38 +11,48 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-DEPLOYMENTS = {
+TOGETHER = {
     "tests/e2e/": "lakes",
     "tests/cli/test_dev.py": "lakes",
     "tests/crash/": "machines",
     "tests/test_bare_machine.py": "machines",
-}
+    "tests/assets/test_table.py": "sessions",
+    "tests/assets/test_parameters.py": "sessions",
+    "tests/demo/test_flights.py": "sessions",
+    "tests/lake/test_increments.py": "sessions",
+    **{f"tests/spark/test_{name}.py": "sessions" for name in (
+        "commit", "comparable", "create", "failures", "fallbacks", "full_disk", "inputs", "names", "narrow", "quarantine",
+        "ranges", "shape",
+    )},
+}  # fmt: skip
+LONG = ["lakes", "machines", "tests/spark/test_refresh.py", "sessions", "tests/spark/test_warm.py", "tests/store/test_commit_order.py"]
 SAID = "said"
 
 
-class ByDeployment(LoadFileScheduling):
-    """Tests of a file stay together, and so do those that drive deployments of one kind."""
+class ByGroup(LoadFileScheduling):
+    """Tests of a group are one worker's."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return deployment_of(nodeid) or super()._split_scope(nodeid)
+        return group_of(nodeid)
 
 
-def deployment_of(nodeid: str) -> str | None:
-    """The kind of deployment that a test drives, if any."""
-    return next((kind for path, kind in DEPLOYMENTS.items() if nodeid.startswith(path)), None)
+def group_of(nodeid: str) -> str:
+    """The tests that a test stays together with: those of its file, or of several by what they need."""
+    return next((group for path, group in TOGETHER.items() if nodeid.startswith(path)), nodeid.partition("::")[0])
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByDeployment:
-    return ByDeployment(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByGroup:
+    config.option.loadscopereorder = False  # groups come in the order below, not in that of how many tests they have
+    return ByGroup(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long work first, that of a folder together; else the order stays as it was drawn."""
+    """Long work first, then what needs Spark; else the order stays as it was drawn."""
 
-    def rank(item: pytest.Item) -> tuple[bool, str, bool]:
-        kind = deployment_of(item.nodeid)
-        return kind is None, item.nodeid.rpartition("/")[0] if kind else "", item.get_closest_marker("spark") is None
+    def rank(item: pytest.Item) -> tuple[int, bool]:
+        group = group_of(item.nodeid)
+        return LONG.index(group) if group in LONG else len(LONG), item.get_closest_marker("spark") is None
 
     items.sort(key=rank)
 
