@@ -20,8 +20,7 @@ from lakechime_dagster.spark.session import connect
 
 HOME = Path(__file__).parents[2] / ".lakechime"
 JARS = Path(os.environ.get("LAKECHIME_SPARK_JARS") or HOME / "jars")
-NOT_OPTIMISED = "-XX:TieredStopAtLevel=1"  # the optimising compiler costs a JVM of less than some minutes more than it gives
-SHORT_LIVED = f"{NOT_OPTIMISED} -XX:+UseSerialGC"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # the optimising compiler costs a JVM of minutes more than it gives
 SECONDS = 180  # of writing the archive, which a busy machine makes slow
 
 

@@ -16,7 +16,7 @@ from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.driver import Driver, open_driver
 from lakechime_dagster.spark.jars import ensure_jars
 from lakechime_dagster.spark.java import find_java
-from tests.support.archive import NOT_OPTIMISED, SHORT_LIVED, archive_options
+from tests.support.archive import SHORT_LIVED, archive_options
 from tests.support.missing import missing
 
 REPOSITORY = Path(__file__).parents[2]
@@ -47,13 +47,9 @@ def spark_driver(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """The driver of this test process; a driver that a test opens meanwhile shares its JVM, in a session of its own.
 
     Its plans are interpreted: to generate and compile code for ten rows takes longer than it saves. The drivers of
-    deployments, clients and benchmarks generate code, as a user's do. It lives long enough for the optimising compiler.
+    deployments, clients and benchmarks generate code, as a user's do.
     """
-    home = tmp_path_factory.mktemp("spark-home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", os.environ["JAVA_TOOL_OPTIONS"].replace(NOT_OPTIMISED, ""))
-        driver = open_driver(small_settings(conf=INTERPRETED), home, jars=spark_jars)
-    with driver:
+    with open_driver(small_settings(conf=INTERPRETED), tmp_path_factory.mktemp("spark-home"), jars=spark_jars) as driver:
         yield driver
 
 

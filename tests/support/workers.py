@@ -1,7 +1,7 @@
 """How the tests are shared out between worker processes, and what tests say to whoever started them.
 
 What drives a whole deployment waits much of its time: it is two workers' at most, beside the Spark of the others. Tests
-that share the driver of their process are two workers' too, since each driver takes a minute of processor time to be quick.
+that share the driver of their process are two workers' too, since a driver is slow at first.
 """
 
 import sys
