@@ -164,6 +164,11 @@ def test_an_asset_is_launched_with_exactly_the_events_of_its_execution(asset: Lo
     assert body.handed == [["1", "2"], ["3"]]
 
 
+def test_a_tick_that_has_nothing_to_ask_of_dagster_does_not_open_its_instance(asset: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dg.SensorEvaluationContext, "instance", property(lambda context: pytest.fail("was opened")))
+    assert asset.tick().skip_message == "nothing new in bronze.orders"
+
+
 def test_a_run_carries_references_in_tags(asset: Location) -> None:
     asset.change(1)
     request = only(asset.tick().run_requests)
