@@ -98,6 +98,11 @@ class TableLog(Protocol):
     def location(self) -> str: ...
 
     @property
+    def shown_location(self) -> str:
+        """The location as messages show it, without a password."""
+        ...
+
+    @property
     def uid(self) -> TableUid: ...
 
     @property

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from lakechime_dagster.dce.commits import TableCommit
-from lakechime_dagster.errors import LakeChimeError, LaneConflictError, without_password
+from lakechime_dagster.errors import LakeChimeError, LaneConflictError
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.names import spelled
 from lakechime_dagster.spark.narrow import literal_filter, quoted
@@ -61,23 +61,20 @@ class Target:
         return spark.read.format("delta").load(self.location)
 
 
-def committed_before(target: Target, stamp: CommitStamp) -> Committed | None:
-    """The commit of this step, if some attempt made it already.
+def newest_commit(target: Target, stamp: CommitStamp) -> Committed | None:
+    """The commit of this step, if some attempt made it already, else the newest that the lane made before.
 
     Raises:
         LaneConflictError: the lane has moved on, so this attempt is too late to write anything.
     """
     if not target.log.exists():
         return None
-    found = target.log.committed(stamp.lane, stamp.step)
-    if found:
-        return found
-    last = target.log.last_committed(stamp.lane)
-    if last and last.stamp.step > stamp.step:
+    found = target.log.committed(stamp.lane, stamp.step) or target.log.last_committed(stamp.lane)
+    if found and found.stamp.step > stamp.step:
         raise LaneConflictError(
-            f"{target.name}: attempt {stamp.attempt} at step {stamp.step} comes too late, its lane has committed step {last.stamp.step}"
+            f"{target.name}: attempt {stamp.attempt} at step {stamp.step} comes too late, its lane has committed step {found.stamp.step}"
         )
-    return None
+    return found
 
 
 def create_if_missing(spark: SparkSession, target: Target, schema: StructType) -> None:
@@ -109,8 +106,8 @@ def commit(spark: SparkSession, target: Target, stamp: CommitStamp, prepare: Cal
     """
     for tried in retrying():
         with tried:
-            found = committed_before(target, stamp)
-            if found:
+            found = newest_commit(target, stamp)
+            if found and found.stamp.step == stamp.step:
                 return found
             write = prepare()
             if write is None:
@@ -124,7 +121,7 @@ def commit(spark: SparkSession, target: Target, stamp: CommitStamp, prepare: Cal
     if found is None:
         raise CommitLostError(
             f"{target.name}: step {stamp.step} of lane {stamp.lane} was written, but is not in the log at"
-            f" {without_password(target.location)}; run it again"
+            f" {target.log.shown_location}; run it again"
         )
     return found
 

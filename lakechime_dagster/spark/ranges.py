@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from lakechime_dagster.dce.commits import FileAction, TableCommit, TableLog
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
-from lakechime_dagster.errors import TableUnreadableError, without_password
+from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.spark.comparable import is_comparable
 from lakechime_dagster.spark.delta_files import files_frame, missing_files
 from lakechime_dagster.spark.narrow import column
@@ -137,7 +137,7 @@ def require_files(spark: SparkSession, log: TableLog, version: int, later: Itera
     left, _ = _replaced_files(later)
     if missing_files(spark, log.location, [file.path for file in left]):
         what = f"files of snapshot {version} were removed by a clean-up; the next attempt must read up to a newer one"
-        raise TableUnreadableError(f"{without_password(log.location)}: {what}")
+        raise TableUnreadableError(f"{log.shown_location}: {what}")
 
 
 def net_changes(images: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, DataFrame]:

@@ -15,7 +15,7 @@ from lakechime_dagster.errors import DeclarationError, TableUnreadableError
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.sql import with_views
 from lakechime_dagster.lake.tables import RefreshMode
-from lakechime_dagster.spark.commit import Target, committed_before, create_if_missing
+from lakechime_dagster.spark.commit import Target, create_if_missing, newest_commit
 from lakechime_dagster.spark.inputs import (
     Input,
     Scope,
@@ -58,10 +58,9 @@ def refresh(spark: SparkSession, job: TableJob, stamp: CommitStamp, open_log: Op
         name=job.name, location=job.location, log=open_log(job.location, job.name), keys=job.keys,
         partitioned_by=job.partitioned_by, comment=job.comment,
     )  # fmt: skip
-    found = committed_before(target, stamp)
-    if found:
-        return skipped(found)
-    last = target.log.last_committed(stamp.lane)
+    last = newest_commit(target, stamp)
+    if last and last.stamp.step == stamp.step:
+        return skipped(last)
     with Attempt(spark, job, stamp, target, last, open_log) as attempt:
         return attempt.run()
 
