@@ -50,9 +50,8 @@ def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
             key = (platform.settings.store_url, platform.settings.deployment)
             if key not in sweeps:
                 sweeps[key] = Sweep(platform.evaluator, [launch.flow for launch in launches])
-            runs = DagsterRuns(lambda: context.instance)
-            accepts = {flow: accepts_of(launch.partitions, runs) for flow, launch in by_flow.items()}
-            tick = run_many(platform, sweeps[key], by_flow, runs, accepts)
+            accepts = {flow: accepts_of(launch.partitions, lambda: context.instance) for flow, launch in by_flow.items()}
+            tick = run_many(platform, sweeps[key], by_flow, DagsterRuns(lambda: context.instance), accepts)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if not tick.launches:

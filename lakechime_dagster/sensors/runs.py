@@ -8,6 +8,7 @@ from lakechime_dagster.resources.names import ATTEMPT_TAG, EXECUTION_TAG
 from lakechime_dagster.sensors.tick import RunFact, RunState
 from lakechime_dagster.triggers.lanes import Execution
 
+OpenInstance = Callable[[], dg.DagsterInstance]  # opened by the first call
 FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
@@ -17,26 +18,22 @@ class DagsterRuns:
     The instance is opened by the first question: that takes longer than a tick that has nothing to ask.
     """
 
-    def __init__(self, opened: Callable[[], dg.DagsterInstance]) -> None:
-        self._opened = opened
-
-    @property
-    def instance(self) -> dg.DagsterInstance:
-        return self._opened()
+    def __init__(self, instance: OpenInstance) -> None:
+        self.instance = instance
 
     def of_attempt(self, execution: Execution) -> RunFact | None:
-        run = self.instance.get_run_by_id(execution.run_id) if execution.run_id else None
+        run = self.instance().get_run_by_id(execution.run_id) if execution.run_id else None
         if run is None:
             tags = {EXECUTION_TAG: execution.execution_id, ATTEMPT_TAG: str(execution.attempt)}
-            run = next(iter(self.instance.get_runs(filters=dg.RunsFilter(tags=tags), limit=1)), None)
+            run = next(iter(self.instance().get_runs(filters=dg.RunsFilter(tags=tags), limit=1)), None)
         return RunFact(run.run_id, state_of(run.status), self._started(run)) if run is not None else None
 
     def _started(self, run: dg.DagsterRun) -> int | None:
-        record = self.instance.get_run_record_by_id(run.run_id) if run.status is dg.DagsterRunStatus.STARTED else None
+        record = self.instance().get_run_record_by_id(run.run_id) if run.status is dg.DagsterRunStatus.STARTED else None
         return int(record.start_time * 1000) if record is not None and record.start_time is not None else None
 
     def report_lost(self, run_id: str, reason: str) -> None:
-        end_dead_run(self.instance, run_id, reason)
+        end_dead_run(self.instance(), run_id, reason)
 
 
 def state_of(status: dg.DagsterRunStatus) -> RunState:

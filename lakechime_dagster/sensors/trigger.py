@@ -10,7 +10,7 @@ from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.resources.lakechime import declare_flow
 from lakechime_dagster.resources.names import dagster_name, run_tags
 from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.sensors.runs import DagsterRuns
+from lakechime_dagster.sensors.runs import DagsterRuns, OpenInstance
 from lakechime_dagster.sensors.tick import run_tick
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.flow import Flow
@@ -101,8 +101,7 @@ def flow_sensor(
         try:
             if flow.job is not None and partitions is None:
                 _check_unpartitioned(flow.name, context.repository_def, flow.job)
-            runs = DagsterRuns(lambda: context.instance)
-            tick = run_tick(open_platform(), flow, runs, accepts_of(partitions, runs))
+            tick = run_tick(open_platform(), flow, DagsterRuns(lambda: context.instance), accepts_of(partitions, lambda: context.instance))
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if tick.launches:
@@ -119,7 +118,7 @@ def _check_unpartitioned(name: str, repository: dg.RepositoryDefinition | None, 
         raise DeclarationError(name, "job", f"the assets of {job} are partitioned, and no run of it would have a partition; {remedy}")
 
 
-def accepts_of(partitions: dg.PartitionsDefinition | None, runs: DagsterRuns) -> Callable[[str], bool]:
+def accepts_of(partitions: dg.PartitionsDefinition | None, instance: OpenInstance) -> Callable[[str], bool]:
     """Whether Dagster knows a partition key; a key of dynamic partitions is made known."""
     if partitions is None:
         return lambda key: True
@@ -127,7 +126,7 @@ def accepts_of(partitions: dg.PartitionsDefinition | None, runs: DagsterRuns) ->
         name = partitions.name
 
         def made_known(key: str) -> bool:
-            runs.instance.add_dynamic_partitions(name, [key])
+            instance().add_dynamic_partitions(name, [key])
             return True
 
         return made_known
