@@ -1,7 +1,6 @@
 """How the tests are shared out between worker processes, and what tests say to whoever started them.
 
-What drives a whole deployment waits much of its time: it is two workers' at most, beside the Spark of the others. Tests
-that share the driver of their process are two workers' too, since a driver is slow at first.
+What drives a whole deployment waits much of its time: it is two workers' at most, beside the Spark of the others.
 """
 
 import sys
@@ -16,16 +15,8 @@ TOGETHER = {
     "tests/cli/test_dev.py": "lakes",
     "tests/crash/": "machines",
     "tests/test_bare_machine.py": "machines",
-    "tests/assets/test_table.py": "sessions",
-    "tests/assets/test_parameters.py": "sessions",
-    "tests/demo/test_flights.py": "sessions",
-    "tests/lake/test_increments.py": "sessions",
-    **{f"tests/spark/test_{name}.py": "sessions" for name in (
-        "commit", "comparable", "create", "failures", "fallbacks", "full_disk", "inputs", "names", "narrow", "quarantine",
-        "ranges", "shape",
-    )},
-}  # fmt: skip
-LONG = ["lakes", "machines", "tests/spark/test_refresh.py", "sessions", "tests/spark/test_warm.py", "tests/store/test_commit_order.py"]
+}
+LONG = ["lakes", "machines", "tests/spark/test_refresh.py", "tests/spark/test_warm.py", "tests/store/test_commit_order.py"]
 SAID = "said"
 
 
