@@ -22,6 +22,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.spark.jvm import Gateway
+from lakechime_dagster.spark.without_pandas import spare_pandas
 
 
 class Connection:
@@ -74,6 +75,7 @@ def connect(gateway: Gateway, *, is_shared: bool) -> Connection:
         gateway: Where the JVM listens.
         is_shared: Whether other processes use it too: we then never stop it.
     """
+    spare_pandas()
     with _environment(PYSPARK_GATEWAY_PORT=str(gateway.port), PYSPARK_GATEWAY_SECRET=gateway.secret):
         client = launch_gateway()
     try:
