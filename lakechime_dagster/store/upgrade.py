@@ -18,19 +18,13 @@ def upgrade(engine: Engine) -> str:
     Raises:
         StoreVersionError: for a store that a newer version wrote.
     """
-    from alembic import command  # a tenth of a second that no run should pay: only `upgrade` needs it
-    from alembic.config import Config
-
     with writing(engine) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
         current = version_of(connection)
         _refuse_newer(engine, current)
         if current != newest_version():
-            config = Config()
-            config.set_main_option("script_location", _folder().as_posix().replace("%", "%%"))
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            _migrate(connection)
     return newest_version()
 
 
@@ -70,6 +64,16 @@ def version_of(connection: Connection) -> str | None:
 def newest_version() -> str:
     """The newest version that this program knows."""
     return max(_known_versions())
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic import command  # a fifth of a second that no process should pay whose store is up to date
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", _folder().as_posix().replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
 
 
 def _known_versions() -> list[str]:
