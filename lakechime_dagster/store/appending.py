@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from psycopg import errors, sql
 from sqlalchemy import Connection, insert, text
 
 from lakechime_dagster.dce.partition import canonical_json
@@ -50,16 +49,16 @@ def appended(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
         connection.execute(insert(dce_event), list(rows))
 
 
-_COPY = sql.SQL("COPY {} ({}) FROM STDIN").format(
-    sql.Identifier(dce_event.name), sql.SQL(", ").join(sql.Identifier(name) for name in COLUMNS)
-)
-
-
 def _copied(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """By COPY, four times as fast as statements with parameters."""
+    from psycopg import errors, sql  # a twentieth of a second that no process with a SQLite store should pay
+
     driver: Any = connection.connection.driver_connection
+    copying = sql.SQL("COPY {} ({}) FROM STDIN").format(
+        sql.Identifier(dce_event.name), sql.SQL(", ").join(sql.Identifier(name) for name in COLUMNS)
+    )
     try:
-        with connection.begin_nested(), driver.cursor() as cursor, cursor.copy(_COPY) as copy:
+        with connection.begin_nested(), driver.cursor() as cursor, cursor.copy(copying) as copy:
             for row in rows:
                 copy.write_row([canonical_json(row[name]) if name == "tags" else row[name] for name in COLUMNS])
     except errors.UniqueViolation as error:
