@@ -12,8 +12,9 @@ from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.tables import LakeTable, SourceTable, Table
+from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
-from lakechime_dagster.resources.names import asset_key, dagster_name, op_name
+from lakechime_dagster.resources.names import dagster_name, op_name
 from lakechime_dagster.resources.spark import SPARK
 from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor

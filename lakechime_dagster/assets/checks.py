@@ -8,7 +8,7 @@ import dagster as dg
 
 from lakechime_dagster.assets.report import Report
 from lakechime_dagster.lake.tables import LakeTable
-from lakechime_dagster.resources.names import asset_key
+from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.triggers.grid import from_milliseconds
 
 ROWS_ADD_UP = "rows_add_up"

@@ -8,7 +8,7 @@ from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
-from lakechime_dagster.resources.names import asset_key
+from lakechime_dagster.resources.names import asset_name
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.triggers.flow import Flow
@@ -23,7 +23,7 @@ def flow_of(table: LakeTable, cluster: str = "") -> Flow:
         reads=table.inputs,
         target=table.name,
         target_levels=table.levels if isinstance(table.trigger, PartitionTrigger) else PartitionLevels(),
-        asset_keys=(asset_key(table.name).to_user_string(),),
+        asset_keys=(asset_name(table.name),),
         cluster=cluster,
         location=table.location,
     )

@@ -8,7 +8,8 @@ import dagster as dg
 
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.tables import LakeTable
-from lakechime_dagster.resources.names import asset_key, op_name
+from lakechime_dagster.resources.keys import asset_key
+from lakechime_dagster.resources.names import op_name
 
 
 def with_signature(body: Any, table: LakeTable) -> Any:

@@ -8,7 +8,7 @@ from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import SourceTable
-from lakechime_dagster.resources.names import asset_key
+from lakechime_dagster.resources.keys import asset_key
 
 KINDS = {TableFormat.DELTA: "deltalake", TableFormat.ICEBERG: "iceberg", TableFormat.HIVE: "hive"}
 

@@ -17,8 +17,8 @@ from lakechime_dagster.dce.event import version_of
 from lakechime_dagster.errors import LaneConflictError, NotFoundError, TableUnreadableError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
-from lakechime_dagster.resources.names import asset_key
 from lakechime_dagster.resources.platform import marks_of
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import SparkResource

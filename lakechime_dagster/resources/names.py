@@ -1,8 +1,6 @@
-"""Names that assets, sensors and the command line share: run tags and asset keys."""
+"""Names that assets, sensors and the command line share: run tags, assets, ops. None needs Dagster, which is slow to import."""
 
 import re
-
-import dagster as dg
 
 from lakechime_dagster.triggers.lanes import Execution
 
@@ -13,9 +11,9 @@ ATTEMPT_TAG = "lakechime/attempt"
 MAX_TAG = 200  # characters of a lane's name in a tag; the id in the other tag is exact
 
 
-def asset_key(table: str) -> dg.AssetKey:
-    """The asset key of a table: its name split at dots."""
-    return dg.AssetKey(table.split("."))
+def asset_name(table: str) -> str:
+    """The asset key of a table as text: its name with slashes for dots."""
+    return table.replace(".", "/")
 
 
 def dagster_name(text: str) -> str:

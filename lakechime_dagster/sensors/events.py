@@ -11,7 +11,8 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import SourceTable
-from lakechime_dagster.resources.names import asset_key, dagster_name
+from lakechime_dagster.resources.keys import asset_key
+from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.resources.reconcile import reconcile
 from lakechime_dagster.triggers.flow import partition_key
