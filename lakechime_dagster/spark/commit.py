@@ -24,8 +24,9 @@ from pyspark.sql.types import StructField, StructType
 from lakechime_dagster.dce.commits import TableCommit
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
 from lakechime_dagster.spark.compare import OPERATION
-from lakechime_dagster.spark.names import spelled
-from lakechime_dagster.spark.narrow import literal_filter, quoted
+from lakechime_dagster.spark.literals import sql_text
+from lakechime_dagster.spark.names import quoted, spelled
+from lakechime_dagster.spark.narrow import literal_filter
 from lakechime_dagster.spark.shape import same_type
 from lakechime_dagster.spark.stamp import TargetLog, stamped
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
@@ -149,9 +150,9 @@ def replace_all(rows: DataFrame, target: Target) -> None:
 
 
 def replace_partitions(rows: DataFrame, target: Target, partitions: Sequence[Sequence[Any]]) -> None:
-    """Replace these partitions; one for which there is no row is emptied."""
+    """Replace these partitions with those of the rows that are in them; one for which there is no row is emptied."""
     predicate = partition_predicate(target, rows.schema, partitions)
-    writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate).option("mergeSchema", "true")
+    writer = rows.where(predicate).write.format("delta").mode("overwrite").option("replaceWhere", predicate).option("mergeSchema", "true")
     writer.save(target.location)
 
 
@@ -168,12 +169,6 @@ def partition_predicate(target: Target, schema: StructType, partitions: Sequence
         return "(" + " AND ".join(parts) + ")"
 
     return " OR ".join(one(values) for values in partitions) or "false"
-
-
-def sql_text(value: Any) -> str:
-    """A value as a SQL string literal."""
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def merge(spark: SparkSession, target: Target, changes: DataFrame) -> None:

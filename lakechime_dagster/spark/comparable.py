@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
-from lakechime_dagster.spark.narrow import column
+from lakechime_dagster.spark.names import column
 
 
 def is_comparable(kind: DataType) -> bool:

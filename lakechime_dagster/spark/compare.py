@@ -1,7 +1,7 @@
 """Compares computed rows with those of the target, so that only what differs is written and every row is counted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark import StorageLevel
@@ -9,20 +9,24 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakechime_dagster.spark.comparable import comparable, is_comparable
-from lakechime_dagster.spark.narrow import column, same
+from lakechime_dagster.spark.names import column
+from lakechime_dagster.spark.narrow import same
 
 OPERATION = "__lakechime_operation"  # I, U or D; = for a row that stays
+CAME, WENT = "__lakechime_came", "__lakechime_went"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """What turns the old rows into the new ones.
+    """What turns the old rows into the new ones, counted.
 
-    `changes` holds, for keyed rows, one row per key that differs, with its OPERATION: the new values for I and U, the old
-    key for D. It is in memory until it is unpersisted.
+    `changes` holds, where they were asked for, one row per key that differs, with its OPERATION: the new values for I and
+    U, the old key for D. It is in memory until it is unpersisted. `groups` are the values of the columns that were asked
+    for, as text, among which anything differs.
     """
 
-    changes: DataFrame
+    changes: DataFrame | None = None
+    groups: tuple[tuple[str | None, ...], ...] = ()
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
@@ -33,8 +37,22 @@ class Difference:
         return not (self.inserted or self.updated or self.deleted)
 
 
-def keyed_difference(new: DataFrame, old: DataFrame, keys: Sequence[str], deletable: Column | None = None) -> Difference:
-    """The difference by key. Old rows that no new row has a key of are deleted where `deletable`, a condition over the old, holds."""
+def keyed_difference(
+    new: DataFrame, old: DataFrame, keys: Sequence[str], deletable: Column | None = None, *, by: Sequence[str] = (), keep: bool = False
+) -> Difference:
+    """The difference by key. Old rows that no new row has a key of are deleted where `deletable`, a condition over the old, holds.
+
+    Groups are told of the columns `by`, and the changes kept where `keep` asks for it.
+    """
+    changes = keyed_changes(new, old, keys, deletable)
+    if keep:
+        changes = changes.persist(StorageLevel.MEMORY_AND_DISK)
+    counts = [F.count_if(F.col(OPERATION) == operation) for operation in "IUD="]
+    return replace(_counted(changes, counts, by), changes=changes if keep else None)
+
+
+def keyed_changes(new: DataFrame, old: DataFrame, keys: Sequence[str], deletable: Column | None) -> DataFrame:
+    """One row per key of either side, with its OPERATION; a key that is neither new nor to be deleted has none."""
     others = [name for name in new.columns if name not in keys]
     left = new.select(*[column(name) for name in new.columns], F.lit(True).alias("__is_new"))
     keyed = reduce(lambda a, b: a & b, [column(key).isNotNull() for key in keys])  # a row without a key cannot be addressed
@@ -56,25 +74,31 @@ def keyed_difference(new: DataFrame, old: DataFrame, keys: Sequence[str], deleta
         .when(unchanged, "=").otherwise("U")
     )  # fmt: skip
     values = [F.when(is_gone, F.col(f"__old_{i}")).otherwise(column(name)).alias(name) for name, i in places.items()]
-    judged = joined.select(*values, operation.alias(OPERATION)).where(F.col(OPERATION) != "keep").persist(StorageLevel.MEMORY_AND_DISK)
-    counts = {row[OPERATION]: int(row["count"]) for row in judged.groupBy(OPERATION).count().collect()}
+    return joined.select(*values, operation.alias(OPERATION)).where(F.col(OPERATION) != "keep")
+
+
+def unkeyed_difference(new: DataFrame, old: DataFrame, by: Sequence[str] = ()) -> Difference:
+    """The difference as multisets of whole rows: those that come and those that go. Groups are told of the columns `by`."""
+    was = [column(name) if name in old.columns else F.lit(None).alias(name) for name in new.columns]
+    came = new.select("*", F.lit(1).alias(CAME), F.lit(0).alias(WENT))
+    rows = came.union(old.select(*was, F.lit(0), F.lit(1)))
+    if is_comparable(new.schema):
+        rows = rows.groupBy(*[column(name) for name in new.columns]).agg(F.sum(CAME).alias(CAME), F.sum(WENT).alias(WENT))
+    stays = F.least(CAME, WENT)
+    counts = [F.sum(F.col(CAME) - stays), F.lit(0), F.sum(F.col(WENT) - stays), F.sum(stays)]
+    return _counted(rows, counts, by)
+
+
+def _counted(rows: DataFrame, counts: Sequence[Column], by: Sequence[str]) -> Difference:
+    """The rows counted as inserted, updated, deleted and unchanged, and the groups in which any but the last are."""
+    named = [count.alias(f"__count_{i}") for i, count in enumerate(counts)]
+    levels = [column(name).cast("string").alias(f"__level_{i}") for i, name in enumerate(by)]
+    found = [tuple(row) for row in rows.groupBy(*levels).agg(*named).collect()]
+    totals = [sum(row[len(by) + i] or 0 for row in found) for i in range(len(counts))]
     return Difference(
-        changes=judged, inserted=counts.get("I", 0), updated=counts.get("U", 0), deleted=counts.get("D", 0), unchanged=counts.get("=", 0)
-    )
-
-
-def unkeyed_difference(new: DataFrame, old: DataFrame) -> Difference:
-    """The difference as multisets of whole rows: `changes` holds the rows that come (I) and that go (D)."""
-    if not is_comparable(new.schema):
-        came, left = new, old
-    else:
-        old = old.select(*[column(name) if name in old.columns else F.lit(None).alias(name) for name in new.columns])
-        came, left = new.exceptAll(old), old.exceptAll(new)
-    tagged = came.withColumn(OPERATION, F.lit("I")).unionByName(left.withColumn(OPERATION, F.lit("D")), allowMissingColumns=True)
-    tagged = tagged.persist(StorageLevel.MEMORY_AND_DISK)
-    counts = {row[OPERATION]: int(row["count"]) for row in tagged.groupBy(OPERATION).count().collect()}
-    inserted = counts.get("I", 0)
-    return Difference(changes=tagged, inserted=inserted, deleted=counts.get("D", 0), unchanged=new.count() - inserted)
+        groups=tuple(row[: len(by)] for row in found if any(row[len(by) : -1])),
+        inserted=totals[0], updated=totals[1], deleted=totals[2], unchanged=totals[3],
+    )  # fmt: skip
 
 
 def _equal(rows: DataFrame, name: str, old: Column) -> Column:

@@ -13,9 +13,12 @@ from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.spark.comparable import comparable_row, is_comparable
 from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
-from lakechime_dagster.spark.narrow import column, narrowed
+from lakechime_dagster.spark.names import column
+from lakechime_dagster.spark.narrow import narrowed
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, net_changes, read_range, read_snapshot, touched
 from lakechime_dagster.triggers.lanes import Committed
+
+Hold = Callable[[DataFrame], DataFrame]  # gives the same distinct rows without ever computing them twice
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ def reread_note(job: TableJob, inputs: Sequence[Input], last: Committed | None) 
     return f"{', '.join(again)} is read again from the beginning: the target is replaced" if again else ""
 
 
-def rows_work(job: TableJob, inputs: Sequence[Input]) -> Work:
+def rows_work(job: TableJob, inputs: Sequence[Input], hold: Hold) -> Work:
     """The changed rows of each input read as changes, with those that it rejoins, and the keys that they answer for."""
     if not job.keys:
         stale = [one for one in inputs if one.is_changed and one.read and one.read.images is not None and not one.read.only_appends]
@@ -135,15 +138,15 @@ def rows_work(job: TableJob, inputs: Sequence[Input]) -> Work:
         mapping = one.source_columns(job.keys)
         if job.keys and not mapping and one.read is not None and not one.read.only_appends:
             return whole(inputs, f"{one.job.table} changed rows, and none of the target's keys is among its columns: it is replaced")
-        frame, values = _changed_rows(one, partner, mapping)
+        frame, values = _changed_rows(one, partner, mapping, hold)
         frames[one.job.alias] = frame
         narrow.append(one.job.alias)
         if values is not None:
             scopes.append((tuple(mapping), values))
-    return Work(frames=frames, scope=_common(scopes), narrowed=tuple(narrow))
+    return Work(frames=frames, scope=_common(scopes, hold), narrowed=tuple(narrow))
 
 
-def groups_work(inputs: Sequence[Input], columns: Sequence[str]) -> Work:
+def groups_work(inputs: Sequence[Input], columns: Sequence[str], hold: Hold) -> Work:
     """All rows of the groups, by the target's columns, that any input's range touched."""
     scopes: list[tuple[tuple[str, ...], DataFrame | None]] = []
     for one in inputs:
@@ -154,11 +157,11 @@ def groups_work(inputs: Sequence[Input], columns: Sequence[str]) -> Work:
         if read.images is None or not mapping:
             why = "is read from nothing" if read.images is None else f"has no column for {', '.join(columns)}"
             return whole(inputs, f"{one.job.table} {why}: all groups are computed")
-        scopes.append((tuple(mapping), touched(read.images, [source.alias(name) for name, source in mapping.items()])))
+        scopes.append((tuple(mapping), hold(touched(read.images, [source.alias(name) for name, source in mapping.items()]))))
     if not scopes:
         nothing = inputs[0].end.select(*[F.lit(None).alias(name) for name in columns]).limit(0)
         return Work(frames=_within(inputs, empty := Scope(columns=tuple(columns), values=nothing)), scope=empty)
-    scope = _common(scopes)
+    scope = _common(scopes, hold)
     if scope is None:
         return whole(inputs, "its inputs share no group column: all groups are computed")
     return Work(frames=_within(inputs, scope), scope=scope)
@@ -190,21 +193,21 @@ def _with_empty(values: DataFrame) -> DataFrame:
     return values
 
 
-def _changed_rows(one: Input, partner: Input | None, mapping: Mapping[str, Column]) -> tuple[DataFrame, DataFrame | None]:
+def _changed_rows(one: Input, partner: Input | None, mapping: Mapping[str, Column], hold: Hold) -> tuple[DataFrame, DataFrame | None]:
     """The rows of an input to compute anew at the end snapshot, and the target keys of all that changed."""
     named = {f"__key_{i}": source for i, source in enumerate(mapping.values())}
     end = one.end.withColumns(named)
     keys = list(named)
     images = one.read.images.withColumns(named) if one.read is not None and one.read.images is not None else None
-    frame = end.limit(0) if images is None else _net_rows(one, end, images, keys)
-    values = None if images is None or not keys else images.select(*keys).distinct()
+    values = None if images is None or not keys else hold(images.select(*keys).distinct())
+    frame = end.limit(0) if images is None else _net_rows(one, end, images, values)
     if partner is not None and partner.read is not None and partner.read.method is not ReadMethod.NOTHING:
         on = list(one.job.on)
         partner_rows = partner.read.images if partner.read.images is not None else partner.end
         again = narrowed(end, touched(partner_rows, [column(name) for name in on]), {name: column(name) for name in on})
         again_keys = again.select(*keys).distinct()
         known = values
-        values = again_keys if known is None else known.union(again_keys).distinct()
+        values = hold(again_keys if known is None else known.union(again_keys).distinct())
         if known is not None:
             condition = reduce(lambda a, b: a & b, [again[key].eqNullSafe(known[key]) for key in keys])
             again = again.join(known, condition, "left_anti")
@@ -213,8 +216,8 @@ def _changed_rows(one: Input, partner: Input | None, mapping: Mapping[str, Colum
     return frame.drop(*keys), renamed
 
 
-def _net_rows(one: Input, end: DataFrame, images: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """What the changed rows of an input are at the end snapshot.
+def _net_rows(one: Input, end: DataFrame, images: DataFrame, values: DataFrame | None) -> DataFrame:
+    """What the changed rows of an input, whose target keys are the `values`, are at the end snapshot.
 
     Where its writer guarantees the key, the change feed says so itself. Else rows with a changed key are looked up in
     the end snapshot, since a row that did not change may share the key; rows without a key are taken as they came.
@@ -227,11 +230,13 @@ def _net_rows(one: Input, end: DataFrame, images: DataFrame, keys: Sequence[str]
         return images.where(F.col(CHANGE) == 1).select(*columns)
     if one.job.keys and set(one.job.keys) <= set(one.end.columns):
         return net_changes(images, one.job.keys)[0].select(*columns)
+    assert values is not None  # rows that are not only appended are followed by key, or not at all
+    keys = values.columns
     has_key = reduce(lambda a, b: a & b, [F.col(key).isNotNull() for key in keys])
     if one.job.range is not None and one.job.range.only is not None:
         found = net_changes(images.where(has_key), keys)[0].select(*columns)
     else:
-        found = narrowed(end, images.where(has_key).select(*keys), {key: F.col(key) for key in keys})
+        found = narrowed(end, values.where(has_key), {key: F.col(key) for key in keys})
     keyless, whole_row = images.where(~has_key), end.columns
     if not is_comparable(end.schema):
         keyless, whole_row = keyless.withColumn("__row", comparable_row(keyless, end.columns)), ["__row"]
@@ -244,16 +249,18 @@ def _partner(inputs: Sequence[Input], one: Input) -> Input | None:
     return next(other for other in inputs if one.job.rejoin in (other.job.alias, other.job.table))
 
 
-def _common(scopes: Sequence[tuple[tuple[str, ...], DataFrame | None]]) -> Scope | None:
-    """One scope over the columns that all have; None when there are none."""
+def _common(scopes: Sequence[tuple[tuple[str, ...], DataFrame | None]], hold: Hold) -> Scope | None:
+    """One scope over the columns that all of these, whose values are held, have; None when there are none."""
     given = [(columns, values) for columns, values in scopes if values is not None]
     if not given:
         return None
     shared = [name for name in given[0][0] if all(name in columns for columns, _ in given)]
     if not shared:
         return None
+    if len(given) == 1:
+        return Scope(columns=given[0][0], values=given[0][1])
     frames = [values.select(*[column(name) for name in shared]) for _, values in given]
-    return Scope(columns=tuple(shared), values=reduce(lambda a, b: a.union(b), frames).distinct())
+    return Scope(columns=tuple(shared), values=hold(reduce(lambda a, b: a.union(b), frames).distinct()))
 
 
 def _ends(inputs: Sequence[Input]) -> dict[str, DataFrame]:

@@ -1,10 +1,21 @@
-"""Names of columns, which Spark and Delta find in any case: one spelling for the rows and the table that holds them."""
+"""Names of columns: exact ones, and one spelling for the rows and the table that holds them, as Spark and Delta find both in any case."""
 
 from collections.abc import Iterable
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from lakechime_dagster.errors import DeclarationError
+
+
+def column(name: str) -> Column:
+    """A column by its exact name, dots and all."""
+    return F.col(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """A column's exact name in SQL."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def spelled(rows: DataFrame, names: Iterable[str]) -> DataFrame:

@@ -6,20 +6,12 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, DataType, DateType, NumericType, StringType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, DoubleType, FloatType
 
-MAX_LITERALS = 200
-LISTED = (NumericType, StringType, DateType, TimestampType, TimestampNTZType, BooleanType)
+from lakechime_dagster.spark.literals import MAX_LITERALS, few_rows, has_literals, literal, plain
+from lakechime_dagster.spark.names import column
 
-
-def column(name: str) -> Column:
-    """A column by its exact name, dots and all."""
-    return F.col(quoted(name))
-
-
-def quoted(name: str) -> str:
-    """A column's exact name in SQL."""
-    return "`" + name.replace("`", "``") + "`"
+MAX_ALTERNATIVES = 20
 
 
 def same(left: Column, right: Column) -> Column:
@@ -27,66 +19,103 @@ def same(left: Column, right: Column) -> Column:
     return left.eqNullSafe(right)
 
 
+def narrowed(frame: DataFrame, values: DataFrame, targets: Mapping[str, Column]) -> DataFrame:
+    """The rows of a frame whose target columns hold one of the value rows; null matches null.
+
+    `values` has the columns that `targets` names. Where few values say it all, there is no join.
+    """
+    values = values.select(*[column(name) for name in targets])
+    kinds = {field.name: field.dataType for field in values.schema}
+    rows = few_rows(values) if all(map(has_literals, kinds.values())) else None
+    if rows is not None:
+        listed = _listed(rows, targets, kinds)
+        exact = _exact(rows, targets, kinds)
+        if exact is not None:
+            return frame.where(listed & exact)
+        return _joined(frame.where(listed), values, targets)
+    literals = _bounded(values, targets, kinds)
+    return _joined(frame if literals is None else frame.where(literals), values, targets)
+
+
 def literal_filter(values: DataFrame, targets: Mapping[str, Column]) -> Column | None:
     """A condition with literals that every wanted row meets, by which files are skipped; None when there is none.
 
     Few values are listed, many are bounded by the smallest and the largest. A column of `values` is compared to
-    its target column. How many there are is estimated first, so that no place ever holds many.
+    its target column. Whether they are few is found out first, so that no place ever holds many.
     """
-    types = {field.name: field.dataType for field in values.schema}
-    names = [name for name in targets if isinstance(types[name], LISTED)]
+    kinds = {field.name: field.dataType for field in values.schema if field.name in targets and has_literals(field.dataType)}
+    if not kinds:
+        return None
+    wanted = values.select(*[column(name) for name in kinds])
+    rows = few_rows(wanted)
+    return _bounded(wanted, targets, kinds) if rows is None else _listed(rows, {name: targets[name] for name in kinds}, kinds)
+
+
+def _listed(rows: Sequence[tuple[Any, ...]], targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column:
+    """Each target column holds one of its values."""
+    conditions = [_is_one_of(target, {row[i] for row in rows}, kinds[name]) for i, (name, target) in enumerate(targets.items())]
+    return reduce(lambda one, other: one & other, conditions)
+
+
+def _is_one_of(target: Column, values: set[Any], kind: DataType) -> Column:
+    listed = [literal(value, kind) for value in values if value is not None]
+    within = target.isin(*listed) if listed else F.lit(False)
+    return within | target.isNull() if None in values else within
+
+
+def _exact(rows: Sequence[tuple[Any, ...]], targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column | None:
+    """What the listed values of each column leave open: which of them come together; None where only a join tells."""
+    if any(isinstance(kind, FloatType | DoubleType) for kind in kinds.values()):
+        return None  # of zeros and of what is no number there are several
+    if len(targets) == 1:
+        return F.lit(True)
+    distinct = list(dict.fromkeys(rows))
+    if len(distinct) > MAX_ALTERNATIVES:
+        return None
+    return reduce(lambda a, b: a | b, [_is_row(row, targets, kinds) for row in distinct], F.lit(False))
+
+
+def _is_row(row: tuple[Any, ...], targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column:
+    values = zip(targets.items(), row, strict=True)
+    return reduce(lambda a, b: a & b, [same(target, literal(value, kinds[name])) for (name, target), value in values])
+
+
+def _bounded(values: DataFrame, targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column | None:
+    """Each target column holds one of its values where they are few, else one between their smallest and their largest."""
+    names = [name for name in targets if name in kinds and has_literals(kinds[name])]
     if not names:
         return None
-    wanted = values.select(*[column(name) for name in names])
     measures = [F.count(F.lit(1)).alias("rows")]
     for i, name in enumerate(names):
-        value, kind = column(name), types[name]
+        value, kind = column(name), kinds[name]
         measures += [
             F.approx_count_distinct(value).alias(f"count_{i}"), F.max(value.isNull()).alias(f"null_{i}"),
-            _plain(F.min(value), kind).alias(f"min_{i}"), _plain(F.max(value), kind).alias(f"max_{i}"),
+            plain(F.min(value), kind).alias(f"min_{i}"), plain(F.max(value), kind).alias(f"max_{i}"),
         ]  # fmt: skip
-    found = wanted.agg(*measures).collect()[0]
+    found = values.agg(*measures).collect()[0]
     if not found["rows"]:
         return F.lit(False)
-    few = [name for i, name in enumerate(names) if found[f"count_{i}"] <= MAX_LITERALS]
-    listed = _listed(wanted, few)
+    listed = _sets(values, [name for i, name in enumerate(names) if found[f"count_{i}"] <= MAX_LITERALS], kinds)
     conditions = []
     for i, name in enumerate(names):
-        target, kind = targets[name], types[name]
+        target, kind = targets[name], kinds[name]
         if name in listed:
-            within = target.isin(*[_literal(value, kind) for value in listed[name]]) if listed[name] else F.lit(False)
-        else:
-            within = target.between(_literal(found[f"min_{i}"], kind), _literal(found[f"max_{i}"], kind))
+            conditions.append(_is_one_of(target, {*listed[name], *([None] if found[f"null_{i}"] else [])}, kind))
+            continue
+        within = target.between(literal(found[f"min_{i}"], kind), literal(found[f"max_{i}"], kind))
         conditions.append(within | target.isNull() if found[f"null_{i}"] else within)
     return reduce(lambda one, other: one & other, conditions)
 
 
-def _listed(values: DataFrame, names: Sequence[str]) -> dict[str, list[Any]]:
+def _sets(values: DataFrame, names: Sequence[str], kinds: Mapping[str, DataType]) -> dict[str, list[Any]]:
     """All values of these columns, plain and without null."""
     if not names:
         return {}
-    sets = [F.collect_set(_plain(column(name), values.schema[name].dataType)) for name in names]
+    sets = [F.collect_set(plain(column(name), kinds[name])) for name in names]
     return dict(zip(names, values.agg(*sets).collect()[0], strict=True))
 
 
-def _plain(value: Column, kind: DataType) -> Column:
-    """A value as it travels through Python, whose own times depend on the zone of its process and whose years are four digits."""
-    if isinstance(kind, TimestampType):
-        return F.unix_micros(value)
-    return value.cast("string") if isinstance(kind, DateType | TimestampNTZType) else value
-
-
-def _literal(value: Any, kind: DataType) -> Column:
-    """A literal of a value that travelled plain."""
-    if isinstance(kind, TimestampType):
-        return F.timestamp_micros(F.lit(value))
-    return F.lit(value).cast(kind) if isinstance(kind, DateType | TimestampNTZType) else F.lit(value)
-
-
-def narrowed(frame: DataFrame, values: DataFrame, targets: Mapping[str, Column]) -> DataFrame:
-    """The rows of a frame whose target columns hold one of the value rows; null matches null."""
-    literals = literal_filter(values, targets)
-    rows = frame if literals is None else frame.where(literals)
+def _joined(rows: DataFrame, values: DataFrame, targets: Mapping[str, Column]) -> DataFrame:
     keyed = rows.withColumns({f"__narrow_{i}": target for i, target in enumerate(targets.values())})
     wanted = values.select(*[column(name).alias(f"__value_{i}") for i, name in enumerate(targets)]).distinct()
     condition = reduce(lambda a, b: a & b, [same(F.col(f"__narrow_{i}"), F.col(f"__value_{i}")) for i in range(len(targets))])

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.spark.commit import Target, create_if_missing, retrying
-from lakechime_dagster.spark.narrow import column
+from lakechime_dagster.spark.names import column
 from lakechime_dagster.spark.sift import REASON
 from lakechime_dagster.spark.stamp import transaction
 from lakechime_dagster.triggers.lanes import CommitStamp

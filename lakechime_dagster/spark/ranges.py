@@ -17,7 +17,7 @@ from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.spark.comparable import is_comparable
 from lakechime_dagster.spark.delta_files import files_frame, missing_files
-from lakechime_dagster.spark.narrow import column
+from lakechime_dagster.spark.names import column
 from lakechime_dagster.spark.verdicts import Judgement, first_version, judge, later_commits
 
 CHANGE = "__lakechime_change"  # +1: the row as it became, -1: as it was

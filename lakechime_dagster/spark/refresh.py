@@ -29,8 +29,9 @@ from lakechime_dagster.spark.inputs import (
     within_partitions,
 )
 from lakechime_dagster.spark.job import Outcome, TableJob, TableResult
-from lakechime_dagster.spark.names import require_columns, spelled
-from lakechime_dagster.spark.narrow import column, narrowed, quoted
+from lakechime_dagster.spark.literals import local, local_rows
+from lakechime_dagster.spark.names import column, require_columns, spelled
+from lakechime_dagster.spark.narrow import narrowed
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.shape import same_type
 from lakechime_dagster.spark.sift import Sifted, sift
@@ -97,7 +98,7 @@ class Attempt:
     def run(self) -> TableResult:
         with self._phase("read"):
             inputs = [self._kept_images(one) for one in open_inputs(self.spark, self.job, self.open_log)]
-            work = self._kept_scope(self._as_stored(self._allowed(self._work(inputs))))
+            work = self._kept_rows(self._as_stored(self._allowed(self._work(inputs))))
         with self._phase("compute"):
             computed = self._named(self._compute(work))
             work = self._as_computed(work, computed)
@@ -136,8 +137,8 @@ class Attempt:
         if again := reread_note(self.job, inputs, self.last):
             return whole(inputs, again)
         if mode is RefreshMode.ROWS:
-            return rows_work(self.job, inputs)
-        return groups_work(inputs, self.job.keys if mode is RefreshMode.AFFECTED_KEYS else self.job.partitioned_by)
+            return rows_work(self.job, inputs, self._hold)
+        return groups_work(inputs, self.job.keys if mode is RefreshMode.AFFECTED_KEYS else self.job.partitioned_by, self._hold)
 
     def _allowed(self, work: Work) -> Work:
         """The work, unless it reads everything where only rows of some commits are wanted."""
@@ -151,7 +152,7 @@ class Attempt:
         names = self.job.partitioned_by
         rows = [tuple(None if value is None else str(value).lower() if isinstance(value, bool) else str(value) for value in values)
                 for values in self.job.partitions]  # fmt: skip
-        values = self.spark.createDataFrame(rows, ", ".join(f"{quoted(name)} string" for name in names))
+        values = local_rows(self.spark, names, [StringType()] * len(names), rows)
         for one in inputs:
             mapping = one.source_columns(names)
             if set(mapping) == set(names):
@@ -193,7 +194,8 @@ class Attempt:
         scope = work.scope
         if scope is None or scope.values is None:
             return work
-        return replace(work, scope=replace(scope, values=self._nulled(scope.values).distinct()))
+        nulled = self._nulled(scope.values)
+        return work if nulled is scope.values else replace(work, scope=replace(scope, values=self._hold(nulled.distinct())))
 
     def _as_computed(self, work: Work, computed: DataFrame) -> Work:
         """The work with its scope in the types of the computed columns; what is no value there is null, which computing makes of it too."""
@@ -226,12 +228,13 @@ class Attempt:
             return one
         return replace(one, read=replace(one.read, images=self._keep(one.read.images)))
 
-    def _kept_scope(self, work: Work) -> Work:
+    def _kept_rows(self, work: Work) -> Work:
         frames = {alias: self._keep(work.frames[alias]) if alias in work.narrowed else work.frames[alias] for alias in work.frames}
-        scope = work.scope
-        if scope is not None and scope.values is not None:
-            scope = replace(scope, values=self._keep(scope.values))
-        return replace(work, frames=frames, scope=scope)
+        return replace(work, frames=frames)
+
+    def _hold(self, values: DataFrame) -> DataFrame:
+        held = local(values)
+        return self._keep(values) if held is None else held
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         kept = frame.persist(StorageLevel.MEMORY_AND_DISK)

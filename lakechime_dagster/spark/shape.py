@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.spark.narrow import column
+from lakechime_dagster.spark.names import column
 
 INEXACT = {("int", "float"), ("bigint", "float"), ("bigint", "double")}  # Spark's wider types that do not hold each of the values
 

@@ -8,7 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakechime_dagster.spark.comparable import comparable_row, is_comparable
-from lakechime_dagster.spark.narrow import column, same
+from lakechime_dagster.spark.names import column
+from lakechime_dagster.spark.narrow import same
 
 REASON = "__lakechime_reason"
 

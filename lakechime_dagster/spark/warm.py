@@ -26,10 +26,11 @@ from lakechime_dagster.errors import SparkUnavailableError
 from lakechime_dagster.lock import locked
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.confs import revision_of
-from lakechime_dagster.spark.connection import WarmFile, attachments, clients_folder, present_clients, wake_file, warm_file, warm_lock
+from lakechime_dagster.spark.connection import attachments, clients_folder, present_clients, wake_file, warm_lock
 from lakechime_dagster.spark.java import find_java
 from lakechime_dagster.spark.jvm import Jvm, start_jvm
 from lakechime_dagster.spark.session import Connection, connect, import_path
+from lakechime_dagster.spark.warm_file import WarmFile, warm_file
 
 CLIENTS_PER_JVM = 200  # each one leaves about 2 MB behind, however it ends
 HEAP_FILLED = 0.75  # of the maximum, after a collection

@@ -20,11 +20,12 @@ from lakechime_dagster.spark.commit import (
     replace_all,
     replace_partitions,
 )
-from lakechime_dagster.spark.compare import OPERATION, Difference, keyed_difference, unkeyed_difference
+from lakechime_dagster.spark.compare import Difference, keyed_difference, unkeyed_difference
 from lakechime_dagster.spark.inputs import Scope, Work
 from lakechime_dagster.spark.job import Counts, Outcome, Partition, TableJob
-from lakechime_dagster.spark.names import spelled
-from lakechime_dagster.spark.narrow import column, narrowed
+from lakechime_dagster.spark.literals import local
+from lakechime_dagster.spark.names import column, spelled
+from lakechime_dagster.spark.narrow import narrowed
 from lakechime_dagster.spark.shape import shaped
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
@@ -51,7 +52,7 @@ class Plan:
     replaced: bool = False
 
     def let_go(self) -> None:
-        if self.difference is not None:
+        if self.difference is not None and self.difference.changes is not None:
             self.difference.changes.unpersist()
 
 
@@ -97,11 +98,11 @@ def _planned(spark: SparkSession, job: TableJob, target: Target, good: DataFrame
     if job.refresh is RefreshMode.PARTITIONS:
         return _planned_partitions(target, rows, now, work.scope)
     if not target.keys:
-        count = rows.count()
-        added = Difference(changes=rows.limit(0), inserted=count)
-        return _Planned(difference=added, write=(lambda: append(rows, target)) if count else None)
+        added = Difference(inserted=rows.count())
+        return _Planned(difference=added, write=None if added.is_empty else lambda: append(rows, target))
     difference = _scoped_difference(job, target, rows, now, work.scope)
-    return _Planned(difference=difference, write=None if difference.is_empty else lambda: merge(spark, target, difference.changes))
+    changes = difference.changes
+    return _Planned(difference=difference, write=None if changes is None or difference.is_empty else lambda: merge(spark, target, changes))
 
 
 def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None) -> _Planned:
@@ -109,55 +110,53 @@ def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: 
     names = list(target.partitioned_by)
     levels = [column(name) for name in names]
     if scope is None or scope.values is None:
-        return _Planned(difference=Difference(changes=rows.limit(0)), write=None)
+        return _Planned(difference=Difference(), write=None)
     wanted = scope.values
     if set(scope.columns) != set(names):  # an outer level only: all partitions below it, old and new
         both = now.select(*levels).union(rows.select(*levels)).distinct()
-        wanted = narrowed(both, scope.values, {name: column(name) for name in scope.columns})
-    old = _narrowed(target, now, wanted, names)
-    difference = _difference(target, rows, old)
+        below = narrowed(both, scope.values, {name: column(name) for name in scope.columns})
+        wanted = local(below) or below
+    difference = _difference(target, rows, _narrowed(target, now, wanted, names), by=names)
     if difference.is_empty:
         return _Planned(difference=difference, write=None)
-    if not target.keys or set(names) <= set(target.keys):
-        wanted = difference.changes.where(F.col(OPERATION).isin("I", "U", "D"))
-    text = [column(name).cast("string").alias(name) for name in names]
-    partitions = [tuple(row) for row in wanted.select(*levels).distinct().select(*text).collect()]
-    kept = narrowed(rows, wanted.select(*levels), {name: column(name) for name in names})
-    return _Planned(difference=difference, write=lambda: replace_partitions(kept, target, partitions))
+    partitions = difference.groups
+    if target.keys and not set(names) <= set(target.keys):  # a key may have come from any of them
+        text = [column(name).cast("string").alias(name) for name in names]
+        partitions = [tuple(row) for row in wanted.select(*levels).distinct().select(*text).collect()]
+    return _Planned(difference=difference, write=lambda: replace_partitions(rows, target, partitions))
 
 
-def _difference(target: Target, new: DataFrame, old: DataFrame) -> Difference:
-    return keyed_difference(new, old, target.keys) if target.keys else unkeyed_difference(new, old)
+def _difference(target: Target, new: DataFrame, old: DataFrame, by: Sequence[str] = ()) -> Difference:
+    return keyed_difference(new, old, target.keys, by=by) if target.keys else unkeyed_difference(new, old, by)
 
 
 def _whole_difference(target: Target, new: DataFrame, old: DataFrame) -> Difference:
     """The difference of two whole tables; where a column has another type now, all rows come and all go: their values do not compare."""
     were = {field.name: field.dataType.simpleString() for field in old.schema}
     if any(were.get(field.name, field.dataType.simpleString()) != field.dataType.simpleString() for field in new.schema):
-        return Difference(changes=new.limit(0), inserted=new.count(), deleted=old.count())
+        return Difference(inserted=new.count(), deleted=old.count())
     return _difference(target, new, old)
 
 
 def _scoped_difference(job: TableJob, target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None) -> Difference:
     """The difference by key among the rows that were computed and those that the scope answers for."""
     if scope is None or scope.values is None:
-        return keyed_difference(rows, _narrowed(target, now, rows, target.keys), target.keys, F.lit(False))
+        return keyed_difference(rows, _narrowed(target, now, rows, target.keys), target.keys, F.lit(False), keep=True)
     if job.refresh is RefreshMode.AFFECTED_KEYS:
-        return keyed_difference(rows, _narrowed(target, now, scope.values, scope.columns), target.keys)
+        return keyed_difference(rows, _narrowed(target, now, scope.values, scope.columns), target.keys, keep=True)
     levels = [column(name) for name in scope.columns]
     old = _narrowed(target, now, scope.values.union(rows.select(*levels)), scope.columns)
     answers = scope.values.select(*[value.alias(f"__scope_{i}") for i, value in enumerate(levels)], F.lit(True).alias("__in_scope"))
     condition = reduce(lambda a, b: a & b, [value.eqNullSafe(F.col(f"__scope_{i}")) for i, value in enumerate(levels)])
     marked = old.join(answers, condition, "left")
-    return keyed_difference(rows, marked, target.keys, F.col("__in_scope").isNotNull())
+    return keyed_difference(rows, marked, target.keys, F.col("__in_scope").isNotNull(), keep=True)
 
 
 def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence[str]) -> DataFrame:
     """The target's rows that hold one of the values; of a target just made nobody asks which."""
     if target.log.version == 0 and now.isEmpty():
         return now
-    wanted = values.select(*[column(name) for name in names])
-    return narrowed(now, wanted, {name: column(name) for name in names})
+    return narrowed(now, values, {name: column(name) for name in names})
 
 
 def _written(target: Target, stamp: CommitStamp, plan: Plan, held: Committed | None) -> Written:

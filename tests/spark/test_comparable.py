@@ -5,7 +5,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from lakechime_dagster.spark.comparable import comparable
 from lakechime_dagster.spark.compare import keyed_difference
-from lakechime_dagster.spark.narrow import column, same
+from lakechime_dagster.spark.names import column
+from lakechime_dagster.spark.narrow import same
 from lakechime_dagster.spark.sift import sift
 
 pytestmark = pytest.mark.spark
@@ -67,7 +68,6 @@ def one_row(spark: SparkSession, micros: int) -> DataFrame:
 def test_a_row_whose_map_differs_by_a_microsecond_is_updated(spark: SparkSession, micros: int, updated: int) -> None:
     found = keyed_difference(one_row(spark, micros), one_row(spark, 1), ["k"])
     assert (found.updated, found.unchanged) == (updated, 1 - updated)
-    found.changes.unpersist()
 
 
 @pytest.mark.parametrize("shape", ["map('a', timestamp_micros(id))", "map(CAST(CAST(id AS STRING) AS BINARY), 1)"])

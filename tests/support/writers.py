@@ -26,7 +26,7 @@ def main(url: str, writer: str, events: int) -> None:
         store.declare(table, PartitionLevels.of({"writer": "int"}))
     done = 0
     while done < events:
-        size = min(choice.choice([1, 1, 2, 50, 100]), events - done)
+        size = min(choice.choice([1, 1, 2, 50, 400]), events - done)
         table = tables[choice.random() < 0.1]
         batch = [make_event(table, partition=[int(writer)], snapshot_id=str(number + 1)) for number in range(done, done + size)]
         if size == 1 and choice.random() < 0.5:
