@@ -104,7 +104,7 @@ def test_what_only_reads_imports_neither_dagster_nor_spark(tmp_path: Path) -> No
 import sys
 from lakechime_dagster.cli.main import main
 main(["--help"]); heavy = {"dagster", "pyspark", "sqlalchemy", "pyarrow"} & set(sys.modules)
-for command in (["dce", "list"], ["trigger", "list"], ["trigger", "explain", "silver.flights"]):
+for command in (["dce", "list"], ["trigger", "list"], ["trigger", "explain", "silver.flights"], ["status"]):
     main(command); heavy |= {"dagster", "pyspark"} & set(sys.modules)
 print(sorted(heavy), file=sys.stderr)
 """

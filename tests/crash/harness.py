@@ -20,8 +20,8 @@ from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.connection import WarmFile
 from lakechime_dagster.spark.warm import WarmHost, start_warm_driver
+from lakechime_dagster.spark.warm_file import WarmFile
 from tests.crash.points import FOLDER, Point, Switch
 from tests.support.postgres import Server
 from tests.support.processes import Service, await_found, environment, free_port, is_alive
