@@ -12,7 +12,7 @@ DEFINITIONS = ROOT / "lakechime_dagster" / "definitions.py"
 SHOWN = 40  # lines of a failed check
 CHEAP_IMPORT = """
 import sys, lakechime_dagster.definitions
-found = [name for name in ("pyspark", "delta", "dagster_pyspark", "psycopg") if name in sys.modules]
+found = [name for name in ("pyspark", "delta", "dagster_pyspark", "psycopg", "deltalake", "pyarrow", "numpy") if name in sys.modules]
 sys.exit(f"importing the code location imports {', '.join(found)}: every process would pay for it" if found else 0)
 """
 STANDING = {

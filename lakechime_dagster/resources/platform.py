@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.tags import Tags
@@ -17,6 +17,9 @@ from lakechime_dagster.store.ledger import Ledger
 from lakechime_dagster.store.upgrade import check, current_version, upgrade
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, LaneId
+
+if TYPE_CHECKING:
+    from lakechime_dagster.capture.delta import DeltaLog
 
 FIRED = "partitions"  # among the facts of a stamp: the partitions that the step fired for, as values by level
 
@@ -34,15 +37,17 @@ class Platform:
         """Where a table lies: as declared, in the project's folder where that is relative, else `<warehouse>/<schema>/<table>`."""
         return location_in_project(declared) if declared else "/".join([self.settings.warehouse.rstrip("/"), *table.split(".")])
 
-    def log(self, table: str, declared: str | None = None) -> DeltaLog:
+    def log(self, table: str, declared: str | None = None) -> "DeltaLog":
         """The log of a Delta table."""
-        return DeltaLog(self.location(table, declared), table, self.settings.cluster)
+        return self.log_at(self.location(table, declared), table)
 
-    def log_at(self, location: str, table: str) -> DeltaLog:
+    def log_at(self, location: str, table: str) -> "DeltaLog":
         """The log of the Delta table at a location."""
+        from lakechime_dagster.capture.delta import DeltaLog  # deltalake, pyarrow and numpy: a fifth of a second, for who asks a log
+
         return DeltaLog(location, table, self.settings.cluster)
 
-    def settle_if_committed(self, target: DeltaLog | None, execution: Execution) -> Committed | None:
+    def settle_if_committed(self, target: "DeltaLog | None", execution: Execution) -> Committed | None:
         """Ask the target who committed this step; if somebody did, register that commit and settle by it (law 7).
 
         A partition that the step fired for and the commit did not touch gets its mark in the same registration: whoever
@@ -77,7 +82,7 @@ def marks_of(
     ]
 
 
-def ask_target(target: DeltaLog | None) -> Callable[[LaneId], Committed | None]:
+def ask_target(target: "DeltaLog | None") -> Callable[[LaneId], Committed | None]:
     """What a target says of a lane that the ledger does not know."""
     return (lambda lane: target.last_committed(lane)) if target is not None else (lambda lane: None)
 

@@ -3,14 +3,17 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import RegisteredEvent, TableFormat, version_of
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import EventQuery, OvertakenError, Registration, Seen
 from lakechime_dagster.errors import LakeChimeError, TableAbsentError
 from lakechime_dagster.lake.tables import Table
 from lakechime_dagster.resources.platform import Platform
+
+if TYPE_CHECKING:
+    from lakechime_dagster.capture.delta import DeltaLog
 
 FIRST_PUSHES = 1000  # events looked at for the oldest pushed commit: they come in the order of commits, nearly
 
@@ -45,7 +48,7 @@ def reconcile(platform: Platform, tables: Iterable[Table]) -> tuple[list[Registe
     return found, problems
 
 
-def reconcile_table(platform: Platform, log: DeltaLog, levels: PartitionLevels, *, dry_run: bool = False) -> Reconciled:
+def reconcile_table(platform: Platform, log: "DeltaLog", levels: PartitionLevels, *, dry_run: bool = False) -> Reconciled:
     """Register the commits of one table since what was captured of it last, and remember up to where, in one transaction.
 
     Its declared levels become known; where none are declared, those of a table seen for the first time are its log's.
@@ -60,7 +63,7 @@ def reconcile_table(platform: Platform, log: DeltaLog, levels: PartitionLevels, 
             return _look(platform, log, levels, dry_run)
 
 
-def _look(platform: Platform, log: DeltaLog, levels: PartitionLevels, dry_run: bool) -> Reconciled:
+def _look(platform: Platform, log: "DeltaLog", levels: PartitionLevels, dry_run: bool) -> Reconciled:
     known = platform.store.table(log.table, log.cluster)
     if not levels:
         levels = known.levels if known and (known.levels or known.seen) else log.levels()
@@ -79,12 +82,12 @@ def _look(platform: Platform, log: DeltaLog, levels: PartitionLevels, dry_run: b
     return Reconciled(registration=registration, seen=captured.seen)
 
 
-def problem_of(log: DeltaLog, error: LakeChimeError) -> str:
+def problem_of(log: "DeltaLog", error: LakeChimeError) -> str:
     """What hindered reconciling, with the name of its table."""
     return str(error) if log.table in str(error) else f"{log.table}: {error}"
 
 
-def _first_pushed(platform: Platform, log: DeltaLog) -> int | None:
+def _first_pushed(platform: Platform, log: "DeltaLog") -> int | None:
     """The oldest commit of a table that its writer registered before the table was seen here; None when none was."""
     events = platform.store.fetch(EventQuery(table=log.table, cluster=log.cluster, limit=FIRST_PUSHES))
     own = [event.event for event in events if event.event.table_uid in (None, log.uid)]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, to_json, version_of
 from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
@@ -21,6 +21,9 @@ from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import CommitStamp, Execution
 from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
+
+if TYPE_CHECKING:
+    from lakechime_dagster.capture.delta import DeltaLog
 
 RENEW_SECONDS = 15.0
 ENV_LIMIT = 100_000  # bytes of one environment variable; Linux refuses 131,072
@@ -146,7 +149,7 @@ class RunningExecution:
 
 
 @contextmanager
-def kept(running: RunningExecution, target: DeltaLog | None, log: Callable[[str], None]) -> Iterator[RunningExecution]:
+def kept(running: RunningExecution, target: "DeltaLog | None", log: Callable[[str], None]) -> Iterator[RunningExecution]:
     """Keep the lease while the body works; at its end settle by what the target holds.
 
     A flow without a target is not settled here: its run must have succeeded first, which its sensor sees.

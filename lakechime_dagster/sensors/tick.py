@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
 from lakechime_dagster.resources.platform import Platform, ask_target
 from lakechime_dagster.store.evaluation import Accepts, any_key
@@ -12,6 +11,9 @@ from lakechime_dagster.store.ledger_rows import FlowRow
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution, LaneState
+
+if TYPE_CHECKING:
+    from lakechime_dagster.capture.delta import DeltaLog
 
 MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds
 UNBEGUN_MS = 600_000  # a run that has started must begin its execution by then, else its process is taken for dead
@@ -88,7 +90,7 @@ def claim(platform: Platform, flow: Flow, row: FlowRow, decision: Decision, room
     return claimed, first
 
 
-def target_of(platform: Platform, flow: Flow) -> DeltaLog | None:
+def target_of(platform: Platform, flow: Flow) -> "DeltaLog | None":
     """The log of the table that the flow writes."""
     return platform.log(flow.target, flow.location) if flow.target else None
 
@@ -102,7 +104,7 @@ def attended(platform: Platform, flow: Flow, row: FlowRow, execution: Execution,
 
 
 def attend(
-    platform: Platform, flow: Flow, row: FlowRow, target: DeltaLog | None, execution: Execution, runs: Runs
+    platform: Platform, flow: Flow, row: FlowRow, target: "DeltaLog | None", execution: Execution, runs: Runs
 ) -> tuple[Execution | None, str]:
     """What an open execution needs: nothing, settling, a launch, or the next attempt (law 7: the target is asked first)."""
     now = platform.store.now()
