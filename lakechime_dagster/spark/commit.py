@@ -139,7 +139,8 @@ def append(rows: DataFrame, target: Target) -> None:
 
 def append_nothing(spark: SparkSession, target: Target) -> None:
     """An empty commit: later attempts at this step find it and stand back."""
-    rows = spark.createDataFrame([], target.read(spark).schema)
+    nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in target.read(spark).schema]
+    rows = spark.range(0).select(*nulls)
     rows.write.format("delta").mode("append").save(target.location)
 
 

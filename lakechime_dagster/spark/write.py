@@ -153,9 +153,12 @@ def _scoped_difference(job: TableJob, target: Target, rows: DataFrame, now: Data
 
 
 def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence[str]) -> DataFrame:
-    """The target's rows that hold one of the values; of a target just made nobody asks which."""
+    """The target's rows that hold one of the values; of a target just made nobody asks which.
+
+    What others write to it meanwhile is none of them, though a frame of a Delta table shows its newest snapshot.
+    """
     if target.log.version == 0 and now.isEmpty():
-        return now
+        return now.limit(0)
     return narrowed(now, values, {name: column(name) for name in names})
 
 

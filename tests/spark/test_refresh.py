@@ -17,7 +17,7 @@ from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.tables import RefreshMode
-from lakechime_dagster.spark import literals, narrow
+from lakechime_dagster.spark import literals, narrow, write
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from tests.support.refreshes import Source, make_flow, read_rows
 
@@ -312,6 +312,25 @@ def test_fired_partitions_are_recomputed_and_nothing_beside_them(spark: SparkSes
     emptied = balanced(flow.run(partitions=(("2013-01-02",),)))
     assert emptied.counts.deleted == 1
     assert [row[:2] for row in flow.rows] == [(DAYS[0], "JFK")]
+
+
+@pytest.mark.parametrize("keys", [(), ("day", "k")], ids=["unkeyed", "keyed"])
+def test_two_partitions_that_are_first_filled_at_once_are_both_there(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
+) -> None:
+    flights = flights_source(tmp_path)
+    flow = make_flow(
+        spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=keys, partitioned_by=("day",), refresh=RefreshMode.PARTITIONS
+    )
+    compared = write._difference
+
+    def overtaken(*args: Any, **wishes: Any) -> Any:
+        spark.sql(f"INSERT INTO delta.`{flow.job.location}` VALUES (DATE'{DAYS[1]}', 2, 'LGA', 7)")
+        return compared(*args, **wishes)
+
+    monkeypatch.setattr(write, "_difference", overtaken)
+    assert balanced(flow.run(partitions=(("2013-01-01",),))).counts.deleted == 0
+    assert [row[:2] for row in flow.rows] == [(DAYS[0], 1), (DAYS[1], 2)]
 
 
 def test_a_full_table_that_did_not_differ_is_left_alone_unless_asked(spark: SparkSession, tmp_path: Path) -> None:

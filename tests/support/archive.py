@@ -20,7 +20,10 @@ from lakechime_dagster.spark.session import connect
 
 HOME = Path(__file__).parents[2] / ".lakechime"
 JARS = Path(os.environ.get("LAKECHIME_SPARK_JARS") or HOME / "jars")
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xmn256m"  # with less room for code, a fifth of all time goes into sweeping it
+SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn256m"  # the optimising compiler costs a JVM of minutes more than it gives
+    " -XX:ReservedCodeCacheSize=240m"  # without that compiler the room for code is a fifth of it, and sweeping it never ends
+)
 SECONDS = 180  # of writing the archive, which a busy machine makes slow
 
 
