@@ -2,6 +2,7 @@
 # Proves that a clone works on a bare machine: `env -i`, an empty home, a PATH of links to python3, make, git and the core
 # utilities only, and (as root on Linux) no Java; then a second start without network, and `make run` until its UI shows the assets.
 # The tests want two tools more: `runuser` starts their PostgreSQL where root runs them, `ps` shows processes that are left over.
+# Packages are downloaded and built anew, unless UV_CACHE_DIR names a cache that may serve them.
 # Usage: test_bare.sh [target] [VARIABLE=…]
 set -eu
 [ $# -gt 0 ] || set -- test
@@ -36,6 +37,7 @@ if [ "$(id -u)" = 0 ] && [ -d /usr/lib/jvm ] && unshare -m true 2>/dev/null; the
 fi
 port=""
 bare() { # what it is given, with nothing of this machine but core utilities; with a port, until a UI is served there
+    [ -z "${UV_CACHE_DIR:-}" ] || set -- UV_CACHE_DIR="$UV_CACHE_DIR" "$@"
     set -- env -i HOME="$work/home" PATH="$work/bin" TMPDIR="$work" LANG=C.UTF-8 LAKECHIME_TEST_BARE=1 "$@"
     [ -z "$port" ] || set -- "$python" "$root/scripts/serves.py" "$port" "$@"
     if [ -n "$without_java" ]; then

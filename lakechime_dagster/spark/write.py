@@ -157,7 +157,7 @@ def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence
 
     What others write to it meanwhile is none of them, though a frame of a Delta table shows its newest snapshot.
     """
-    if target.log.version == 0 and now.isEmpty():
+    if target.log.version == 0 and not commit_at(target.log, 0).added:
         return now.limit(0)
     return narrowed(now, values, {name: column(name) for name in names})
 

@@ -109,7 +109,7 @@ class Deployment:
                 return condition()
             return False
 
-        await_found(holds, what, seconds, self.supervise)
+        await_found(holds, what, seconds, self.supervise, pause=0.5)
 
     @property
     def is_warmed(self) -> bool:

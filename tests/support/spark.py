@@ -23,7 +23,8 @@ REPOSITORY = Path(__file__).parents[2]
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",  # a plan of ten rows is not made better by its first stages
+    "spark.sql.adaptive.enabled": "false",  # what is learned of the first stages, or of conditions, makes a plan
+    "spark.sql.constraintPropagation.enabled": "false",  # of ten rows no better
 }
 
 
