@@ -24,7 +24,7 @@ from pyspark.sql.types import StructField, StructType
 from lakechime_dagster.dce.commits import TableCommit
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
 from lakechime_dagster.spark.compare import OPERATION
-from lakechime_dagster.spark.literals import sql_text
+from lakechime_dagster.spark.literals import sql_literal
 from lakechime_dagster.spark.names import quoted, spelled
 from lakechime_dagster.spark.narrow import literal_filter
 from lakechime_dagster.spark.shape import same_type
@@ -158,14 +158,14 @@ def replace_partitions(rows: DataFrame, target: Target, partitions: Sequence[Seq
 
 
 def partition_predicate(target: Target, schema: StructType, partitions: Sequence[Sequence[Any]]) -> str:
-    """SQL that is true of just these partitions."""
-    types = [schema[name].dataType.simpleString() for name in target.partitioned_by]
+    """SQL that is true of just these partitions, whose values come plain (`literals.plain`)."""
+    kinds = [schema[name].dataType for name in target.partitioned_by]
     names = [quoted(name) for name in target.partitioned_by]
 
     def one(values: Sequence[Any]) -> str:
         parts = [
-            f"{name} IS NULL" if value is None else f"{name} = CAST({sql_text(value)} AS {kind})"
-            for name, kind, value in zip(names, types, values, strict=True)
+            f"{name} IS NULL" if value is None else f"{name} = {sql_literal(value, kind)}"
+            for name, kind, value in zip(names, kinds, values, strict=True)
         ]
         return "(" + " AND ".join(parts) + ")"
 

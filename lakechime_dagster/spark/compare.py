@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakechime_dagster.spark.comparable import comparable, is_comparable
+from lakechime_dagster.spark.literals import plain
 from lakechime_dagster.spark.names import column
 from lakechime_dagster.spark.narrow import same
 
@@ -22,11 +24,11 @@ class Difference:
 
     `changes` holds, where they were asked for, one row per key that differs, with its OPERATION: the new values for I and
     U, the old key for D. It is in memory until it is unpersisted. `groups` are the values of the columns that were asked
-    for, as text, among which anything differs.
+    for, plain (`literals.plain`), among which anything differs.
     """
 
     changes: DataFrame | None = None
-    groups: tuple[tuple[str | None, ...], ...] = ()
+    groups: tuple[tuple[Any, ...], ...] = ()
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
@@ -92,7 +94,7 @@ def unkeyed_difference(new: DataFrame, old: DataFrame, by: Sequence[str] = ()) -
 def _counted(rows: DataFrame, counts: Sequence[Column], by: Sequence[str]) -> Difference:
     """The rows counted as inserted, updated, deleted and unchanged, and the groups in which any but the last are."""
     named = [count.alias(f"__count_{i}") for i, count in enumerate(counts)]
-    levels = [column(name).cast("string").alias(f"__level_{i}") for i, name in enumerate(by)]
+    levels = [plain(column(name), rows.schema[name].dataType).alias(f"__level_{i}") for i, name in enumerate(by)]
     found = [tuple(row) for row in rows.groupBy(*levels).agg(*named).collect()]
     totals = [sum(row[len(by) + i] or 0 for row in found) for i in range(len(counts))]
     return Difference(

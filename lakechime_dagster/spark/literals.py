@@ -50,8 +50,8 @@ def local(values: DataFrame) -> DataFrame | None:
 
 def local_rows(spark: SparkSession, names: Sequence[str], kinds: Sequence[DataType], rows: Sequence[Sequence[Any]]) -> DataFrame:
     """Rows of plain values as data of a plan, under these names and types."""
-    lines = [f"({', '.join(_sql(value, kind) for value, kind in zip(row, kinds, strict=True))})" for row in rows]
-    nothing = f"({', '.join(_sql(None, kind) for kind in kinds)})"
+    lines = [f"({', '.join(sql_literal(value, kind) for value, kind in zip(row, kinds, strict=True))})" for row in rows]
+    nothing = f"({', '.join(sql_literal(None, kind) for kind in kinds)})"
     found = spark.sql(f"VALUES {', '.join(lines or [nothing])} AS t({', '.join(quoted(name) for name in names)})")
     return found if lines else found.limit(0)
 
@@ -60,7 +60,7 @@ def plain(value: Column, kind: DataType) -> Column:
     """A value as it travels through Python, whose own times depend on the zone of its process and whose years are four digits."""
     if isinstance(kind, TimestampType):
         return F.unix_micros(value)
-    return value.cast("string") if isinstance(kind, DateType | TimestampNTZType) else value
+    return value if isinstance(kind, NumericType | StringType | BooleanType) else value.cast("string")
 
 
 def literal(value: Any, kind: DataType) -> Column:
@@ -70,14 +70,14 @@ def literal(value: Any, kind: DataType) -> Column:
     return F.lit(value).cast(kind) if isinstance(kind, DateType | TimestampNTZType) else F.lit(value)
 
 
-def sql_text(value: Any) -> str:
-    """A value as a SQL string literal, in which no `${…}` is taken for a variable."""
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
-
-
-def _sql(value: Any, kind: DataType) -> str:
+def sql_literal(value: Any, kind: DataType) -> str:
     """A value that travelled plain, in SQL."""
     if value is not None and isinstance(kind, TimestampType):
         return f"timestamp_micros({int(value)})"
-    return f"CAST({'NULL' if value is None else sql_text(value)} AS {kind.simpleString()})"
+    return f"CAST({'NULL' if value is None else _text(value)} AS {kind.simpleString()})"
+
+
+def _text(value: Any) -> str:
+    """A value as a SQL string, in which no `${…}` is taken for a variable."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"

@@ -23,7 +23,7 @@ from lakechime_dagster.spark.commit import (
 from lakechime_dagster.spark.compare import Difference, keyed_difference, unkeyed_difference
 from lakechime_dagster.spark.inputs import Scope, Work
 from lakechime_dagster.spark.job import Counts, Outcome, Partition, TableJob
-from lakechime_dagster.spark.literals import local
+from lakechime_dagster.spark.literals import local, plain
 from lakechime_dagster.spark.names import column, spelled
 from lakechime_dagster.spark.narrow import narrowed
 from lakechime_dagster.spark.shape import shaped
@@ -121,8 +121,8 @@ def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: 
         return _Planned(difference=difference, write=None)
     partitions = difference.groups
     if target.keys and not set(names) <= set(target.keys):  # a key may have come from any of them
-        text = [column(name).cast("string").alias(name) for name in names]
-        partitions = [tuple(row) for row in wanted.select(*levels).distinct().select(*text).collect()]
+        travelling = [plain(column(name), rows.schema[name].dataType) for name in names]
+        partitions = [tuple(row) for row in wanted.select(*levels).distinct().select(*travelling).collect()]
     return _Planned(difference=difference, write=lambda: replace_partitions(rows, target, partitions))
 
 

@@ -333,6 +333,23 @@ def test_two_partitions_that_are_first_filled_at_once_are_both_there(
     assert [row[:2] for row in flow.rows] == [(DAYS[0], 1), (DAYS[1], 2)]
 
 
+def test_partitions_of_an_hour_that_the_clocks_repeat_are_two(spark: SparkSession, tmp_path: Path) -> None:
+    hours = [dt.datetime(2013, 11, 3, hour, 30, tzinfo=dt.UTC) for hour in (5, 6)]  # 01:30 in New York, both
+    source = Source(tmp_path / "hourly", pa.schema([("at", pa.timestamp("us", "UTC")), ("k", pa.int64())]))
+    source.write((hours[0], 1), (hours[1], 2))
+    flow = make_flow(
+        spark, tmp_path, {"hourly": source}, lambda hourly: hourly, partitioned_by=("at",), refresh=RefreshMode.PARTITIONS
+    )  # fmt: skip
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        flow.run()
+        source.update({"k": "k + 10"}, "true")
+        balanced(flow.run())
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+    assert sorted(row[1] for row in flow.rows) == [11, 12]
+
+
 def test_a_full_table_that_did_not_differ_is_left_alone_unless_asked(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
     flow = make_flow(spark, tmp_path, {"flights": flights}, sql=TOTALS, keys=("origin",), refresh=RefreshMode.FULL)
