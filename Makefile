@@ -9,6 +9,9 @@ RUN_ARGS ?=
 TARGET ?= test
 KILLS ?= 100
 
+# Compiled code is kept, whatever the shell says: each of the many processes of a lake and of its tests would compile all of it again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help run test check features bench test-bare test-crash lock bootstrap ready format
 
 help: ## say what there is

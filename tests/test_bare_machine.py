@@ -35,7 +35,7 @@ def test_a_clone_starts_on_a_bare_machine_without_java_again_without_network_and
     if os.geteuid() != 0 or not can_hide_things():
         missing("the machine's Java and network can be hidden by root on Linux only", "run `sudo make test-bare`")
     done = subprocess.run(
-        ["sh", "scripts/test_bare.sh", "test", f"PYTEST_ARGS={PROOFS}"],
+        ["sh", "scripts/test_bare.sh", "test", "WORKERS=1", f"PYTEST_ARGS={PROOFS}"],
         cwd=ROOT, env=os.environ | {"UV_CACHE_DIR": package_cache()}, capture_output=True, text=True, check=False, timeout=540,
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
