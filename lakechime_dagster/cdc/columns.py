@@ -1,0 +1,42 @@
+"""The columns of a row in a message."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakechime_dagster.cdc.connect import ConnectSchema
+from lakechime_dagster.cdc.values import ValueType, unavailable, value_type
+
+
+class Columns:
+    """How the columns of one schema are read.
+
+    Attributes:
+        types: Of each column, in the order of the schema.
+    """
+
+    def __init__(self, schema: ConnectSchema, placeholder: str) -> None:
+        self.types = {name: value_type(inner) for name, inner in schema.fields}
+        self._unavailable = {name: unavailable(inner, placeholder) for name, inner in schema.fields}
+
+    def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the columns that the row carries: one that the database did not send is not among them.
+
+        Raises:
+            ValueError: The schema does not know a column, or a value is not of its type; the message begins with the column.
+        """
+        found: dict[str, Any] = {}
+        for name, value in row.items():
+            if name not in self.types:
+                raise ValueError(f"{name}: the schema of the message has no such column")
+            if value is None:
+                found[name] = None
+            elif value != self._unavailable[name]:
+                found[name] = _decoded(name, self.types[name], value)
+        return found
+
+
+def _decoded(name: str, known: ValueType, value: Any) -> Any:
+    try:
+        return known.decode(value)
+    except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError) as problem:
+        raise ValueError(f"{name}: {repr(value)[:80]} is no {known.ddl}: {problem}") from problem

@@ -1,0 +1,176 @@
+"""Debezium's envelopes: full, without their schema, or flattened to the row."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lakechime_dagster.cdc.change import Change, Key, Operation
+from lakechime_dagster.cdc.columns import Columns
+from lakechime_dagster.cdc.connect import ConnectSchema
+from lakechime_dagster.cdc.flattened import is_column, unflattened
+from lakechime_dagster.cdc.message import MessageReader
+from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
+from lakechime_dagster.cdc.position import position_of
+from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone, Unreadable
+from lakechime_dagster.cdc.values import PLACEHOLDER, InexactNumberError
+
+OLD_KEY = "__debezium.oldkey"  # header of a row that was inserted under the new key of an updated one
+OPERATIONS = {operation.value: operation for operation in Operation}
+_RANKS = {Operation.READ: READ, Operation.DELETE: DELETE, Operation.TRUNCATE: DELETE}
+_HEARTBEAT = {"ts_ms", "ts_us", "ts_ns"}
+_TRANSACTION = {"status", "id", "event_count", "data_collections"}
+_SCHEMA_CHANGE = {"source", "databaseName", "ddl"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Debezium:
+    """The envelope of Debezium's connectors.
+
+    Attributes:
+        unavailable: What the connector sends for a value that it does not have (`unavailable.value.placeholder`).
+    """
+
+    unavailable: str = PLACEHOLDER
+
+
+class DebeziumReader:
+    """Reads the messages of one table's topics.
+
+    Args:
+        envelope: The declared envelope.
+        keys: The columns of the table's key, in their order.
+        columns: The schema of a row, for messages that bring none.
+    """
+
+    def __init__(self, envelope: Debezium, keys: Sequence[str], columns: ConnectSchema | None = None) -> None:
+        placeholder = envelope.unavailable
+        self._keys = tuple(keys)
+        self._columns = None if columns is None else Columns(columns, placeholder)
+        self._values = MessageReader(lambda schema: _columns_of(schema, placeholder))
+        self._message_keys = MessageReader(lambda schema: Columns(schema, placeholder), part="key")
+
+    def read(self, record: Record) -> Reading:
+        """What a message tells; one that cannot be read says why."""
+        try:
+            try:
+                return self._read(record, is_exact=False)
+            except InexactNumberError:
+                return self._read(record, is_exact=True)
+        except ValueError as problem:
+            return Unreadable(str(problem))
+
+    def _read(self, record: Record, *, is_exact: bool) -> Reading:
+        if record.value is None:
+            return Tombstone(self._key_of_message(record, is_exact))
+        columns, payload = self._values.read(record.value, is_exact=is_exact)
+        if not isinstance(payload, dict):
+            raise ValueError(f"value: a message of Debezium is an object, not {_shown(payload)}")
+        control = control_of(payload)
+        if control is not None:
+            return control
+        if not is_envelope(payload):
+            payload = unflattened(payload)
+        if payload["op"] not in OPERATIONS:
+            raise ValueError(f"op: a message of Debezium has one of {', '.join(OPERATIONS)}, not {_shown(payload['op'])}")
+        columns = columns or self._columns
+        if columns is None:
+            raise ValueError("schema: the message brings none; name where it is known by schema_from=")
+        return Changes(self._changes(record, payload, columns, is_exact))
+
+    def _changes(self, record: Record, payload: Mapping[str, Any], columns: Columns, is_exact: bool) -> tuple[Change, ...]:
+        operation, source = OPERATIONS[payload["op"]], _object("source", payload["source"])
+        position = position_of(source)
+        rank = _RANKS.get(operation, UPSERT) if position else 0
+        order = Order(0, position, rank, record.topic_id or record.topic, record.partition, record.offset)
+        known = {"source": str(source.get("name", "")), "event_ms": source.get("ts_ms"), "snapshot": snapshot_of(source)}
+        if operation is Operation.TRUNCATE:
+            return (Change(operation=operation, order=order, **known),)
+        if operation is Operation.DELETE:
+            return (Change(operation=operation, order=order, key=self._deleted_key(record, payload, columns, is_exact), **known),)
+        row = columns.read(_object("after", payload.get("after")))
+        key = self._key(row, "after")
+        continues = self._old_key(record, payload, columns, key, is_exact)
+        upsert = Change(operation=operation, order=order, key=key, columns=row, continues=continues, **known)
+        if continues is None or OLD_KEY in record.headers:  # whose deletion is a message of its own
+            return (upsert,)
+        deletion = Change(operation=Operation.DELETE, order=order._replace(rank=DELETE if position else 0), key=continues, **known)
+        return deletion, upsert if position else replace(upsert, order=order._replace(item=1))
+
+    def _key(self, row: Mapping[str, Any], where: str) -> Key:
+        """The key in a row, all of whose columns have values there."""
+        for name in self._keys:
+            if row.get(name) is None:
+                raise ValueError(f"{where}.{name}: a column of the key has a value in each row, this one has {_shown(row.get(name))}")
+        return tuple(row[name] for name in self._keys)
+
+    def _deleted_key(self, record: Record, payload: Mapping[str, Any], columns: Columns, is_exact: bool) -> Key:
+        """The key of a deleted row: of what it was, or of the message where the database sent no more."""
+        before = {} if payload.get("before") is None else columns.read(payload["before"])
+        if all(before.get(name) is not None for name in self._keys):
+            return self._key(before, "before")
+        found = self._key_of_message(record, is_exact)
+        if found is None:
+            told = _shown(payload.get("before"))
+            raise ValueError(f"before: a deletion tells {', '.join(self._keys)} there or in its key; this one has {told}")
+        return found
+
+    def _old_key(self, record: Record, payload: Mapping[str, Any], columns: Columns, key: Key, is_exact: bool) -> Key | None:
+        """The key that this row had before, if it was another one."""
+        if OLD_KEY in record.headers:
+            types, old = self._message_keys.read(record.headers[OLD_KEY], is_exact=is_exact)
+            return self._key((types or columns).read(old), f"header {OLD_KEY}")
+        if payload["op"] != Operation.UPDATE or payload.get("before") is None:
+            return None
+        before = columns.read({name: payload["before"].get(name) for name in self._keys})
+        old = tuple(before.get(name) for name in self._keys)
+        return old if None not in old and old != key else None
+
+    def _key_of_message(self, record: Record, is_exact: bool) -> Key | None:
+        if record.key is None:
+            return None
+        types, payload = self._message_keys.read(record.key, is_exact=is_exact)
+        types = types or self._columns
+        if payload is None or types is None:
+            return None
+        return self._key(types.read(_object("key", payload)), "key")
+
+
+def is_envelope(payload: Mapping[str, Any]) -> bool:
+    """Whether a message is an envelope; a flattened row may have columns that are named like its parts, but no such block."""
+    return "op" in payload and isinstance(payload.get("source"), dict)
+
+
+def control_of(payload: Mapping[str, Any]) -> Control | None:
+    """What a message that tells of no row is; None if it tells of one."""
+    if is_envelope(payload):
+        return Control.MESSAGE if payload["op"] == "m" else None
+    if payload.keys() == _HEARTBEAT or payload.keys() == {"ts_ms"}:
+        return Control.HEARTBEAT
+    if payload.keys() >= _TRANSACTION and payload["status"] in ("BEGIN", "END"):
+        return Control.TRANSACTION
+    return Control.SCHEMA_CHANGE if payload.keys() >= _SCHEMA_CHANGE and isinstance(payload["source"], dict) else None
+
+
+def snapshot_of(source: Mapping[str, Any]) -> str | None:
+    """The mark of a row that a snapshot read: `true`, `first`, `last`, `incremental`, …; None of one that was streamed."""
+    found = source.get("snapshot")
+    mark = str(found).lower()  # older connectors wrote a boolean
+    return None if found is None or mark == "false" else mark
+
+
+def _columns_of(message: ConnectSchema, placeholder: str) -> Columns:
+    """The columns of the row that messages of this schema tell, which is a part of an envelope and most of a flattened one."""
+    row = message.field("after") or message.field("before")
+    if row is None or message.field("source") is None:
+        row = replace(message, fields=tuple(one for one in message.fields if is_column(one[0])))
+    return Columns(row, placeholder)
+
+
+def _object(name: str, found: Any) -> Mapping[str, Any]:
+    if not isinstance(found, dict):
+        raise ValueError(f"{name}: it is an object, not {_shown(found)}")
+    return found
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:80]

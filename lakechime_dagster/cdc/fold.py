@@ -1,0 +1,189 @@
+"""What a set of changes means: the rows of the table, whatever order the changes came in and however they were split.
+
+A row lives if an upsert of its key is newer than the newest deletion of the key or truncation of its source. Each column has
+the value of the newest change above that deletion that carries it; a change of the key carries the columns that the old key
+had just before it. A living row of which some column is carried by nobody is not in the table yet: it waits.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lakechime_dagster.cdc.change import Change, Key, Operation
+from lakechime_dagster.cdc.order import Order
+
+BEFORE_ALL = Order(epoch=-1)
+AFTER_ALL = Order(epoch=2**31)
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Image:
+    """What is known of a key's row up to some order: enough to go on with changes above it.
+
+    `columns` are those above the newest deletion, each with the order of the change that carried it.
+    """
+
+    upserted: Order | None = None  # the newest upsert above the newest deletion; None: the row does not live
+    deleted: Order = BEFORE_ALL
+    columns: Mapping[str, tuple[Order, Any]] = field(default_factory=dict)
+
+    def row(self, columns: Collection[str]) -> Row | None:
+        """The row with these columns; None when it does not live, or waits for one of them."""
+        if self.upserted is None or any(name not in self.columns for name in columns):
+            return None
+        return {name: self.columns[name][1] for name in columns}
+
+    def before(self, order: Order) -> "Image":
+        """What of this was so before an order; columns that were carried again since are not known."""
+        columns = {name: held for name, held in self.columns.items() if held[0] < order}
+        return Image(self.upserted if self.upserted is not None and self.upserted < order else None, self.deleted, columns)
+
+    def without(self, deleted: Order) -> "Image":
+        """After a deletion or truncation, which takes what came before it; what is newer stays."""
+        if deleted <= self.deleted:
+            return self
+        lives = self.upserted is not None and self.upserted > deleted
+        columns = {name: held for name, held in self.columns.items() if held[0] > deleted}
+        return Image(self.upserted if lives else None, deleted, columns)
+
+    def carrying(self, order: Order, columns: Row) -> "Image":
+        """After an upsert that carries these columns."""
+        if order <= self.deleted:
+            return self
+        newer = {name: (order, value) for name, value in columns.items() if name not in self.columns or order >= self.columns[name][0]}
+        return Image(max(order, self.upserted or order), self.deleted, {**self.columns, **newer})
+
+
+@dataclass(frozen=True)
+class Window:
+    """What is kept of a key: an image of all that is final, and the changes above it, which late ones may still come between."""
+
+    source: str
+    base: Image = field(default_factory=Image)
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a table: a window per key, and by source the truncations above the bases and the frontier.
+
+    A key is fed by one source. Which keys continue which is known from the changes of the windows. What is dead below its
+    source's frontier is forgotten.
+    """
+
+    windows: Mapping[Key, Window] = field(default_factory=dict)
+    truncated: Mapping[str, frozenset[Order]] = field(default_factory=dict)
+    frontiers: Mapping[str, Order] = field(default_factory=dict)
+
+    def image(self, key: Key, below: Order = AFTER_ALL) -> Image:
+        """What is known of a key by the changes below an order."""
+        window = self.windows.get(key)
+        if window is None:
+            return Image()
+        changes = [change for change in window.changes if change.order < below]
+        image = window.base.before(below)
+        for order in self._ends(window, changes, below):
+            image = image.without(order)
+        for change in changes:
+            if change.operation.is_upsert:
+                image = self._continued(image, change).carrying(change.order, change.columns)
+        return image
+
+    def _ends(self, window: Window, changes: Iterable[Change], below: Order) -> Iterator[Order]:
+        yield from (change.order for change in changes if change.operation is Operation.DELETE)
+        yield from (order for order in self.truncated.get(window.source, ()) if order < below)
+
+    def _continued(self, image: Image, change: Change) -> Image:
+        if change.continues is None:
+            return image
+        old = self.image(change.continues, change.order.before_deletion())
+        return image.carrying(change.order, {name: value for name, (_, value) in old.columns.items()})
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A change that the table must not take, and why."""
+
+    change: Change
+    reason: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """What some changes make of what is kept.
+
+    Attributes:
+        kept: What is kept after them.
+        touched: The keys whose rows they may have changed; all other rows are as they were.
+        refused: The changes that were not taken.
+    """
+
+    kept: Kept
+    touched: frozenset[Key]
+    refused: tuple[Refused, ...] = ()
+
+
+def with_changes(kept: Kept, changes: Iterable[Change]) -> Step:
+    """What is kept after these changes too; the order in which they come makes no difference."""
+    windows, truncated, touched, refused = dict(kept.windows), dict(kept.truncated), set[Key](), list[Refused]()
+    for change in changes:
+        if change.operation is Operation.TRUNCATE:
+            truncated[change.source] = truncated.get(change.source, frozenset()) | {change.order}
+            touched |= {key for key, window in windows.items() if window.source == change.source}
+            continue
+        window = windows.get(change.key)
+        reason = _reason(change, window, kept.frontiers.get(change.source, BEFORE_ALL))
+        if reason is not None:
+            refused.append(Refused(change, reason))
+            continue
+        window = window or Window(change.source)
+        windows[change.key] = replace(window, changes=(*window.changes, change))
+        touched.add(change.key)
+    return Step(Kept(windows, truncated, kept.frontiers), _reached(windows, touched), tuple(refused))
+
+
+def _reason(change: Change, window: Window | None, frontier: Order) -> str | None:
+    """Why a change must not be taken; None if it may be."""
+    if window is not None and window.source != change.source:
+        return f"key {change.key} is fed by {window.source!r} already: orders of {change.source!r} do not compare with its"
+    if window is None and change.order < frontier:
+        return f"order {change.order} is below {frontier}, up to which it is forgotten which rows of {change.source!r} were deleted"
+    return None
+
+
+def collected(kept: Kept, source: str, frontier: Order) -> Kept:
+    """What is kept once nothing of a source is expected below the frontier any more: changes below it become part of the bases.
+
+    A frontier never goes back. What comes below it all the same is taken for a key that is known, and refused for another:
+    its row may have been deleted since.
+    """
+    frontier = max(frontier, kept.frontiers.get(source, BEFORE_ALL))
+    windows = dict(kept.windows)
+    for key, window in kept.windows.items():
+        if window.source != source:
+            continue
+        base = kept.image(key, below=frontier)
+        changes = tuple(change for change in window.changes if change.order >= frontier)
+        if changes or base.upserted is not None:
+            windows[key] = Window(source, base, changes)
+        else:
+            del windows[key]
+    truncated = frozenset(order for order in kept.truncated.get(source, ()) if order >= frontier)
+    return Kept(windows, {**kept.truncated, source: truncated}, {**kept.frontiers, source: frontier})
+
+
+def _reached(windows: Mapping[Key, Window], touched: Iterable[Key]) -> frozenset[Key]:
+    """The keys, and those that continue them, and so on."""
+    continuing: dict[Key, set[Key]] = {}
+    for key, window in windows.items():
+        for change in window.changes:
+            if change.continues is not None:
+                continuing.setdefault(change.continues, set()).add(key)
+    reached = set(touched)
+    ahead = list(reached)
+    while ahead:
+        fresh = continuing.get(ahead.pop(), set()) - reached
+        reached |= fresh
+        ahead += fresh
+    return frozenset(reached)

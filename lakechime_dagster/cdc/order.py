@@ -1,0 +1,33 @@
+"""The total order of the changes of one source: positions of the database's own log, never a time.
+
+Times are not an order: MySQL's have a second's resolution, and a transaction that was held open writes its statements'
+times behind those of transactions that were committed meanwhile.
+"""
+
+from typing import NamedTuple
+
+Position = tuple[int, ...]  # of the connector, such as (file, pos, row) or (commit LSN, LSN, order); empty for envelopes without one
+
+READ, DELETE, UPSERT = 0, 1, 2  # ranks of changes that share a position: a row read by a snapshot, its deletion, its new state
+
+
+class Order(NamedTuple):
+    """Where a change stands among those of its source; of two changes the greater one came later.
+
+    An `epoch` begins when a source's positions begin anew. The `rank` orders what shares a position, as the two halves of
+    a key change do; envelopes without a position leave it 0 and are ordered by their Kafka coordinate alone.
+    """
+
+    epoch: int = 0
+    position: Position = ()
+    rank: int = 0
+    topic: str = ""  # the topic's id
+    partition: int = -1
+    offset: int = -1
+    item: int = 0  # of several in one message
+
+    def before_deletion(self) -> "Order":
+        """The bound below which everything came before the deletion at this position: where a key change takes its columns from."""
+        if self.position:
+            return Order(self.epoch, self.position, DELETE)
+        return self._replace(item=self.item - 1)

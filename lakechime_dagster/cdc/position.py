@@ -1,0 +1,61 @@
+"""The position of a change in its database's own log, as each connector tells it."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from lakechime_dagster.cdc.order import Position
+
+_FILE_NUMBER = re.compile(r"(\d+)$")
+
+
+def position_of(source: Mapping[str, Any]) -> Position:
+    """The position that a `source` block tells; empty for a connector that is not known, whose changes Kafka's order puts in order.
+
+    Raises:
+        ValueError: The block lacks a part of its connector's position, or has one that is no number.
+    """
+    known = _BY_CONNECTOR.get(str(source.get("connector")))
+    if known is None:
+        return ()
+    try:
+        return known(source)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"source: no position of {source.get('connector')} in {dict(source)!r}: {problem}") from problem
+
+
+def _binlog(source: Mapping[str, Any]) -> Position:
+    """MySQL and MariaDB: file number, byte in the file, row of the event. A GTID says who, not when."""
+    number = _FILE_NUMBER.search(source["file"])
+    if number is None:
+        raise ValueError("the name of a binlog file ends with its number")
+    return int(number[1]), int(source["pos"]), int(source.get("row") or 0)
+
+
+def _wal(source: Mapping[str, Any]) -> Position:
+    """PostgreSQL: end of the last transaction committed before, then the place of the change itself.
+
+    Changes are sent by transaction, in the order of commits; places of transactions that ran beside each other interleave.
+    """
+    committed, place = orjson.loads(source["sequence"]) if source.get("sequence") else (None, source["lsn"])
+    return int(committed or 0), int(place or source["lsn"])
+
+
+def _sql_server(source: Mapping[str, Any]) -> Position:
+    return *_hexadecimal(source["commit_lsn"]), *_hexadecimal(source["change_lsn"]), int(source.get("event_serial_no") or 0)
+
+
+def _hexadecimal(lsn: str | None) -> Position:
+    """Three numbers; of a snapshot's rows, which have no place of their own, the lowest."""
+    first, second, third = (lsn or "0:0:0").split(":")
+    return int(first, 16), int(second, 16), int(third, 16)
+
+
+_BY_CONNECTOR: dict[str, Callable[[Mapping[str, Any]], Position]] = {
+    "mariadb": _binlog,
+    "mysql": _binlog,
+    "postgresql": _wal,
+    "sqlserver": _sql_server,
+}
