@@ -520,6 +520,474 @@ def keyless(stage: Stage) -> None:
     )
 
 
+TYPES_UNTOLD = {
+    "zero_dates": "A zero date reads as null, or as the epoch where the column is NOT NULL.",
+    "not_numbers": "In Debezium's precise mode a numeric that is no number or infinite reads as null.",
+}
+
+
+@scenario(
+    "types_text",
+    "As types, with all that can be text as text: decimals, times (isostring), binary as hex; unsigned bigint as long, which overflows.",
+    options={
+        "decimal.handling.mode": "string",
+        "time.precision.mode": "isostring",
+        "binary.handling.mode": "hex",
+        "interval.handling.mode": "string",
+    },
+    untold={
+        **TYPES_UNTOLD,
+        "wide_keys": "Unsigned numbers above 2^63 - 1 read as negative ones.",
+        "numbers": "As in wide_keys: column bu.",
+    },
+)
+@scenario(
+    "types",
+    "For each column type its extremes, an ordinary value and NULL, each row once in the snapshot and once (id + 100) in the stream.",
+    options={"bigint.unsigned.handling.mode": "precise"},
+    untold=TYPES_UNTOLD,
+)
+def types(stage: Stage) -> None:
+    tables = _postgres_types(stage) if stage.is_postgres else _mariadb_types(stage)
+    stage.connect()
+    stage.run(*[f"INSERT INTO {table} SELECT id + 100, {columns} FROM {table}" for table, columns in tables.items()])
+    if stage.is_postgres:
+        stage.run("INSERT INTO text_keys VALUES ('ключ \" 2', '11111111-2222-3333-4444-555555555555', 2.50, 'streamed')")
+        stage.run("UPDATE text_keys SET value = 'updated'", "DELETE FROM text_keys WHERE name = 'key 1'")
+    else:
+        stage.run("INSERT INTO wide_keys VALUES (18446744073709551614, 'streamed'), (2, 'streamed')")
+        stage.run("UPDATE wide_keys SET value = 'updated' WHERE id > 1", "DELETE FROM wide_keys WHERE id = 18446744073709551615")
+        stage.run("INSERT INTO moment_keys VALUES (X'00FF10', '2024-02-29', '2024-02-29 01:02:03.456789', 'streamed')")
+        stage.run("UPDATE moment_keys SET value = 'updated'")
+
+
+def _mariadb_types(stage: Stage) -> dict[str, str]:
+    stage.run(
+        "CREATE TABLE numbers (id INT PRIMARY KEY, t TINYINT, t1 TINYINT(1), s SMALLINT, m MEDIUMINT, i INT, b BIGINT, tu TINYINT UNSIGNED,"
+        " su SMALLINT UNSIGNED, mu MEDIUMINT UNSIGNED, iu INT UNSIGNED, bu BIGINT UNSIGNED, d DECIMAL(10,2), d0 DECIMAL(20,0),"
+        " d38 DECIMAL(38,10), d65 DECIMAL(65,30), f FLOAT, g DOUBLE, b1 BIT(1), b10 BIT(10), b64 BIT(64))",
+        "INSERT INTO numbers VALUES"
+        " (1, 127, 1, 32767, 8388607, 2147483647, 9223372036854775807, 255, 65535, 16777215, 4294967295, 18446744073709551615, 99999999.99,"
+        " 99999999999999999999, 9999999999999999999999999999.9999999999,"
+        " 99999999999999999999999999999999999.999999999999999999999999999999,"
+        " 3.4028e38, 1.7976931348623157e308, b'1', b'1111111111', b'1000000000000000000000000000000000000000000000000000000000000001'),"
+        " (2, -128, 0, -32768, -8388608, -2147483648, -9223372036854775808, 0, 0, 0, 0, 0, -99999999.99, -99999999999999999999,"
+        " -9999999999999999999999999999.9999999999, -0.000000000000000000000000000001, -3.4028e38, -1.7976931348623157e308, b'0', b'0',"
+        " b'0'),"
+        " (3, 1, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0.01, 1, 0.0000000001, 1.5, 0.1, 0.1, b'1', b'0100000011', b'1010'),"
+        " (4, -1, -1, -1, -1, -1, -1, 128, 32768, 8388608, 2147483648, 9223372036854775808, -1.28, 128, -0.5, 0, 16777217, 1e-300, b'0',"
+        " b'1', b'1111111100000000')",
+        "INSERT INTO numbers (id) VALUES (5)",
+        "CREATE TABLE moments (id INT PRIMARY KEY, d DATE, t TIME, t3 TIME(3), t6 TIME(6), dt DATETIME, dt3 DATETIME(3), dt6 DATETIME(6),"
+        " ts TIMESTAMP NULL, ts3 TIMESTAMP(3) NULL, ts6 TIMESTAMP(6) NULL, y YEAR)",
+        "INSERT INTO moments VALUES"
+        " (1, '2024-02-29', '01:02:03', '01:02:03.456', '01:02:03.456789', '2024-02-29 01:02:03', '2024-02-29 01:02:03.456',"
+        " '2024-02-29 01:02:03.456789', '2024-02-29 01:02:03', '2024-02-29 01:02:03.456', '2024-02-29 01:02:03.456789', 2024),"
+        " (2, '1000-01-01', '-838:59:59', '-838:59:59', '-838:59:59', '1000-01-01 00:00:00', '1000-01-01 00:00:00', '1000-01-01 00:00:00',"
+        " '1970-01-01 00:00:01', '1970-01-01 00:00:01', '1970-01-01 00:00:01', 1901),"
+        " (3, '9999-12-31', '838:59:59', '838:59:59.999', '838:59:59.999999', '9999-12-31 23:59:59', '9999-12-31 23:59:59.999',"
+        " '9999-12-31 23:59:59.999999', '2038-01-19 03:14:07', '2038-01-19 03:14:07.999', '2038-01-19 03:14:07.999999', 2155),"
+        " (4, '1969-12-31', '00:00:00', '-00:00:00.001', '-00:00:00.000001', '1969-12-31 23:59:59', '1969-12-31 23:59:59.999',"
+        " '1969-12-31 23:59:59.999999', '2024-10-27 01:30:00', '2024-03-31 02:30:00.5', '2024-03-31 02:30:00.000001', 1970)",
+        "INSERT INTO moments (id) VALUES (5)",
+        "CREATE TABLE texts (id INT PRIMARY KEY, c CHAR(5), v VARCHAR(50), l VARCHAR(20) CHARACTER SET latin1, tt TINYTEXT, tx TEXT,"
+        " j JSON, e ENUM('small', 'with, comma', 'größe'), s SET('a', 'b', 'c'), bi BINARY(4), vb VARBINARY(10), bl BLOB)",
+        "INSERT INTO texts VALUES"
+        " (1, 'abc  ', 'ünï 💡 日本 \\\\ \"q\"', 'café', 'line\\none', REPEAT('long ', 50), '{\"a\": [1, 2.50, null], \"ü\": \"💡\"}',"
+        " 'größe', 'a,c', X'00FF', X'DEADBEEF', X'000102FF'),"
+        " (2, '', '', '', '', '', '[]', 'small', '', X'', X'', X''),"
+        " (3, '💡', 'NULL', 'null', '\\\\N', '\\t\\r\\n', 'null', 'with, comma', 'a,b,c', X'01020304', X'30', 'text in a blob')",
+        "INSERT INTO texts (id) VALUES (4)",
+        "CREATE TABLE zero_dates (id INT PRIMARY KEY, d DATE, dt DATETIME, d_required DATE NOT NULL, dt_required DATETIME NOT NULL)",
+        "INSERT INTO zero_dates VALUES (1, '0000-00-00', '0000-00-00 00:00:00', '0000-00-00', '0000-00-00 00:00:00')",
+        "CREATE TABLE wide_keys (id BIGINT UNSIGNED PRIMARY KEY, value VARCHAR(20))",
+        "INSERT INTO wide_keys VALUES (18446744073709551615, 'snapshot'), (1, 'snapshot')",
+        "CREATE TABLE moment_keys (b BINARY(4), d DATE, dt DATETIME(6), value VARCHAR(20), PRIMARY KEY (b, d, dt))",
+        "INSERT INTO moment_keys VALUES (X'00FF', '1969-12-31', '1969-12-31 23:59:59.999999', 'snapshot')",
+    )
+    return {
+        "numbers": "t, t1, s, m, i, b, tu, su, mu, iu, bu, d, d0, d38, d65, f, g, b1, b10, b64",
+        "moments": "d, t, t3, t6, dt, dt3, dt6, ts, ts3, ts6, y",
+        "texts": "c, v, l, tt, tx, j, e, s, bi, vb, bl",
+        "zero_dates": "d, dt, d_required, dt_required",
+    }
+
+
+def _postgres_types(stage: Stage) -> dict[str, str]:
+    stage.run(
+        "CREATE TYPE size AS ENUM ('small', 'with, comma', 'größe')",
+        "CREATE TABLE numbers (id INT PRIMARY KEY, s SMALLINT, i INT, b BIGINT, d NUMERIC(10,2), d38 NUMERIC(38,10), n NUMERIC, r REAL,"
+        " f DOUBLE PRECISION, flag BOOLEAN, b1 BIT(1), b10 BIT(10), b64 BIT(64), bv BIT VARYING(12))",
+        "INSERT INTO numbers VALUES"
+        " (1, 32767, 2147483647, 9223372036854775807, 99999999.99, 9999999999999999999999999999.9999999999,"
+        " 123456789012345678901234567890123456789012345678901234567890.123456789, 3.4028e38, 1.7976931348623157e308, true, B'1',"
+        " B'1111111111', B'1000000000000000000000000000000000000000000000000000000000000001', B'111100001111'),"
+        " (2, -32768, -2147483648, -9223372036854775808, -99999999.99, -9999999999999999999999999999.9999999999, -0.000000000000000000001,"
+        " -3.4028e38, -1.7976931348623157e308, false, B'0', B'0000000000', repeat('0', 64)::bit(64), B''),"
+        " (3, 1, 1, 1, 0.01, 0.0000000001, 1.50, 0.1, 0.1, true, B'1', B'0100000011', repeat('10', 32)::bit(64), B'1'),"
+        " (4, -1, -1, -1, -1.28, -0.5, 0, 16777217, 1e-300, false, B'0', B'0000000001', repeat('1', 64)::bit(64), B'0001'),"
+        " (5, 0, 0, 0, 0, 0, 1e20, 0, 0, true, B'1', B'1000000000', repeat('01', 32)::bit(64), B'100000000000')",
+        "INSERT INTO numbers (id) VALUES (6)",
+        "CREATE TABLE not_numbers (id INT PRIMARY KEY, d NUMERIC(10,2), n NUMERIC, r REAL, f DOUBLE PRECISION)",
+        "INSERT INTO not_numbers VALUES (1, 'NaN', 'NaN', 'NaN', 'NaN'), (2, 0, 0, 'Infinity', 'Infinity'),"
+        " (3, 0, 0, '-Infinity', '-Infinity')",
+        "CREATE TABLE moments (id INT PRIMARY KEY, d DATE, t TIME, t3 TIME(3), tz TIMETZ, ts TIMESTAMP, ts3 TIMESTAMP(3), tsz TIMESTAMPTZ,"
+        " iv INTERVAL)",
+        "INSERT INTO moments VALUES"
+        " (1, '2024-02-29', '01:02:03.456789', '01:02:03.456', '01:02:03.456789+02:00', '2024-02-29 01:02:03.456789',"
+        " '2024-02-29 01:02:03.456', '2024-02-29 01:02:03.456789+02:00', '1 year 2 months 3 days 04:05:06.789'),"
+        " (2, '0001-01-01', '00:00:00', '00:00:00', '00:00:00+00', '0001-01-01 00:00:00', '0001-01-01 00:00:00', '0001-01-01 00:00:00+00',"
+        " '-1 day'),"
+        " (3, '9999-12-31', '23:59:59.999999', '23:59:59.999', '23:59:59.999999-12', '9999-12-31 23:59:59.999999',"
+        " '9999-12-31 23:59:59.999', '9999-12-31 23:59:59.999999+00', '178000000 years'),"
+        " (4, '1969-12-31', '12:00:00', '12:00:00', '12:00:00+14', '1969-12-31 23:59:59.999999', '1969-12-31 23:59:59.999',"
+        " '1969-12-31 23:59:59.999999+00', '-00:00:00.000001')",
+        "INSERT INTO moments (id) VALUES (5)",
+        "CREATE TABLE endless (id INT PRIMARY KEY, d DATE, ts TIMESTAMP, tsz TIMESTAMPTZ)",
+        "INSERT INTO endless VALUES (1, 'infinity', 'infinity', 'infinity'), (2, '-infinity', '-infinity', '-infinity')",
+        "CREATE TABLE texts (id INT PRIMARY KEY, c CHAR(5), v VARCHAR(50), tx TEXT, j JSON, jb JSONB, u UUID, e size, by BYTEA, ip INET,"
+        " net CIDR, mac MACADDR, span INT4RANGE, ta TEXT[], ia INT[], ba BIGINT[], ua UUID[], na NUMERIC(10,2)[], fa BOOLEAN[])",
+        "INSERT INTO texts VALUES"
+        " (1, 'abc', 'ünï 💡 日本 \\ \"q\"', repeat('long ', 50), '{\"a\": [1, 2.50, null],  \"a\": \"💡\"}',"
+        ' \'{"b": [1, 2.50], "a": "💡"}\','
+        " 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'größe', '\\xdeadbeef00', '10.1.2.3', '10.1.0.0/16', '08:00:2b:01:02:03', '[1,5)',"
+        " ARRAY['a', 'b,c', NULL, '\"q\"', '', '💡'], ARRAY[1, NULL, -2147483648], ARRAY[9223372036854775807],"
+        " ARRAY['a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11']::uuid[], ARRAY[1.50, -0.01, NULL], ARRAY[true, false, NULL]),"
+        " (2, '', '', '', '[]', '[]', '00000000-0000-0000-0000-000000000000', 'small', '', '::1', '::/0', '00:00:00:00:00:00', 'empty',"
+        " '{}',"
+        " '{}', '{}', '{}', '{}', '{}'),"
+        " (3, '💡', 'NULL', E'\\t\\r\\n', 'null', 'null', 'ffffffff-ffff-ffff-ffff-ffffffffffff', 'with, comma', '\\x00', '10.1.2.3/8',"
+        " '2001:db8::/32', 'ff:ff:ff:ff:ff:ff', '(,)', ARRAY['NULL'], ARRAY[0], ARRAY[0], ARRAY[NULL]::uuid[], ARRAY[0], ARRAY[true])",
+        "INSERT INTO texts (id) VALUES (4)",
+        "CREATE TABLE text_keys (name TEXT, u UUID, n NUMERIC(10,2), value TEXT, PRIMARY KEY (name, u, n))",
+        "INSERT INTO text_keys VALUES ('key 1', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', -1.5, 'snapshot')",
+    )
+    return {
+        "numbers": "s, i, b, d, d38, n, r, f, flag, b1, b10, b64, bv",
+        "not_numbers": "d, n, r, f",
+        "moments": "d, t, t3, tz, ts, ts3, tsz, iv",
+        "endless": "d, ts, tsz",
+        "texts": "c, v, tx, j, jb, u, e, by, ip, net, mac, span, ta, ia, ba, ua, na, fa",
+    }
+
+
+@scenario(
+    "toast",
+    "Updates that leave big values unchanged, which the log then lacks: placeholders under REPLICA IDENTITY DEFAULT, none under FULL.",
+    Database.POSTGRES,
+)
+def toast(stage: Stage) -> None:
+    big = (
+        "repeat('{0}', 2100)", "convert_to(repeat('{0}', 2100), 'UTF8')", "array_fill('{0}'::text, ARRAY[500])",
+        "(SELECT array_agg(n) FROM generate_series(1, 550) n)", "array_fill(md5('{0}')::uuid, ARRAY[140])",
+    )  # fmt: skip
+    tables = ("documents", "documents_full")
+    for table in tables:
+        stage.run(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, state TEXT, body TEXT, data BYTEA, tags TEXT[], numbers INT[], ids UUID[])",
+            *[f"ALTER TABLE {table} ALTER {column} SET STORAGE EXTERNAL" for column in ("body", "data", "tags", "numbers", "ids")],
+            *[f"INSERT INTO {table} SELECT {key}, 'snapshot', {', '.join(big).format('s')}" for key in (1, 2)],
+        )
+    stage.run("ALTER TABLE documents_full REPLICA IDENTITY FULL")
+    stage.connect()
+    for table in tables:
+        stage.run(
+            f"INSERT INTO {table} SELECT 3, 'streamed', {', '.join(big).format('t')}",
+            f"INSERT INTO {table} VALUES (4, 'small', 'b', 'd', '{{t}}', '{{1}}', '{{}}')",
+            f"UPDATE {table} SET state = 'seen'",
+            f"UPDATE {table} SET body = 'short now' WHERE id = 1",
+        )
+        stage.run_as_one(f"UPDATE {table} SET numbers = NULL WHERE id = 3", f"UPDATE {table} SET state = 'seen twice' WHERE id = 3")
+        stage.run(
+            f"UPDATE {table} SET id = 20 WHERE id = 2",
+            f"UPDATE {table} SET state = 'moved' WHERE id = 20",
+            f"UPDATE {table} SET data = NULL, tags = NULL, numbers = NULL, ids = NULL WHERE id = 1",
+            f"DELETE FROM {table} WHERE id = 4",
+        )
+
+
+@scenario(
+    "defaults_replaced",
+    "As defaults, with the converter's own replace.null.with.default=true: a NULL cannot be told from the default.",
+    options={"key.converter.replace.null.with.default": "true", "value.converter.replace.null.with.default": "true"},
+    untold={"stock": "NULL of a column with a default; row 2 got column n by ALTER TABLE, which writes no event."},
+)
+@scenario(
+    "defaults",
+    "NULL in columns that have a default, and a column added with a default that old rows get without an event.",
+    untold={"stock": "Row 2 got n = 5 by ALTER TABLE, which writes no event."},
+)
+def defaults(stage: Stage) -> None:
+    stage.run(
+        "CREATE TABLE stock (id INT PRIMARY KEY, level INT DEFAULT 7, name VARCHAR(20) DEFAULT 'none', flag INT NOT NULL DEFAULT 1,"
+        " price DECIMAL(10,2) DEFAULT 9.90)",
+        "INSERT INTO stock VALUES (1, NULL, NULL, 2, NULL)",
+        "INSERT INTO stock (id) VALUES (2)",
+    )
+    stage.connect()
+    stage.run(
+        "INSERT INTO stock VALUES (3, NULL, NULL, 0, NULL)",
+        "INSERT INTO stock (id) VALUES (4)",
+        "UPDATE stock SET level = NULL, price = NULL WHERE id = 2",
+        "ALTER TABLE stock ADD COLUMN n INT NOT NULL DEFAULT 5",
+        "INSERT INTO stock (id) VALUES (5)",
+        "INSERT INTO stock VALUES (6, NULL, NULL, 6, NULL, 6)",
+        "UPDATE stock SET level = 1 WHERE id IN (1, 3)",
+        "DELETE FROM stock WHERE id = 4",
+    )
+
+
+@scenario(
+    "scale_change",
+    "A decimal's scale and an integer's width change mid-stream, columns are added, renamed and dropped.",
+    options={"include.schema.changes": "true"},
+    untold={"untouched": "Its one row was changed by ALTER TABLE alone, which writes no event: amount has scale 4, label was title."},
+)
+def scale_change(stage: Stage) -> None:
+    tables = ("prices", "untouched")
+    for table in tables:
+        stage.run(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, amount DECIMAL(10,2), title VARCHAR(10), count INT, gone VARCHAR(10))",
+            f"INSERT INTO {table} VALUES (1, 1.50, 'one', 1, 'x')",
+        )
+    stage.connect()
+    stage.run("INSERT INTO prices VALUES (2, 2.25, 'two', 2, 'y')", "UPDATE prices SET amount = 1.75 WHERE id = 1")
+    change = "ALTER COLUMN {} TYPE {}" if stage.is_postgres else "MODIFY {} {}"
+    for table in tables:
+        stage.run(f"ALTER TABLE {table} {change.format('amount', 'DECIMAL(12,4)')}")
+    stage.run("INSERT INTO prices VALUES (3, 3.1234, 'three', 3, 'z')", "UPDATE prices SET amount = 1.75 WHERE id = 1")
+    for table in tables:
+        stage.run(
+            f"ALTER TABLE {table} {change.format('count', 'BIGINT')}",
+            f"ALTER TABLE {table} ADD COLUMN note VARCHAR(10)",
+            f"ALTER TABLE {table} RENAME COLUMN title TO label",
+            f"ALTER TABLE {table} DROP COLUMN gone",
+        )
+    stage.run(
+        "INSERT INTO prices VALUES (4, 4.4444, 'four', 9223372036854775807, 'new')",
+        "UPDATE prices SET note = 'touched' WHERE id < 4",
+        "DELETE FROM prices WHERE id = 3",
+    )
+
+
+@scenario(
+    "interleaved",
+    "A long transaction and one that commits meanwhile touch the same and neighbouring rows; the long one comes later with older changes.",
+    options={"provide.transaction.metadata": "true"},
+)
+def interleaved(stage: Stage) -> None:
+    stage.run(
+        "CREATE TABLE accounts (id INT PRIMARY KEY, owner VARCHAR(20), balance DECIMAL(10,2))",
+        "INSERT INTO accounts VALUES (1, 'one', 1), (2, 'two', 2), (3, 'three', 3), (4, 'four', 4)",
+    )
+    stage.connect()
+    long, short = stage.session(), stage.session()
+    long.run("BEGIN", "UPDATE accounts SET balance = 100, owner = 'long' WHERE id = 1", "INSERT INTO accounts VALUES (6, 'long', 6)")
+    short.run("BEGIN", "UPDATE accounts SET balance = 200, owner = 'short' WHERE id = 2", "DELETE FROM accounts WHERE id = 4")
+    long.run("UPDATE accounts SET balance = 300, owner = 'long' WHERE id = 3")
+    _await_another_second(stage)
+    short.run("INSERT INTO accounts VALUES (5, 'short', 5)", "COMMIT")
+    stage.run("UPDATE accounts SET balance = 201, owner = 'alone' WHERE id = 2")
+    _await_another_second(stage)
+    long.run(
+        "UPDATE accounts SET balance = balance + 1000, owner = 'long' WHERE id = 2",
+        "INSERT INTO accounts VALUES (4, 'long again', 44)",
+        "UPDATE accounts SET balance = 500, owner = 'long' WHERE id = 5",
+        "COMMIT",
+    )
+    undone = stage.session()
+    undone.run("BEGIN", "UPDATE accounts SET owner = 'never'", "ROLLBACK")
+    stage.run("UPDATE accounts SET balance = 101, owner = 'alone' WHERE id = 1")
+
+
+def _await_another_second(stage: Stage) -> None:
+    """Until the database's clock shows another second, the unit of MariaDB's log."""
+    clock = "SELECT EXTRACT(SECOND FROM CURRENT_TIMESTAMP(0))"
+    before = stage.run(clock)
+    await_found(lambda: stage.run(clock) != before, "another second", 10)
+
+
+@scenario(
+    "incremental",
+    "An incremental snapshot asked for by the signal table reads in chunks of 4 while rows of its first chunk change in its window.",
+    options={"signal.data.collection": "shop.debezium_signal", "incremental.snapshot.chunk.size": "4"},
+)
+def incremental(stage: Stage) -> None:
+    stage.run(
+        "CREATE TABLE orders (id INT PRIMARY KEY, state VARCHAR(20))",
+        "CREATE TABLE debezium_signal (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))",
+        "INSERT INTO orders VALUES " + ", ".join(f"({key}, 'first')" for key in range(1, 11)),
+    )
+    stage.connect()
+    stage.run("UPDATE orders SET state = 'before' WHERE id IN (1, 9)", "DELETE FROM orders WHERE id = 4")
+    writer = stage.session()
+    writer.run(*["BEGIN", "LOCK TABLE orders IN ACCESS EXCLUSIVE MODE"] if stage.is_postgres else ["LOCK TABLES orders WRITE"])
+    signal = '{"type": "incremental", "data-collections": ["shop.orders"]}'
+    stage.run(f"INSERT INTO debezium_signal VALUES ('ask', 'execute-snapshot', '{signal}')")
+    # The window is open once its signal is there; reading the chunk waits for the lock, so what the writer does falls into the window.
+    opened = "SELECT id FROM debezium_signal WHERE type = 'snapshot-window-open'"
+    await_found(lambda: stage.run(opened), "the window", 60, stage.expect_health)
+    writer.run(
+        "UPDATE orders SET state = 'in the window' WHERE id = 2",
+        "DELETE FROM orders WHERE id = 3",
+        "INSERT INTO orders VALUES (4, 'in the window')",
+        "COMMIT" if stage.is_postgres else "UNLOCK TABLES",
+    )
+
+    def is_last(message: dict[str, Any]) -> bool:
+        return '"snapshot":"incremental"' in (message["value"] or "") and '"payload":{"id":10}' in (message["key"] or "")
+
+    stage.await_message("orders", is_last)
+    stage.run("UPDATE orders SET state = 'after' WHERE id IN (1, 10)", "DELETE FROM orders WHERE id = 8")
+
+
+@scenario(
+    "resnapshot",
+    "A connector of another name takes a snapshot into the same topics; meanwhile rows changed and came, none went.",
+)
+def resnapshot(stage: Stage) -> None:
+    _before_snapshot(stage)
+    stage.end()
+    stage.run("UPDATE orders SET state = 'unwatched' WHERE id IN (2, 4)", "INSERT INTO orders VALUES (6, 'unwatched')")
+    stage.connect()
+    stage.run("UPDATE orders SET state = 'second stream' WHERE id = 2", "DELETE FROM orders WHERE id = 6")
+
+
+@scenario(
+    "resnapshot_gap",
+    "As resnapshot, but a row is deleted while nobody watches: only its absence from the second snapshot tells.",
+    untold={"orders": "Row 4 was deleted unwatched; the second snapshot (from its first to its last message) does not hold it."},
+)
+def resnapshot_gap(stage: Stage) -> None:
+    _before_snapshot(stage)
+    stage.end()
+    stage.run("DELETE FROM orders WHERE id = 4", "UPDATE orders SET state = 'unwatched' WHERE id = 2")
+    stage.connect()
+    stage.run("UPDATE orders SET state = 'second stream' WHERE id = 2", "INSERT INTO orders VALUES (3, 'second stream')")
+
+
+@scenario(
+    "failover",
+    "The server comes back with another id and a log that begins anew, the connector without offsets: new snapshot, smaller positions.",
+    Database.MARIADB,
+    needs_own_server=True,
+)
+def failover(stage: Stage) -> None:
+    assert isinstance(stage, MariaDBStage)
+    stage.run("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    _before_snapshot(stage)
+    stage.stack.connect.forget(stage.connectors[-1])
+    stage.restart(server_id=2)
+    stage.run("UPDATE orders SET state = 'unwatched' WHERE id = 2")
+    stage.stack.connect.resume(stage.connectors[-1])
+    stage.settle()
+    stage.settle()
+    stage.run(
+        "UPDATE orders SET state = 'second stream' WHERE id = 2",
+        "DELETE FROM orders WHERE id = 1",
+        "INSERT INTO orders VALUES (7, 'second stream')",
+    )
+
+
+def _before_snapshot(stage: Stage) -> None:
+    stage.run(
+        "CREATE TABLE orders (id INT PRIMARY KEY, state VARCHAR(20))",
+        "INSERT INTO orders VALUES (1, 'first snapshot'), (2, 'first snapshot'), (3, 'first snapshot')",
+    )
+    stage.connect()
+    stage.run(
+        "INSERT INTO orders VALUES (4, 'first stream'), (5, 'first stream')",
+        "UPDATE orders SET state = 'first stream' WHERE id IN (1, 2)",
+        "DELETE FROM orders WHERE id = 3",
+        "UPDATE orders SET state = 'first stream 2' WHERE id = 2",
+        "DELETE FROM orders WHERE id = 5",
+    )
+    stage.settle()
+
+
+@scenario(
+    "partitions",
+    "A topic of three partitions: key changes leave their delete in one partition and their create in another.",
+    options={"topic.creation.default.partitions": "3", "topic.creation.default.replication.factor": "1"},
+)
+def partitions(stage: Stage) -> None:
+    stage.run(
+        "CREATE TABLE orders (id INT PRIMARY KEY, state VARCHAR(20))",
+        "INSERT INTO orders VALUES (1, 'one'), (2, 'two'), (3, 'three'), (4, 'four'), (5, 'five'), (6, 'six')",
+    )
+    stage.connect()
+    stage.run(
+        "UPDATE orders SET state = 'updated' WHERE id > 3", "DELETE FROM orders WHERE id = 6", "INSERT INTO orders VALUES (6, 'again')"
+    )
+    stage.run_as_one(
+        "UPDATE orders SET id = 100 WHERE id = 1", "UPDATE orders SET id = 1 WHERE id = 2", "UPDATE orders SET id = 2 WHERE id = 100"
+    )
+    stage.run("UPDATE orders SET id = id + 10 WHERE id IN (3, 4, 5)", "UPDATE orders SET id = 3 WHERE id = 13")
+    stage.run("INSERT INTO orders VALUES (4, 'new four'), (7, 'seven')", "DELETE FROM orders WHERE id = 14")
+
+
+@scenario(
+    "flattened",
+    "ExtractNewRecordState with op, table and position added and deletes rewritten to rows with __deleted.",
+    Database.MARIADB,
+    options={
+        **FLAT,
+        "transforms.flatten.add.fields": "op,table,source.ts_ms,file,pos,row",
+        "transforms.flatten.delete.tombstone.handling.mode": "rewrite",
+    },
+)
+@scenario(
+    "flattened",
+    "ExtractNewRecordState with op, table and position added and deletes rewritten to rows with __deleted.",
+    Database.POSTGRES,
+    options={
+        **FLAT,
+        "transforms.flatten.add.fields": "op,table,source.ts_ms,lsn,sequence",
+        "transforms.flatten.delete.tombstone.handling.mode": "rewrite",
+    },
+)
+@scenario(
+    "flattened_defaults",
+    "ExtractNewRecordState as it comes: the row alone, a delete is a bare tombstone; no operation, no position.",
+    options=FLAT,
+)
+def flattened(stage: Stage) -> None:
+    stage.run("CREATE TABLE stock (id INT PRIMARY KEY, level INT DEFAULT 7)", "INSERT INTO stock VALUES (1, NULL), (2, 2)")
+    basics(stage)
+    stage.run("INSERT INTO stock VALUES (3, NULL)", "UPDATE stock SET level = NULL WHERE id = 2", "DELETE FROM stock WHERE id = 1")
+    stage.run("UPDATE orders SET id = 40 WHERE id = 4")
+
+
+@scenario(
+    "control",
+    "All that is no row: heartbeats, transaction boundaries, schema changes and, on PostgreSQL, logical messages in and out of a"
+    " transaction; the transactions that write to shop.sentinel are the recorder's.",
+    options={"heartbeat.interval.ms": "1000", "provide.transaction.metadata": "true", "include.schema.changes": "true"},
+)
+def control(stage: Stage) -> None:
+    stage.run(
+        "CREATE TABLE orders (id INT PRIMARY KEY, state VARCHAR(20))",
+        "CREATE TABLE order_lines (order_id INT, line INT, PRIMARY KEY (order_id, line))",
+        "INSERT INTO orders VALUES (1, 'snapshot')",
+    )
+    stage.connect()
+    stage.run_as_one(
+        "INSERT INTO orders VALUES (2, 'new')",
+        "INSERT INTO order_lines VALUES (2, 1), (2, 2)",
+        "UPDATE orders SET state = 'paid' WHERE id = 2",
+    )
+    stage.run_as_one("UPDATE orders SET id = 3 WHERE id = 2")
+    stage.run("CREATE TABLE later (id INT PRIMARY KEY)", "INSERT INTO later VALUES (1)", "ALTER TABLE later ADD COLUMN v INT")
+    stage.run("INSERT INTO later VALUES (2, 2)")
+    if stage.is_postgres:
+        stage.run("SELECT pg_logical_emit_message(false, 'audit', 'outside')")
+        stage.run_as_one("SELECT pg_logical_emit_message(true, 'audit', 'inside')", "INSERT INTO orders VALUES (4, 'with message')")
+    else:
+        stage.run("DROP TABLE later", "CREATE TABLE later (id INT PRIMARY KEY, w VARCHAR(5))", "INSERT INTO later VALUES (3, 'w')")
+    topic = f"__debezium-heartbeat.{stage.prefix}"
+    await_found(lambda: stage.broker.has(topic, lambda _: True), "a heartbeat", 30, stage.expect_health)
+
+
 def main(names: Sequence[str]) -> None:
     """Records the scenarios of these names, or all."""
     wanted = [each for each in SCENARIOS if not names or {each.name, f"{each.database}-{each.name}"} & set(names)]
