@@ -10,7 +10,7 @@ from lakechime_dagster.cdc.connect import ConnectSchema
 from lakechime_dagster.cdc.flattened import is_column, unflattened
 from lakechime_dagster.cdc.message import MessageReader
 from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
-from lakechime_dagster.cdc.position import position_of
+from lakechime_dagster.cdc.position import position_of, transaction_of
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone, Unreadable
 from lakechime_dagster.cdc.values import PLACEHOLDER, InexactNumberError
 
@@ -60,9 +60,9 @@ class DebeziumReader:
             return Unreadable(str(problem))
 
     def _read(self, record: Record, *, is_exact: bool) -> Reading:
-        if record.value is None:
-            return Tombstone(self._key_of_message(record, is_exact))
-        columns, payload = self._values.read(record.value, is_exact=is_exact)
+        columns, payload = (None, None) if record.value is None else self._values.read(record.value, is_exact=is_exact)
+        if payload is None:
+            return Tombstone(self._key_of_message(record, is_exact), _coordinate(record))
         if not isinstance(payload, dict):
             raise ValueError(f"value: a message of Debezium is an object, not {_shown(payload)}")
         control = control_of(payload)
@@ -81,8 +81,13 @@ class DebeziumReader:
         operation, source = OPERATIONS[payload["op"]], _object("source", payload["source"])
         position = position_of(source)
         rank = _RANKS.get(operation, UPSERT) if position else 0
-        order = Order(0, position, rank, record.topic_id or record.topic, record.partition, record.offset)
-        known = {"source": str(source.get("name", "")), "event_ms": source.get("ts_ms"), "snapshot": snapshot_of(source)}
+        order = _coordinate(record)._replace(position=position, rank=rank)
+        known = {
+            "source": str(source.get("name", "")),
+            "transaction": transaction_of(source),
+            "event_ms": source.get("ts_ms"),
+            "snapshot": snapshot_of(source),
+        }
         if operation is Operation.TRUNCATE:
             return (Change(operation=operation, order=order, **known),)
         if operation is Operation.DELETE:
@@ -133,6 +138,10 @@ class DebeziumReader:
         if payload is None or types is None:
             return None
         return self._key(types.read(_object("key", payload)), "key")
+
+
+def _coordinate(record: Record) -> Order:
+    return Order(topic=record.topic_id or record.topic, partition=record.partition, offset=record.offset)
 
 
 def is_envelope(payload: Mapping[str, Any]) -> bool:

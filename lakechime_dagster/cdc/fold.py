@@ -3,6 +3,9 @@
 A row lives if an upsert of its key is newer than the newest deletion of the key or truncation of its source. Each column has
 the value of the newest change above that deletion that carries it; a change of the key carries the columns that the old key
 had just before it. A living row of which some column is carried by nobody is not in the table yet: it waits.
+
+Within a transaction that checks its keys at the end, two rows may have one key for a while, as when two are swapped by one
+statement: a deletion takes the row that had the key first, the one that was given the key stays.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -83,22 +86,51 @@ class Kept:
             return Image()
         changes = [change for change in window.changes if change.order < below]
         image = window.base.before(below)
-        for order in self._ends(window, changes, below):
+        for order in self._ends(key, changes, below):
             image = image.without(order)
         for change in changes:
             if change.operation.is_upsert:
                 image = self._continued(image, change).carrying(change.order, change.columns)
         return image
 
-    def _ends(self, window: Window, changes: Iterable[Change], below: Order) -> Iterator[Order]:
-        yield from (change.order for change in changes if change.operation is Operation.DELETE)
-        yield from (order for order in self.truncated.get(window.source, ()) if order < below)
+    def _ends(self, key: Key, changes: Iterable[Change], below: Order) -> Iterator[Order]:
+        yield from (self._taken(key, change) for change in changes if change.operation is Operation.DELETE)
+        yield from (order for order in self.truncated.get(self.windows[key].source, ()) if order < below)
+
+    def _taken(self, key: Key, deletion: Change) -> Order:
+        """The order at and below which a deletion takes what is there: its own, or that of the row which had the key first."""
+        if deletion.transaction is None:
+            return deletion.order
+        changes = [change for change in self.windows[key].changes if change.transaction == deletion.transaction]
+        given = [change for change in changes if change.continues is not None and change.order < deletion.order]
+        if not given:
+            return deletion.order
+        changes.sort(key=lambda change: change.order)
+        rows = [BEFORE_ALL] if self.image(key, changes[0].order).upserted is not None else []  # by what began each, the first one first
+        for change in changes:
+            if change.operation.is_upsert and (change.continues is not None or not rows):
+                rows.append(change.order)
+            elif change.operation is Operation.DELETE:
+                taken = rows[1].before_deletion() if len(rows) > 1 else change.order
+                if change.order == deletion.order:
+                    return taken
+                del rows[:1]
+        return deletion.order
 
     def _continued(self, image: Image, change: Change) -> Image:
         if change.continues is None:
             return image
-        old = self.image(change.continues, change.order.before_deletion())
+        old = self.image(change.continues, self._left(change))
         return image.carrying(change.order, {name: value for name, (_, value) in old.columns.items()})
+
+    def _left(self, change: Change) -> Order:
+        """The order below which a key change takes the columns of its old key: where its deletion takes the row from."""
+        end, window = change.order.before_deletion(), self.windows.get(change.continues or ())
+        if window is None or change.transaction is None:
+            return end
+        deletions = [one for one in window.changes if one.operation is Operation.DELETE and one.transaction == change.transaction]
+        paired = max((one for one in deletions if end <= one.order < change.order), key=lambda one: one.order, default=None)
+        return end if paired is None else min(end, self._taken(change.continues or (), paired))
 
 
 @dataclass(frozen=True)
@@ -155,7 +187,7 @@ def _reason(change: Change, window: Window | None, frontier: Order) -> str | Non
 def collected(kept: Kept, source: str, frontier: Order) -> Kept:
     """What is kept once nothing of a source is expected below the frontier any more: changes below it become part of the bases.
 
-    A frontier never goes back. What comes below it all the same is taken for a key that is known, and refused for another:
+    A frontier stands between two transactions, and never goes back. What comes below it all the same is taken for a key that is known, and refused for another:
     its row may have been deleted since.
     """
     frontier = max(frontier, kept.frontiers.get(source, BEFORE_ALL))

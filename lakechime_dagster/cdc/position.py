@@ -26,6 +26,12 @@ def position_of(source: Mapping[str, Any]) -> Position:
         raise ValueError(f"source: no position of {source.get('connector')} in {dict(source)!r}: {problem}") from problem
 
 
+def transaction_of(source: Mapping[str, Any]) -> int | None:
+    """The transaction of a change, for databases that may check at its end alone that a key is that of one row (DEFERRABLE)."""
+    found = source.get("txId")
+    return int(found) if source.get("connector") == "postgresql" and found is not None else None
+
+
 def _binlog(source: Mapping[str, Any]) -> Position:
     """MySQL and MariaDB: file number, byte in the file, row of the event. A GTID says who, not when."""
     number = _FILE_NUMBER.search(source["file"])
@@ -35,12 +41,13 @@ def _binlog(source: Mapping[str, Any]) -> Position:
 
 
 def _wal(source: Mapping[str, Any]) -> Position:
-    """PostgreSQL: end of the last transaction committed before, then the place of the change itself.
+    """PostgreSQL: a place of its transaction in the order of commits, then that of the change itself.
 
-    Changes are sent by transaction, in the order of commits; places of transactions that ran beside each other interleave.
+    Changes are sent by transaction; places of transactions that ran beside each other interleave. A row that a snapshot read
+    tells the snapshot's place alone, which all transactions that it saw are below, and all others above.
     """
     committed, place = orjson.loads(source["sequence"]) if source.get("sequence") else (None, source["lsn"])
-    return int(committed or 0), int(place or source["lsn"])
+    return int(committed or place), int(place)
 
 
 def _sql_server(source: Mapping[str, Any]) -> Position:

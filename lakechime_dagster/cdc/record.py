@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lakechime_dagster.cdc.change import Change, Key
+from lakechime_dagster.cdc.change import Change, Key, Operation
+from lakechime_dagster.cdc.order import Order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +30,17 @@ class Changes:
 
 @dataclass(frozen=True)
 class Tombstone:
-    """A key without a value: what a compacted topic keeps of a deletion. `key` is None where the message has none."""
+    """A key without a value: what a compacted topic keeps of a deletion.
 
-    key: Key | None
+    Beside a deletion that an envelope told it says nothing new; where no message tells deletions otherwise, it is one.
+    """
+
+    key: Key | None  # None where the message has none
+    order: Order  # by its Kafka coordinate alone
+
+    def deletion(self, source: str) -> Change | None:
+        """The deletion that this is where nothing else tells it; None if it does not say of which key."""
+        return None if self.key is None else Change(source=source, operation=Operation.DELETE, order=self.order, key=self.key)
 
 
 class Control(StrEnum):

@@ -24,8 +24,13 @@ _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1)  # a wall clock
 _UTC_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _INFINITE = (-9223372036832400000, 9223372036825200000)  # what PostgreSQL's own driver says for infinity, in units of its own
-_INFINITE_DAYS = (-(2**31), 2**31 - 1)
-_INFINITE_TEXT = {"-infinity": 0, "-292275055-": 0, "infinity": 1, "+292278994-": 1}
+# what Debezium 3.5 makes of PostgreSQL's infinite dates, when it reads a snapshot and when it follows the log; no date is there
+_INFINITE_DAYS = {-622191234: 1, -625821272: 0, -2147472692: 1, -2147472691: 0, 2**31 - 1: 1, -(2**31): 0}
+_INFINITE_TEXT = {
+    "infinity": 1, "-infinity": 0,
+    "+292278994-08-16": 1, "+292269055-12-02": 0, "-5877611-06-21": 1, "-5877611-06-22": 0,  # dates
+    "+294247-01-10T04:00:25.2": 1, "-290308-12-21T19:59:27.6": 0,  # wall clocks
+}  # fmt: skip
 _WALL = (datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999))
 _INSTANTS = tuple(wall.replace(tzinfo=datetime.UTC) for wall in _WALL)
 
@@ -139,12 +144,13 @@ def _days(value: Any) -> datetime.date:
     if type(value) is not int:
         raise TypeError("is no count of days")
     if value in _INFINITE_DAYS:
-        return _WALL[value > 0].date()
+        return _WALL[_INFINITE_DAYS[value]].date()
     return datetime.date.fromordinal(_EPOCH_DAY + value)
 
 
 def _iso_date(value: Any) -> datetime.date:
-    return datetime.date.fromisoformat(_text(value).removesuffix("Z"))
+    text = _text(value).removesuffix("Z")
+    return _WALL[_INFINITE_TEXT[text]].date() if text in _INFINITE_TEXT else datetime.date.fromisoformat(text)
 
 
 def _time(ticks: int, digits: int) -> Callable[[ConnectSchema], ValueType]:
@@ -173,13 +179,13 @@ def _wall_clock(ticks: int) -> Callable[[ConnectSchema], ValueType]:
 
 
 def _iso_wall_clock(value: Any) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(_text(value).removesuffix("Z"))
+    text = _text(value).removesuffix("Z")
+    return _WALL[_INFINITE_TEXT[text]] if text in _INFINITE_TEXT else datetime.datetime.fromisoformat(text)
 
 
 def _instant(value: Any) -> datetime.datetime:
-    for head, bound in _INFINITE_TEXT.items():
-        if _text(value).startswith(head):
-            return _INSTANTS[bound]
+    if _text(value) in _INFINITE_TEXT:
+        return _INSTANTS[_INFINITE_TEXT[value]]
     found = datetime.datetime.fromisoformat(value)
     if found.tzinfo is None:
         raise ValueError("has no zone")

@@ -1,32 +1,41 @@
-"""The meaning of a set of changes, told once more as plainly as possible: what every fold is held against."""
+"""The meaning of a set of changes, told once more as plainly as possible: what every fold is held against.
+
+A database that does what the changes say, one after the other, in the order of its log.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.order import Order
 
-NEVER, ALWAYS = Order(epoch=-1), Order(epoch=2**31)
-
-
-def rows_of(changes: Sequence[Change], columns: Collection[str]) -> dict[Key, dict[str, Any]]:
-    """The table that these changes mean."""
-    keys = {change.key for change in changes if change.operation is not Operation.TRUNCATE}
-    known = {key: values(changes, key, ALWAYS) for key in keys}
-    return {key: {name: row[name] for name in columns} for key, row in known.items() if row is not None and row.keys() >= set(columns)}
+Row = dict[str, Any]
 
 
-def values(changes: Sequence[Change], key: Key, below: Order) -> dict[str, Any] | None:
-    """The columns of a key by the changes below an order; None when its row does not live."""
-    mine = [change for change in changes if change.key == key and change.operation is not Operation.TRUNCATE]
-    sources = {change.source for change in mine}
-    truncates = [change for change in changes if change.operation is Operation.TRUNCATE and change.source in sources]
-    ends = [change.order for change in [*mine, *truncates] if not change.operation.is_upsert and change.order < below]
-    end = max(ends, default=NEVER)
-    living = sorted((change for change in mine if change.operation.is_upsert and end < change.order < below), key=lambda one: one.order)
-    found: dict[str, Any] = {}
-    for change in living:
-        if change.continues is not None:
-            found |= values(changes, change.continues, change.order.before_deletion()) or {}
-        found |= change.columns
-    return found if living else None
+def rows_of(changes: Sequence[Change], columns: Collection[str]) -> dict[Key, Row]:
+    """The table that these changes mean: of one key one row, of which all columns are known."""
+    table: dict[tuple[str, Key], list[Row]] = {}  # two rows of a key for a while, the one that had it first before the other
+    left: dict[tuple[str, Key], Row] = {}  # the row that a deletion took last
+    for change in sorted(changes, key=lambda one: (one.source, one.order)):
+        place = change.source, change.key
+        rows = table.setdefault(place, [])
+        match change.operation:
+            case Operation.TRUNCATE:
+                for other in table:
+                    if other[0] == change.source:
+                        table[other] = []
+            case Operation.DELETE:
+                left[place] = rows.pop(0) if rows else {}
+            case _ if change.continues is not None:
+                old = left[change.source, change.continues]
+                if rows and change.transaction is None:  # keys are checked at once: it is the same row
+                    rows[0] |= old | change.columns
+                else:
+                    rows.append(old | dict(change.columns))
+            case _ if rows:
+                rows[-1] |= change.columns
+            case _:
+                rows.append(dict(change.columns))
+    known = {
+        place[1]: {name: rows[-1][name] for name in columns} for place, rows in table.items() if rows and rows[-1].keys() >= set(columns)
+    }
+    return dict(sorted(known.items()))

@@ -125,8 +125,18 @@ def test_a_deletion_that_tells_no_row_has_the_key_of_its_message() -> None:
 
 def test_a_key_without_a_value_is_a_tombstone() -> None:
     reader = DebeziumReader(Debezium(), ("id",), row_schema())
-    assert reader.read(make_record(None)) == Tombstone((1,))
-    assert reader.read(make_record(None, key=None)) == Tombstone(None)
+    order = Order(topic=TOPIC, partition=0, offset=7)
+    assert reader.read(make_record(None, offset=7)) == Tombstone((1,), order)
+    assert reader.read(Record(topic=TOPIC, key=b'{"id": 1}', value=b'{"schema": null, "payload": null}', offset=7)) == Tombstone(
+        (1,), order
+    )
+    assert reader.read(make_record(None, key=None, offset=7)) == Tombstone(None, order)
+
+
+def test_a_tombstone_is_a_deletion_where_nothing_else_tells_one() -> None:
+    order = Order(topic=TOPIC, partition=0, offset=7)
+    assert Tombstone((1,), order).deletion("shop") == Change(source="shop", operation=Operation.DELETE, order=order, key=(1,))
+    assert Tombstone(None, order).deletion("shop") is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +22,11 @@ def at(position: int, rank: int = UPSERT) -> Order:
     return Order(position=(position,), rank=rank, topic="changes", partition=0, offset=3 * position + rank)
 
 
+def within(position: int, step: int, rank: int = UPSERT) -> Order:
+    """Of several changes of one transaction."""
+    return at(position, rank)._replace(position=(position, step))
+
+
 def upsert(position: int, key: Key = (1,), operation: Operation = Operation.UPDATE, **others: object) -> Change:
     columns = others.pop("columns", None) or {name: (name, position) for name in COLUMNS}
     return Change(source="s", operation=operation, order=at(position), key=key, columns=columns, **others)  # pyright: ignore[reportArgumentType]
@@ -38,7 +43,7 @@ def history(dice: random.Random, length: int) -> list[Change]:
         source = dice.choice(SOURCES)
         key, other = (source, dice.randrange(3)), (source, dice.randrange(3))
         some = {name: (name, position) for name in COLUMNS if dice.random() < 0.5}
-        match dice.choice(["create", "read", "update", "update", "delete", "rekey", "truncate"]):
+        match dice.choice(["create", "read", "update", "update", "delete", "rekey", "rotate", "truncate"]):
             case "create" | "read" as step:
                 operation, rank = (Operation.READ, READ) if step == "read" else (Operation.CREATE, UPSERT)
                 whole: dict[str, object] = dict.fromkeys(COLUMNS, ("new", position))
@@ -52,11 +57,22 @@ def history(dice: random.Random, length: int) -> list[Change]:
                 changes.append(
                     Change(source=source, operation=Operation.CREATE, order=at(position), key=other, columns=some, continues=key)
                 )
+            case "rotate":
+                keys = dice.sample([(source, number) for number in range(3)], dice.choice([2, 3]))
+                changes += rotation(position, source, keys, some)
             case "truncate":
                 changes.append(Change(source=source, operation=Operation.TRUNCATE, order=at(position, DELETE)))
             case _:
                 pass
     return changes
+
+
+def rotation(position: int, source: str, keys: Sequence[Key], columns: dict[str, object]) -> Iterator[Change]:
+    """One statement that gives each key's row the next one's key, in a transaction that checks its keys at the end."""
+    for step, (old, new) in enumerate(zip(keys, [*keys[1:], keys[0]], strict=True)):
+        both = {"source": source, "transaction": position}
+        yield Change(operation=Operation.DELETE, order=within(position, step, DELETE), key=old, **both)  # pyright: ignore[reportArgumentType]
+        yield Change(operation=Operation.CREATE, order=within(position, step), key=new, columns=columns, continues=old, **both)  # pyright: ignore[reportArgumentType]
 
 
 class Table:
