@@ -187,8 +187,8 @@ def _reason(change: Change, window: Window | None, frontier: Order) -> str | Non
 def collected(kept: Kept, source: str, frontier: Order) -> Kept:
     """What is kept once nothing of a source is expected below the frontier any more: changes below it become part of the bases.
 
-    A frontier stands between two transactions, and never goes back. What comes below it all the same is taken for a key that is known, and refused for another:
-    its row may have been deleted since.
+    A frontier stands between two transactions, and never goes back. What comes below it all the same is taken for a key that
+    is known, and refused for another: its row may have been deleted since.
     """
     frontier = max(frontier, kept.frontiers.get(source, BEFORE_ALL))
     windows = dict(kept.windows)

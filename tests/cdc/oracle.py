@@ -28,14 +28,12 @@ def rows_of(changes: Sequence[Change], columns: Collection[str]) -> dict[Key, Ro
             case _ if change.continues is not None:
                 old = left[change.source, change.continues]
                 if rows and change.transaction is None:  # keys are checked at once: it is the same row
-                    rows[0] |= old | change.columns
+                    rows[0] |= old | dict(change.columns)
                 else:
                     rows.append(old | dict(change.columns))
             case _ if rows:
                 rows[-1] |= change.columns
             case _:
                 rows.append(dict(change.columns))
-    known = {
-        place[1]: {name: rows[-1][name] for name in columns} for place, rows in table.items() if rows and rows[-1].keys() >= set(columns)
-    }
-    return dict(sorted(known.items()))
+    last = {key: rows[-1] for (_, key), rows in table.items() if rows}
+    return {key: {name: row[name] for name in columns} for key, row in last.items() if row.keys() >= set(columns)}

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,7 +67,7 @@ def history(dice: random.Random, length: int) -> list[Change]:
     return changes
 
 
-def rotation(position: int, source: str, keys: Sequence[Key], columns: dict[str, object]) -> Iterator[Change]:
+def rotation(position: int, source: str, keys: Sequence[Key], columns: Mapping[str, object]) -> Iterator[Change]:
     """One statement that gives each key's row the next one's key, in a transaction that checks its keys at the end."""
     for step, (old, new) in enumerate(zip(keys, [*keys[1:], keys[0]], strict=True)):
         both = {"source": source, "transaction": position}
