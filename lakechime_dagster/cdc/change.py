@@ -33,7 +33,7 @@ class Change:
     `continues` the old key's columns as they were just before.
     """
 
-    source: str  # the connector and server, or the shard: orders are compared within it only
+    source: str  # a table of a server as one connector follows it: orders are compared, and rows truncated, within it only
     operation: Operation
     order: Order
     key: Key = ()

@@ -83,7 +83,7 @@ class DebeziumReader:
         rank = _RANKS.get(operation, UPSERT) if position else 0
         order = _coordinate(record)._replace(position=position, rank=rank)
         known = {
-            "source": str(source.get("name", "")),
+            "source": source_of(record, source),
             "transaction": transaction_of(source),
             "event_ms": source.get("ts_ms"),
             "snapshot": snapshot_of(source),
@@ -158,6 +158,12 @@ def control_of(payload: Mapping[str, Any]) -> Control | None:
     if payload.keys() >= _TRANSACTION and payload["status"] in ("BEGIN", "END"):
         return Control.TRANSACTION
     return Control.SCHEMA_CHANGE if payload.keys() >= _SCHEMA_CHANGE and isinstance(payload["source"], dict) else None
+
+
+def source_of(record: Record, source: Mapping[str, Any]) -> str:
+    """The table that a change is of, with its connector's name, also where several tables' changes are routed into one topic."""
+    parts = [source.get("name"), source.get("schema") or source.get("db"), source.get("table")]
+    return ".".join(map(str, parts)) if all(parts) else record.topic
 
 
 def snapshot_of(source: Mapping[str, Any]) -> str | None:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 Position = tuple[int, ...]  # of the connector, such as (file, pos, row) or (commit LSN, LSN, order); empty for envelopes without one
 
-READ, DELETE, UPSERT = 0, 1, 2  # ranks of changes that share a position: a row read by a snapshot, its deletion, its new state
+# ranks of changes that share a position: what a snapshot ends, a row that it read, a deletion, a new state
+BEFORE_READ, READ, DELETE, UPSERT = -1, 0, 1, 2
 
 
 class Order(NamedTuple):

@@ -265,6 +265,7 @@ _BY_NAME: dict[str, Callable[[ConnectSchema], ValueType]] = {
     "org.apache.kafka.connect.data.Timestamp": _wall_clock(1_000),
     "io.debezium.data.VariableScaleDecimal": _always("string", _variable_scale),
     "io.debezium.data.Bits": _bits,
+    "io.debezium.data.Enum": _always("string", lambda value: _text(value).replace("\\,", ",")),  # a comma, as the log has it
     "io.debezium.time.Date": _always("date", _days),
     "io.debezium.time.Time": _time(1_000, 3),
     "io.debezium.time.MicroTime": _time(1_000_000, 6),

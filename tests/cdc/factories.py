@@ -9,8 +9,17 @@ from lakechime_dagster.cdc.record import Record
 
 TOPIC = "shop.public.orders"
 COLUMNS = ("id", "int32", False), ("name", "string", True), ("amount", "int64", True)
-BINLOG = {"connector": "mariadb", "name": "shop", "ts_ms": 1_700_000_000_000, "file": "mysql-bin.000003", "pos": 120, "row": 0}
-WAL = {"connector": "postgresql", "name": "shop", "ts_ms": 1_700_000_000_000, "sequence": '["90","100"]', "lsn": 100, "txId": 7}
+OF_ORDERS = {"table": "orders", "ts_ms": 1_700_000_000_000}
+BINLOG = {"connector": "mariadb", "name": "m", "db": "shop", "file": "mysql-bin.000003", "pos": 120, "row": 0} | OF_ORDERS
+WAL = {
+    "connector": "postgresql",
+    "name": "p",
+    "db": "store",
+    "schema": "shop",
+    "sequence": '["90","100"]',
+    "lsn": 100,
+    "txId": 7,
+} | OF_ORDERS
 
 
 def struct(*columns: tuple[str, str, bool] | Mapping[str, Any], **others: object) -> dict[str, Any]:

@@ -31,7 +31,9 @@ def reason(record: Record, keys: tuple[str, ...] = ("id",)) -> str:
 def test_an_envelope_is_one_change(schema: dict[str, Any] | None, op: str, rank: int, columns: dict[str, Any]) -> None:
     (change,) = changes_of(make_record(make_payload(op), schema=schema, offset=7))
     order = Order(position=(3, 120, 0), rank=rank, topic=TOPIC, partition=0, offset=7)
-    assert change == Change(source="shop", operation=Operation(op), order=order, key=(1,), columns=columns, event_ms=BINLOG["ts_ms"])
+    assert change == Change(
+        source="m.shop.orders", operation=Operation(op), order=order, key=(1,), columns=columns, event_ms=BINLOG["ts_ms"]
+    )
 
 
 def test_a_flattened_row_is_the_same_change_where_it_tells_as_much() -> None:
@@ -40,7 +42,9 @@ def test_a_flattened_row_is_the_same_change_where_it_tells_as_much() -> None:
         "__source_file": "mysql-bin.000003",
         "__source_pos": 120,
         "__source_row": 0,
-        "__source_name": "shop",
+        "__source_db": "shop",
+        "__source_table": "orders",
+        "__source_name": "m",
         "__source_ts_ms": BINLOG["ts_ms"],
     }
     flattened = make_record(ANN | beside, schema=struct(("id", "int32", False), ("name", "string", True), ("amount", "int64", True)))
@@ -77,9 +81,15 @@ def test_changes_of_postgresql_are_in_the_order_of_their_commits() -> None:
     assert first.order < early
 
 
+def test_a_source_is_a_table_of_a_connector_whatever_topic_it_is_routed_to() -> None:
+    sources = [BINLOG, WAL, WAL | {"schema": "other"}, {"connector": "mariadb", "file": "b.1", "pos": 1}]
+    found = [changes_of(make_record(make_payload("u", source=source)))[0].source for source in sources]
+    assert found == ["m.shop.orders", "p.shop.orders", "p.other.orders", TOPIC]
+
+
 def test_a_truncation_is_one_of_its_whole_source() -> None:
     (change,) = changes_of(make_record({"op": "t", "source": BINLOG, "before": None, "after": None}, key=None))
-    assert (change.operation, change.key, change.source) == (Operation.TRUNCATE, (), "shop")
+    assert (change.operation, change.key, change.source) == (Operation.TRUNCATE, (), "m.shop.orders")
 
 
 def test_a_new_key_goes_on_with_the_row_of_the_old_one() -> None:

@@ -81,6 +81,7 @@ VALUES = [
         "timestamp_ntz",
         datetime.datetime(2024, 2, 29, 1, 2, 3, 500000),
     ),
+    (described("string", "io.debezium.data.Enum"), "with\\, comma", "string", "with, comma"),
     (described("string", "io.debezium.data.Json"), '{"a":1}', "string", '{"a":1}'),
     (described("int32", "io.debezium.time.Year"), 2024, "int", 2024),
     (described("array", items=described("int32")), [1, None], "array<int>", [1, None]),

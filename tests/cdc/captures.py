@@ -1,0 +1,100 @@
+"""The recorded captures: what real databases, Debezium and Kafka said of what was done, and what the databases held at the end."""
+
+import datetime
+import gzip
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from lakechime_dagster.cdc.record import Record
+
+FOLDER = Path(__file__).parent / "captures"
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One file: messages by topic in the order of their offsets, and by topic the rows of the table at the end, as text.
+
+    `untold` says, by topic, what the table holds that no message tells.
+    """
+
+    name: str
+    keys: Mapping[str, tuple[str, ...]]
+    records: tuple[Record, ...]
+    rows: Mapping[str, list[dict[str, Any]]]
+    untold: Mapping[str, str]
+
+    def of(self, topic: str) -> Iterator[Record]:
+        return (record for record in self.records if record.topic == topic)
+
+
+def captures() -> list[Capture]:
+    return [_read(path) for path in sorted(FOLDER.glob("*.jsonl.gz"))]
+
+
+def _read(path: Path) -> Capture:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        head, *others = [json.loads(line) for line in lines]
+    tables = [line for line in others if "rows" in line]
+    return Capture(
+        name=path.name.removesuffix(".jsonl.gz"),
+        keys={topic: tuple(columns) for topic, columns in head["keys"].items()},
+        records=tuple(_record(line) for line in others if "rows" not in line),
+        rows={table["topic"]: table["rows"] for table in tables},
+        untold={table["topic"]: table["untold"] for table in tables if "untold" in table},
+    )
+
+
+def _record(line: Mapping[str, Any]) -> Record:
+    return Record(
+        topic=line["topic"],
+        topic_id=line["topic_id"],
+        partition=line["partition"],
+        offset=line["offset"],
+        key=None if line["key"] is None else line["key"].encode(),
+        value=None if line["value"] is None else line["value"].encode(),
+        headers={name: text.encode() for name, text in line["headers"]},
+    )
+
+
+def is_the_same(value: Any, told: str | None) -> bool:
+    """Whether a value that was read is the one that the database told in its own text."""
+    match value:
+        case None:
+            return told is None
+        case bool():
+            return told in (("true", "t", "1") if value else ("false", "f", "0"))
+        case float():
+            return told is not None and (value == float(told) or (math.isnan(value) and told == "NaN"))
+        case bytes():
+            return told == value.hex()
+        case datetime.date() if told in ("infinity", "-infinity"):
+            return value.year == (9999 if told == "infinity" else 1)
+        case list():
+            return told is not None and _same_items(value, told)
+        case str():
+            return value == told or (_time_of_day(value) is not None and _time_of_day(value) == _time_of_day(told or ""))
+        case datetime.datetime():
+            return value.isoformat(" ") == told
+        case Decimal():
+            return format(value, "f") == told
+        case _:
+            return str(value) == told
+
+
+def _time_of_day(text: str) -> str | None:
+    """A time without its zone of UTC and the zeros at its end, in which texts of one time differ."""
+    found = re.fullmatch(r"(-?\d+:\d\d:\d\d)(?:\.(\d+?)0*)?(?:Z|\+00:00)?", text)
+    return found and f"{found[1]}.{(found[2] or '').rstrip('0')}"
+
+
+def _same_items(values: list[Any], told: str) -> bool:
+    """Of an array of PostgreSQL: `{1,NULL,"with, comma"}`."""
+    items = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)', told)
+    texts = [None if bare == "NULL" else bare or re.sub(r"\\(.)", r"\1", quoted) for quoted, bare in items]
+    return len(texts) == len(values) and all(is_the_same(value, text) for value, text in zip(values, texts, strict=True))
