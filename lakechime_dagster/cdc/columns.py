@@ -31,11 +31,16 @@ class Columns:
             if value is None:
                 found[name] = None
             elif value != self._unavailable[name]:
-                found[name] = _decoded(name, self.types[name], value)
+                found[name] = decoded(name, self.types[name], value)
         return found
 
 
-def _decoded(name: str, known: ValueType, value: Any) -> Any:
+def decoded(name: str, known: ValueType, value: Any) -> Any:
+    """A value as its type reads it.
+
+    Raises:
+        ValueError: It is none; the message begins with the name.
+    """
     try:
         return known.decode(value)
     except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError) as problem:

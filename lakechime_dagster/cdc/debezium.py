@@ -9,14 +9,13 @@ from lakechime_dagster.cdc.columns import Columns
 from lakechime_dagster.cdc.connect import ConnectSchema
 from lakechime_dagster.cdc.flattened import is_column, unflattened
 from lakechime_dagster.cdc.message import MessageReader
-from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
 from lakechime_dagster.cdc.position import position_of, transaction_of
-from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone, Unreadable
-from lakechime_dagster.cdc.values import PLACEHOLDER, InexactNumberError
+from lakechime_dagster.cdc.reading import as_object, coordinate, key_change, key_of, order_of, reading, shown
+from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
+from lakechime_dagster.cdc.values import PLACEHOLDER
 
 OLD_KEY = "__debezium.oldkey"  # header of a row that was inserted under the new key of an updated one
 OPERATIONS = {operation.value: operation for operation in Operation}
-_RANKS = {Operation.READ: READ, Operation.DELETE: DELETE, Operation.TRUNCATE: DELETE}
 _HEARTBEAT = {"ts_ms", "ts_us", "ts_ns"}
 _TRANSACTION = {"status", "id", "event_count", "data_collections"}
 _SCHEMA_CHANGE = {"source", "databaseName", "ddl"}
@@ -51,37 +50,29 @@ class DebeziumReader:
 
     def read(self, record: Record) -> Reading:
         """What a message tells; one that cannot be read says why."""
-        try:
-            try:
-                return self._read(record, is_exact=False)
-            except InexactNumberError:
-                return self._read(record, is_exact=True)
-        except ValueError as problem:
-            return Unreadable(str(problem))
+        return reading(self._read, record)
 
-    def _read(self, record: Record, *, is_exact: bool) -> Reading:
+    def _read(self, record: Record, is_exact: bool) -> Reading:
         columns, payload = (None, None) if record.value is None else self._values.read(record.value, is_exact=is_exact)
         if payload is None:
-            return Tombstone(self._key_of_message(record, is_exact), _coordinate(record))
+            return Tombstone(self._key_of_message(record, is_exact), coordinate(record))
         if not isinstance(payload, dict):
-            raise ValueError(f"value: a message of Debezium is an object, not {_shown(payload)}")
+            raise ValueError(f"value: a message of Debezium is an object, not {shown(payload)}")
         control = control_of(payload)
         if control is not None:
             return control
         if not is_envelope(payload):
             payload = unflattened(payload)
         if payload["op"] not in OPERATIONS:
-            raise ValueError(f"op: a message of Debezium has one of {', '.join(OPERATIONS)}, not {_shown(payload['op'])}")
+            raise ValueError(f"op: a message of Debezium has one of {', '.join(OPERATIONS)}, not {shown(payload['op'])}")
         columns = columns or self._columns
         if columns is None:
             raise ValueError("schema: the message brings none; name where it is known by schema_from=")
         return Changes(self._changes(record, payload, columns, is_exact))
 
     def _changes(self, record: Record, payload: Mapping[str, Any], columns: Columns, is_exact: bool) -> tuple[Change, ...]:
-        operation, source = OPERATIONS[payload["op"]], _object("source", payload["source"])
-        position = position_of(source)
-        rank = _RANKS.get(operation, UPSERT) if position else 0
-        order = _coordinate(record)._replace(position=position, rank=rank)
+        operation, source = OPERATIONS[payload["op"]], as_object("source", payload["source"])
+        order = order_of(record, operation, position_of(source))
         known = {
             "source": source_of(record, source),
             "transaction": transaction_of(source),
@@ -92,30 +83,22 @@ class DebeziumReader:
             return (Change(operation=operation, order=order, **known),)
         if operation is Operation.DELETE:
             return (Change(operation=operation, order=order, key=self._deleted_key(record, payload, columns, is_exact), **known),)
-        row = columns.read(_object("after", payload.get("after")))
-        key = self._key(row, "after")
+        row = columns.read(as_object("after", payload.get("after")))
+        key = key_of(row, self._keys, "after")
         continues = self._old_key(record, payload, columns, key, is_exact)
         upsert = Change(operation=operation, order=order, key=key, columns=row, continues=continues, **known)
         if continues is None or OLD_KEY in record.headers:  # whose deletion is a message of its own
             return (upsert,)
-        deletion = Change(operation=Operation.DELETE, order=order._replace(rank=DELETE if position else 0), key=continues, **known)
-        return deletion, upsert if position else replace(upsert, order=order._replace(item=1))
-
-    def _key(self, row: Mapping[str, Any], where: str) -> Key:
-        """The key in a row, all of whose columns have values there."""
-        for name in self._keys:
-            if row.get(name) is None:
-                raise ValueError(f"{where}.{name}: a column of the key has a value in each row, this one has {_shown(row.get(name))}")
-        return tuple(row[name] for name in self._keys)
+        return key_change(upsert, continues)
 
     def _deleted_key(self, record: Record, payload: Mapping[str, Any], columns: Columns, is_exact: bool) -> Key:
         """The key of a deleted row: of what it was, or of the message where the database sent no more."""
         before = {} if payload.get("before") is None else columns.read(payload["before"])
         if all(before.get(name) is not None for name in self._keys):
-            return self._key(before, "before")
+            return key_of(before, self._keys, "before")
         found = self._key_of_message(record, is_exact)
         if found is None:
-            told = _shown(payload.get("before"))
+            told = shown(payload.get("before"))
             raise ValueError(f"before: a deletion tells {', '.join(self._keys)} there or in its key; this one has {told}")
         return found
 
@@ -123,7 +106,7 @@ class DebeziumReader:
         """The key that this row had before, if it was another one."""
         if OLD_KEY in record.headers:
             types, old = self._message_keys.read(record.headers[OLD_KEY], is_exact=is_exact)
-            return self._key((types or columns).read(old), f"header {OLD_KEY}")
+            return key_of((types or columns).read(old), self._keys, f"header {OLD_KEY}")
         if payload["op"] != Operation.UPDATE or payload.get("before") is None:
             return None
         before = columns.read({name: payload["before"].get(name) for name in self._keys})
@@ -137,11 +120,7 @@ class DebeziumReader:
         types = types or self._columns
         if payload is None or types is None:
             return None
-        return self._key(types.read(_object("key", payload)), "key")
-
-
-def _coordinate(record: Record) -> Order:
-    return Order(topic=record.topic_id or record.topic, partition=record.partition, offset=record.offset)
+        return key_of(types.read(as_object("key", payload)), self._keys, "key")
 
 
 def is_envelope(payload: Mapping[str, Any]) -> bool:
@@ -179,13 +158,3 @@ def _columns_of(message: ConnectSchema, placeholder: str) -> Columns:
     if row is None or message.field("source") is None:
         row = replace(message, fields=tuple(one for one in message.fields if is_column(one[0])))
     return Columns(row, placeholder)
-
-
-def _object(name: str, found: Any) -> Mapping[str, Any]:
-    if not isinstance(found, dict):
-        raise ValueError(f"{name}: it is an object, not {_shown(found)}")
-    return found
-
-
-def _shown(value: Any) -> str:
-    return repr(value)[:80]

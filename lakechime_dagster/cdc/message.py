@@ -51,10 +51,7 @@ class MessageReader(Generic[T]):
         return self._whole(raw, prefix, is_exact)
 
     def _whole(self, raw: bytes, prefix: bytes, is_exact: bool) -> tuple[T | None, Any]:
-        try:
-            message = _parse(raw, is_exact)
-        except ValueError as problem:
-            raise ValueError(f"{self._part}: {raw[:60]!r} is no JSON: {problem}") from problem
+        message = parsed(raw, self._part, is_exact=is_exact)
         if not isinstance(message, dict) or message.keys() != {"schema", "payload"} or not isinstance(message["schema"], dict | None):
             return None, message
         if message["schema"] is None:
@@ -65,6 +62,18 @@ class MessageReader(Generic[T]):
                 self._known.clear()
             self._known[prefix] = made
         return made, message["payload"]
+
+
+def parsed(raw: bytes, part: str, *, is_exact: bool) -> Any:
+    """The JSON of a message, or of the part of it that errors name.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    try:
+        return _parse(raw, is_exact)
+    except ValueError as problem:
+        raise ValueError(f"{part}: {raw[:60]!r} is no JSON: {problem}") from problem
 
 
 def _is_beginning(prefix: bytes, schema: Any) -> bool:

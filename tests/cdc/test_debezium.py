@@ -106,6 +106,7 @@ def test_an_update_of_a_declared_key_is_the_end_of_the_old_one_and_goes_on_with_
     update = make_payload("u", before={"id": 1, "name": "Bob", "amount": 5})
     old, new = changes_of(make_record(update), keys=("name",))
     assert (old.operation, old.key, new.key, new.continues) == (Operation.DELETE, ("Bob",), ("Ann",), ("Bob",))
+    assert (old.columns, old.continues) == ({}, None)
     assert (old.order.rank, new.order.rank) == (DELETE, UPSERT)
     flat = make_record(update | {"source": {"name": "shop"}})
     old, new = changes_of(flat, keys=("name",))

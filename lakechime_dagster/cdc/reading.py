@@ -1,0 +1,75 @@
+"""What the readers of all envelopes do alike: numbers are read exactly, keys are whole, a change of a key is two changes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lakechime_dagster.cdc.change import Change, Key, Operation
+from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order, Position
+from lakechime_dagster.cdc.record import Reading, Record, Unreadable
+from lakechime_dagster.cdc.values import InexactNumberError
+
+_RANKS = {Operation.READ: READ, Operation.DELETE: DELETE, Operation.TRUNCATE: DELETE}
+
+
+def reading(read: Callable[[Record, bool], Reading], record: Record) -> Reading:
+    """What a message tells; one that cannot be read says why.
+
+    Args:
+        read: Reads a message, with decimal numbers where the flag is set; it raises ValueError with the reason.
+        record: The message. It is read with binary numbers first, which is much faster.
+    """
+    try:
+        try:
+            return read(record, False)
+        except InexactNumberError:
+            return read(record, True)
+    except ValueError as problem:
+        return Unreadable(str(problem))
+
+
+def order_of(record: Record, operation: Operation, position: Position) -> Order:
+    """Where a change stands that a message tells; without a position by its Kafka coordinate alone."""
+    rank = _RANKS.get(operation, UPSERT) if position else 0
+    return coordinate(record)._replace(position=position, rank=rank)
+
+
+def coordinate(record: Record) -> Order:
+    """Where a message stands in its topic."""
+    return Order(topic=record.topic_id or record.topic, partition=record.partition, offset=record.offset)
+
+
+def key_of(row: Mapping[str, Any], keys: Sequence[str], where: str) -> Key:
+    """The key in a row, all of whose columns have values there.
+
+    Raises:
+        ValueError: One has none; the message begins with the part of the message that the row is, and the column.
+    """
+    for name in keys:
+        if row.get(name) is None:
+            raise ValueError(f"{where}.{name}: a column of the key has a value in each row, this one has {shown(row.get(name))}")
+    return tuple(row[name] for name in keys)
+
+
+def key_change(upsert: Change, old: Key) -> tuple[Change, Change]:
+    """The changes that one with a new key is: the deletion of the old key, and after it the upsert, which continues its row."""
+    order, rank = upsert.order, DELETE if upsert.order.position else 0
+    deletion = replace(upsert, operation=Operation.DELETE, order=order._replace(rank=rank), key=old, columns={}, continues=None)
+    after = order if order.position else order._replace(item=order.item + 1)
+    return deletion, replace(upsert, order=after, continues=old)
+
+
+def as_object(name: str, found: Any) -> Mapping[str, Any]:
+    """A part of a message that is an object.
+
+    Raises:
+        ValueError: It is none; the message begins with the name.
+    """
+    if not isinstance(found, dict):
+        raise ValueError(f"{name}: it is an object, not {shown(found)}")
+    return found
+
+
+def shown(value: Any) -> str:
+    """A value as errors show it."""
+    return repr(value)[:80]
