@@ -10,7 +10,9 @@ from pyspark.sql.types import StringType
 
 from lakechime_dagster.dce.commits import TableLog
 from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.reads import ReadMode
+from lakechime_dagster.lake.tables import RefreshMode
 from lakechime_dagster.spark.comparable import comparable_row, is_comparable
 from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
 from lakechime_dagster.spark.names import column
@@ -116,8 +118,27 @@ def reread_note(job: TableJob, inputs: Sequence[Input], last: Committed | None) 
         lost = f"{job.name} no longer holds what its lane has committed: all is read, and the target is replaced"
         return lost if job.has_committed else ""
     known = last.stamp.end.sources
-    again = [one.job.table for one in inputs if one.read and one.read.is_first and (last.is_stamp_lost or one.job.table in known)]
-    return f"{', '.join(again)} is read again from the beginning: the target is replaced" if again else ""
+    again = [one.job.table for one in inputs if one.read and is_from_nothing(one) and (last.is_stamp_lost or one.job.table in known)]
+    if again:
+        return f"{', '.join(again)} is read again from the beginning: the target is replaced"
+    rewound = "" if job.keys or job.refresh is not RefreshMode.ROWS else _rewound(inputs, known)
+    return f"{rewound}, and its target has no keys: the target is replaced" if rewound else ""
+
+
+def is_from_nothing(one: Input) -> bool:
+    """Whether an input is read from nothing, whole or by single commits."""
+    return one.job.range is not None and one.job.range.start is None
+
+
+def _rewound(inputs: Sequence[Input], known: Mapping[str, SnapshotPlace]) -> str:
+    """Which input begins before the end of what its lane has committed, whose rows would be appended twice; "" if none does."""
+    for one in inputs:
+        range_, place = one.job.range, known.get(one.job.table)
+        if not one.is_changed or range_ is None or range_.start is None or place is None or place.snapshot_id is None:
+            continue
+        if range_.start_uid == place.table_uid and int(range_.start) < int(place.snapshot_id):
+            return f"{one.job.table} is read again from snapshot {range_.start}"
+    return ""
 
 
 def rows_work(job: TableJob, inputs: Sequence[Input], hold: Hold) -> Work:

@@ -22,6 +22,7 @@ from lakechime_dagster.spark.inputs import (
     Work,
     fallback_note,
     groups_work,
+    is_from_nothing,
     open_inputs,
     reread_note,
     rows_work,
@@ -98,7 +99,7 @@ class Attempt:
     def run(self) -> TableResult:
         with self._phase("read"):
             inputs = [self._kept_images(one) for one in open_inputs(self.spark, self.job, self.open_log)]
-            work = self._kept_rows(self._as_stored(self._allowed(self._work(inputs))))
+            work = self._kept_rows(self._as_stored(self._work(inputs)))
         with self._phase("compute"):
             computed = self._named(self._compute(work))
             work = self._as_computed(work, computed)
@@ -132,20 +133,30 @@ class Attempt:
         if mode is RefreshMode.PARTITIONS and self.job.partitions:
             work = within_partitions(inputs, self._fired(inputs))
             return replace(work, notes=(broken,)) if broken else work
+        again = reread_note(self.job, inputs, self.last)
+        if self.job.reads_single_commits:
+            return self._matching(inputs, broken, again)
         if broken or mode is RefreshMode.FULL:
             return whole(inputs, broken)
-        if again := reread_note(self.job, inputs, self.last):
+        if again:
             return whole(inputs, again)
         if mode is RefreshMode.ROWS:
             return rows_work(self.job, inputs, self._hold)
         return groups_work(inputs, self.job.keys if mode is RefreshMode.AFFECTED_KEYS else self.job.partitioned_by, self._hold)
 
-    def _allowed(self, work: Work) -> Work:
-        """The work, unless it reads everything where only rows of some commits are wanted."""
-        if work.replace and self.job.reads_single_commits:
-            remedy = "seek the trigger past these commits, or declare it without only_matching"
-            raise TableUnreadableError(f"{self.job.name}: {'; '.join(work.notes)}, which would read other commits too; {remedy}")
-        return work
+    def _matching(self, inputs: Sequence[Input], broken: str, again: str) -> Work:
+        """The rows of matching commits alone, which are new, or from the beginning: then they replace the target.
+
+        Raises:
+            TableUnreadableError: the target must be replaced, by rows of other commits too.
+        """
+        work = whole(inputs, broken) if broken else rows_work(self.job, inputs, self._hold)
+        is_all = all(is_from_nothing(one) for one in inputs if one.job.range is not None)
+        if work.replace or (again and not is_all):
+            remedy = "seek the trigger to the beginning or past these commits, or declare it without only_matching"
+            reason = "; ".join(work.notes) or again
+            raise TableUnreadableError(f"{self.job.name}: {reason}, which would read other commits too; {remedy}")
+        return replace(work, scope=None, replace=True, notes=(again,)) if again else work
 
     def _fired(self, inputs: Sequence[Input]) -> Scope:
         """The partitions that the trigger fired for, in the types that the inputs' columns have."""

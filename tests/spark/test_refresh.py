@@ -18,14 +18,12 @@ from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.tables import RefreshMode
 from lakechime_dagster.spark import literals, narrow, write
-from lakechime_dagster.spark.job import Counts, Outcome, TableResult
-from tests.support.refreshes import Source, make_flow, read_rows
+from lakechime_dagster.spark.job import Counts, Outcome
+from tests.support.refreshes import DAYS, FLIGHTS, Source, balanced, flights_source, make_flow, read_rows
 
 pytestmark = pytest.mark.spark
 
-FLIGHTS = pa.schema([("day", pa.date32()), ("k", pa.int64()), ("origin", pa.string()), ("delay", pa.int64())])
 WEATHER = pa.schema([("origin", pa.string()), ("wind", pa.int64())])
-DAYS = [dt.date(2013, 1, 1) + dt.timedelta(days=i) for i in range(3)]
 ORIGINS = ["JFK", "LGA", "EWR"]
 
 TOTALS = "SELECT origin, count(*) AS flights, sum(delay) AS delay FROM flights GROUP BY origin"
@@ -39,21 +37,10 @@ def with_weather(flights: DataFrame, weather: DataFrame) -> DataFrame:
     return flights.join(weather, "origin", "left").where("delay >= 0").select("k", "day", "origin", "delay", "wind")
 
 
-def flights_source(folder: Path, *rows: tuple[Any, ...]) -> Source:
-    source = Source(folder / "flights", FLIGHTS, ("day",))
-    source.write(*(rows or [(DAYS[0], 1, "JFK", 5), (DAYS[1], 2, "LGA", 7)]))
-    return source
-
-
 def weather_source(folder: Path) -> Source:
     source = Source(folder / "weather", WEATHER)
     source.write(("JFK", 10), ("LGA", 20))
     return source
-
-
-def balanced(result: TableResult) -> TableResult:
-    assert result.counts.is_balanced, result.counts
-    return result
 
 
 def any_change(dice: random.Random) -> tuple[Any, ...]:

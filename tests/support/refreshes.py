@@ -1,5 +1,6 @@
 """A small lake for refresh tests: sources written by delta-rs, targets refreshed by Spark, lanes kept by hand."""
 
+import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from lakechime_dagster.spark.job import InputJob, TableJob, TableResult
 from lakechime_dagster.spark.refresh import refresh
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
 
+FLIGHTS = pa.schema([("day", pa.date32()), ("k", pa.int64()), ("origin", pa.string()), ("delay", pa.int64())])
+DAYS = [dt.date(2013, 1, 1) + dt.timedelta(days=i) for i in range(3)]
 CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
 
 
@@ -69,6 +72,13 @@ class Source:
         )  # fmt: skip
 
 
+def flights_source(folder: Path, *rows: tuple[Any, ...]) -> Source:
+    """A table of flights by day; two flights where no rows are given."""
+    source = Source(folder / "flights", FLIGHTS, ("day",))
+    source.write(*(rows or [(DAYS[0], 1, "JFK", 5), (DAYS[1], 2, "LGA", 7)]))
+    return source
+
+
 @dataclass
 class Flow:
     """A target with its lane: each `run` is the next step over everything new in the sources."""
@@ -79,6 +89,7 @@ class Flow:
     lane: LaneId = field(default_factory=lambda: LaneId("test", "flow"))
     step: int = 0
     place: dict[str, SnapshotPlace] = field(default_factory=dict)
+    only: dict[str, set[int]] = field(default_factory=dict)  # by alias, the versions whose commits alone are read
 
     def run(self, **changes: Any) -> TableResult:
         self.step += 1
@@ -100,8 +111,9 @@ class Flow:
         assert now.snapshot_id is not None
         if was == now:
             return replace(one, pinned=now.snapshot_id)
+        only = frozenset(SnapshotId(str(version)) for version in self.only[one.alias]) if one.alias in self.only else None
         return replace(one, range=SnapshotRange(
-            table=one.table, table_uid=now.table_uid, start=was.snapshot_id, end=now.snapshot_id, start_uid=was.table_uid
+            table=one.table, table_uid=now.table_uid, start=was.snapshot_id, end=now.snapshot_id, start_uid=was.table_uid, only=only
         ))  # fmt: skip
 
     @property
@@ -119,3 +131,9 @@ def make_flow(
     )
     job = TableJob(name="target", location=str(folder / "target"), inputs=inputs, compute=compute, **fields)
     return Flow(spark, job, sources)
+
+
+def balanced(result: TableResult) -> TableResult:
+    """The result, whose counts add up."""
+    assert result.counts.is_balanced, result.counts
+    return result
