@@ -9,6 +9,7 @@ import orjson
 from lakechime_dagster.cdc.order import Position
 
 _FILE_NUMBER = re.compile(r"(\d+)$")
+_BINLOG_PLACE = re.compile(r"[^:]+\.([0-9]+):([0-9]+)(?::|$)")
 
 
 def position_of(source: Mapping[str, Any]) -> Position:
@@ -24,6 +25,12 @@ def position_of(source: Mapping[str, Any]) -> Position:
         return known(source)
     except (KeyError, TypeError, ValueError) as problem:
         raise ValueError(f"source: no position of {source.get('connector')} in {dict(source)!r}: {problem}") from problem
+
+
+def binlog_place(text: str) -> Position:
+    """The file's number and the byte in it that a text such as `mysql-bin.000003:120` begins with; empty if it does not."""
+    found = _BINLOG_PLACE.match(text)
+    return (int(found[1]), int(found[2])) if found else ()
 
 
 def transaction_of(source: Mapping[str, Any]) -> int | None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
+from lakechime_dagster.cdc.message import parsed
 from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order, Position
 from lakechime_dagster.cdc.record import Reading, Record, Unreadable
 from lakechime_dagster.cdc.values import InexactNumberError
@@ -26,6 +27,18 @@ def reading(read: Callable[[Record, bool], Reading], record: Record) -> Reading:
             return read(record, True)
     except ValueError as problem:
         return Unreadable(str(problem))
+
+
+def message_of(record: Record, tool: str, is_exact: bool) -> Mapping[str, Any] | None:
+    """The object that a message of a tool is; None of a tombstone.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found = None if record.value is None else parsed(record.value, "value", is_exact=is_exact)
+    if found is not None and not isinstance(found, dict):
+        raise ValueError(f"value: a message of {tool} is an object, not {shown(found)}")
+    return found
 
 
 def order_of(record: Record, operation: Operation, position: Position) -> Order:
@@ -67,6 +80,17 @@ def as_object(name: str, found: Any) -> Mapping[str, Any]:
     """
     if not isinstance(found, dict):
         raise ValueError(f"{name}: it is an object, not {shown(found)}")
+    return found
+
+
+def as_text(name: str, found: Any) -> str:
+    """A part of a message that is text.
+
+    Raises:
+        ValueError: It is none; the message begins with the name.
+    """
+    if not isinstance(found, str):
+        raise ValueError(f"{name}: it is text, not {shown(found)}")
     return found
 
 

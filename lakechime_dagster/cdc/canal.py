@@ -1,0 +1,88 @@
+"""Canal's envelope: its flat messages, which tell several rows of one statement each."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lakechime_dagster.cdc.change import Change, Operation
+from lakechime_dagster.cdc.natural import BinaryText
+from lakechime_dagster.cdc.reading import as_text, coordinate, message_of, order_of, reading, shown
+from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
+from lakechime_dagster.cdc.rows import Part, Rows
+
+OPERATIONS = {"INSERT": Operation.CREATE, "UPDATE": Operation.UPDATE, "DELETE": Operation.DELETE, "TRUNCATE": Operation.TRUNCATE}
+_NAME = r"(`[^`]+`|[\w$]+)"
+_TRUNCATION = re.compile(rf"\s*(?:/\*.*?\*/\s*)*TRUNCATE\s+(?:TABLE\s+)?(?:{_NAME}\s*\.\s*)?{_NAME}\s*;?\s*", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canal:
+    """The envelope of Canal's flat messages (`canal.mq.flatMessage`).
+
+    They tell no position: their topic's order is the only one. Where keys change, or a table is truncated, all messages of
+    the table are in one partition of it; among several nobody can say what came first. MySQL's TIMESTAMP is written in the
+    zone of Canal's own process, which is UTC.
+
+    Attributes:
+        binary: How bytes are written.
+    """
+
+    binary: BinaryText = BinaryText.LATIN_1
+
+
+class CanalReader:
+    """Reads the messages of one table's topics.
+
+    Args:
+        envelope: The declared envelope.
+        keys: The columns of the table's key, in their order.
+        types: The type that the lake declares for each column of a row.
+    """
+
+    def __init__(self, envelope: Canal, keys: Sequence[str], types: Mapping[str, str]) -> None:
+        self._rows = Rows(keys, types, envelope.binary)
+
+    def read(self, record: Record) -> Reading:
+        """What a message tells; one that cannot be read says why."""
+        return reading(self._read, record)
+
+    def _read(self, record: Record, is_exact: bool) -> Reading:
+        payload = message_of(record, "Canal", is_exact)
+        if payload is None:
+            return Tombstone(None, coordinate(record))
+        operation = Operation.TRUNCATE if is_truncation(payload) else OPERATIONS.get(str(payload.get("type")))
+        if payload.get("isDdl") is True and operation is not Operation.TRUNCATE:
+            return Control.SCHEMA_CHANGE
+        if operation is None:
+            known = ", ".join(OPERATIONS)
+            raise ValueError(f"type: a message of Canal that is no DDL has one of {known}, not {shown(payload.get('type'))}")
+        told = Change(
+            source=as_text("database", payload.get("database")),
+            operation=operation,
+            order=order_of(record, operation, ()),
+            event_ms=payload["es"] if type(payload.get("es")) is int else None,
+        )
+        return Changes((told,) if operation is Operation.TRUNCATE else tuple(self._changes(told, payload)))
+
+    def _changes(self, told: Change, payload: Mapping[str, Any]) -> Iterator[Change]:
+        data, old = payload.get("data"), payload.get("old")
+        if not isinstance(data, list) or not data:
+            raise ValueError(f"data: a message of Canal that is no DDL has rows there, not {shown(data)}")
+        if old is not None and (not isinstance(old, list) or len(old) != len(data)):
+            raise ValueError(f"old: it is null, or has a row for each of the {len(data)} of data, not {shown(old)}")
+        for index, row in enumerate(data):
+            of_row = replace(told, order=told.order._replace(item=2 * index))  # and the next one, where its key changed
+            before = Part(f"old[{index}]", None if old is None else old[index])
+            yield from self._rows.changes(of_row, Part(f"data[{index}]", row), before)
+
+
+def is_truncation(payload: Mapping[str, Any]) -> bool:
+    """Whether a message tells that its table was truncated: as such, or as a statement that says so."""
+    if payload.get("type") == "TRUNCATE":
+        return True
+    found = _TRUNCATION.fullmatch(str(payload.get("sql"))) if payload.get("isDdl") is True else None
+    if found is None:
+        return False
+    database, table = ((name or "").strip("`") for name in found.groups())
+    return table == payload.get("table") and database in ("", payload.get("database"))

@@ -1,0 +1,114 @@
+"""The envelope of AWS DMS, as it writes to Kafka and Kinesis."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakechime_dagster.cdc.change import Change, Operation
+from lakechime_dagster.cdc.natural import BinaryText
+from lakechime_dagster.cdc.order import Position
+from lakechime_dagster.cdc.position import binlog_place
+from lakechime_dagster.cdc.reading import as_object, as_text, coordinate, message_of, order_of, reading, shown
+from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
+from lakechime_dagster.cdc.rows import Part, Rows
+
+READ = "load"
+OPERATIONS = {READ: Operation.READ, "insert": Operation.CREATE, "update": Operation.UPDATE, "delete": Operation.DELETE}
+TRUNCATION = "truncate-table"
+_PARTS = ("data", "metadata", "control")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dms:
+    """The envelope of AWS DMS's JSON messages.
+
+    With `IncludeTransactionDetails` a change tells a position, which has an order where the database is MySQL or MariaDB; of
+    others, and without it, the topic's order is the only one, and all messages of a table whose keys change are in one
+    partition. A row of a full load has no position: it comes before all that have one.
+
+    A change of the key is known from a before image: the object beside `data`, of whatever name (`BeforeImageSettings`), or
+    columns beside the row's own. Without one the old row stays.
+
+    Attributes:
+        binary: How bytes are written.
+        omits_nulls: Columns that are null are left out, and empty ones, which become null (`IncludeNullAndEmpty` is off, its
+            default).
+        before_prefix: What the names of columns begin with that tell a value before an update (`add-before-image-columns`).
+    """
+
+    binary: BinaryText = BinaryText.HEX
+    omits_nulls: bool = True
+    before_prefix: str = "BI_"
+
+    def __post_init__(self) -> None:
+        if not self.before_prefix:
+            raise ValueError("before_prefix: every name begins with nothing; name what columns of a before image begin with")
+
+
+class DmsReader:
+    """Reads the messages of one table's topics.
+
+    Args:
+        envelope: The declared envelope.
+        keys: The columns of the table's key, in their order.
+        types: The type that the lake declares for each column of a row.
+    """
+
+    def __init__(self, envelope: Dms, keys: Sequence[str], types: Mapping[str, str]) -> None:
+        self._rows = Rows(keys, types, envelope.binary, omits_nulls=envelope.omits_nulls)
+        self._prefix = envelope.before_prefix
+        self._types = types
+
+    def read(self, record: Record) -> Reading:
+        """What a message tells; one that cannot be read says why."""
+        return reading(self._read, record)
+
+    def _read(self, record: Record, is_exact: bool) -> Reading:
+        payload = message_of(record, "AWS DMS", is_exact)
+        if payload is None:
+            return Tombstone(None, coordinate(record))
+        metadata = as_object("metadata", payload.get("metadata"))
+        kind, is_control = str(metadata.get("operation")), metadata.get("record-type") == "control"
+        if is_control and kind != TRUNCATION:
+            return Control.SCHEMA_CHANGE
+        operation = Operation.TRUNCATE if is_control else OPERATIONS.get(kind)
+        if operation is None:
+            known = ", ".join(OPERATIONS)
+            raise ValueError(f"metadata.operation: a message of AWS DMS has one of {known}, not {shown(metadata.get('operation'))}")
+        told = Change(
+            source=as_text("metadata.schema-name", metadata.get("schema-name")),
+            operation=operation,
+            order=order_of(record, operation, position_of(metadata)),
+            event_ms=_milliseconds(metadata.get("commit-timestamp")),
+            snapshot=kind if kind == READ else None,
+        )
+        return Changes((told,) if operation is Operation.TRUNCATE else self._changes(told, payload))
+
+    def _changes(self, told: Change, payload: Mapping[str, Any]) -> tuple[Change, ...]:
+        data = as_object("data", payload.get("data"))
+        before = {name: value for name, value in data.items() if name not in self._types and name.startswith(self._prefix)}
+        row = {name: value for name, value in data.items() if name not in before}
+        images = [name for name in payload if name not in _PARTS]
+        if len(images) > 1:
+            raise ValueError(f"{', '.join(images)}: beside data and metadata a message of AWS DMS has a before image at most")
+        where = images[0] if images else "data"
+        image = as_object(where, payload[where] or {}) if images else {}
+        old = {name.removeprefix(self._prefix): value for name, value in before.items()} | dict(image)
+        return self._rows.changes(told, Part("data", row), Part(where, old))
+
+
+def position_of(metadata: Mapping[str, Any]) -> Position:
+    """The position in MySQL's binlog, and below it the record's number in its transaction; empty where none is told."""
+    place = binlog_place(str(metadata.get("stream-position")))
+    number = metadata.get("transaction-record-id")
+    return (*place, number if type(number) is int else 0) if place else ()
+
+
+def _milliseconds(commit: Any) -> int | None:
+    """The time of a commit; None if it is not told."""
+    try:
+        return (datetime.datetime.fromisoformat(commit) - _EPOCH) // datetime.timedelta(milliseconds=1)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,89 @@
+"""Maxwell's envelope: a message for each row."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakechime_dagster.cdc.change import Change, Operation
+from lakechime_dagster.cdc.natural import BinaryText
+from lakechime_dagster.cdc.order import Position
+from lakechime_dagster.cdc.position import binlog_place
+from lakechime_dagster.cdc.reading import as_text, coordinate, message_of, order_of, reading, shown
+from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
+from lakechime_dagster.cdc.rows import Part, Rows
+
+READ = "bootstrap-insert"
+OPERATIONS = {"insert": Operation.CREATE, "update": Operation.UPDATE, "delete": Operation.DELETE, READ: Operation.READ}
+_OF_SCHEMAS = ("table-", "database-")  # create, alter, drop
+_OF_BOOTSTRAPS = ("bootstrap-start", "bootstrap-complete")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maxwell:
+    """The envelope of Maxwell's messages.
+
+    With `output_binlog_position` a message tells its position; without, its topic's order is the only one, and all messages
+    of a table whose keys change are in one partition. A row of a bootstrap may have none where others have one: it comes
+    before them all, as what the log tells is newer. Maxwell never tells that a table was truncated.
+
+    Attributes:
+        binary: How bytes are written.
+        omits_nulls: Columns that are null are left out (`output_nulls=false`).
+    """
+
+    binary: BinaryText = BinaryText.BASE64
+    omits_nulls: bool = False
+
+
+class MaxwellReader:
+    """Reads the messages of one table's topics.
+
+    Args:
+        envelope: The declared envelope.
+        keys: The columns of the table's key, in their order.
+        types: The type that the lake declares for each column of a row.
+    """
+
+    def __init__(self, envelope: Maxwell, keys: Sequence[str], types: Mapping[str, str]) -> None:
+        self._rows = Rows(keys, types, envelope.binary, omits_nulls=envelope.omits_nulls)
+
+    def read(self, record: Record) -> Reading:
+        """What a message tells; one that cannot be read says why."""
+        return reading(self._read, record)
+
+    def _read(self, record: Record, is_exact: bool) -> Reading:
+        payload = message_of(record, "Maxwell", is_exact)
+        if payload is None:
+            return Tombstone(None, coordinate(record))
+        kind = str(payload.get("type"))
+        control = control_of(kind)
+        if control is not None:
+            return control
+        if kind not in OPERATIONS:
+            known = ", ".join(OPERATIONS)
+            raise ValueError(f"type: a message of Maxwell about a row has one of {known}, not {shown(payload.get('type'))}")
+        told = Change(
+            source=as_text("database", payload.get("database")),
+            operation=OPERATIONS[kind],
+            order=order_of(record, OPERATIONS[kind], _position(payload.get("position"))),
+            event_ms=1000 * payload["ts"] if type(payload.get("ts")) is int else None,  # seconds, but for DDL
+            snapshot=kind if kind == READ else None,
+        )
+        return Changes(self._rows.changes(told, Part("data", payload.get("data")), Part("old", payload.get("old"))))
+
+
+def control_of(kind: str) -> Control | None:
+    """What a message of a type that tells of no row is; None if it tells of one."""
+    if kind in _OF_BOOTSTRAPS:
+        return Control.MESSAGE
+    return Control.SCHEMA_CHANGE if kind.startswith(_OF_SCHEMAS) else None
+
+
+def _position(found: Any) -> Position:
+    """Of the row's event in the binlog; the rows of one event are in the order of their topic. Empty where it is not told."""
+    if found is None:
+        return ()
+    place = binlog_place(str(found))
+    if not place:
+        raise ValueError(f"position: it is a binlog file and a byte in it, such as mysql-bin.000003:120, not {shown(found)}")
+    return place
