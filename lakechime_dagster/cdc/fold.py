@@ -105,14 +105,15 @@ class Kept:
         given = [change for change in changes if change.continues is not None and change.order < deletion.order]
         if not given:
             return deletion.order
-        changes.sort(key=lambda change: change.order)
-        rows = [BEFORE_ALL] if self.image(key, changes[0].order).upserted is not None else []  # by what began each, the first one first
-        for change in changes:
+        by_event = {_event(one): one for one in sorted(changes, key=_order, reverse=True)}  # one that came again is the first one
+        in_turn = sorted(by_event.values(), key=_order)
+        rows = [BEFORE_ALL] if self.image(key, in_turn[0].order).upserted is not None else []  # by what began each, the first one first
+        for change in in_turn:
             if change.operation.is_upsert and (change.continues is not None or not rows):
                 rows.append(change.order)
             elif change.operation is Operation.DELETE:
                 taken = rows[1].before_deletion() if len(rows) > 1 else change.order
-                if change.order == deletion.order:
+                if _event(change) == _event(deletion):
                     return taken
                 del rows[:1]
         return deletion.order
@@ -126,11 +127,11 @@ class Kept:
     def _left(self, change: Change) -> Order:
         """The order below which a key change takes the columns of its old key: where its deletion takes the row from."""
         end, window = change.order.before_deletion(), self.windows.get(change.continues or ())
-        if window is None or change.transaction is None:
+        if window is None:
             return end
-        deletions = [one for one in window.changes if one.operation is Operation.DELETE and one.transaction == change.transaction]
-        paired = max((one for one in deletions if end <= one.order < change.order), key=lambda one: one.order, default=None)
-        return end if paired is None else min(end, self._taken(change.continues or (), paired))
+        since = end if change.order.position else BEFORE_ALL  # without a position its deletion is somewhere before it
+        deletions = [one for one in window.changes if one.operation is Operation.DELETE and since <= one.order < change.order]
+        return min(end, self._taken(change.continues or (), max(deletions, key=_order))) if deletions else end
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,16 @@ def collected(kept: Kept, source: str, frontier: Order) -> Kept:
             del windows[key]
     truncated = frozenset(order for order in kept.truncated.get(source, ()) if order >= frontier)
     return Kept(windows, {**kept.truncated, source: truncated}, {**kept.frontiers, source: frontier})
+
+
+def _order(change: Change) -> Order:
+    return change.order
+
+
+def _event(change: Change) -> Order:
+    """What is the same of a change that is delivered again."""
+    order = change.order
+    return Order(order.epoch, order.position, order.rank) if order.position else order
 
 
 def _reached(windows: Mapping[Key, Window], touched: Iterable[Key]) -> frozenset[Key]:

@@ -125,4 +125,4 @@ def test_what_tells_of_no_row_is_told_apart_in_what_was_recorded() -> None:
     for name in ("mariadb-control", "postgres-control"):
         reader = DebeziumReader(Debezium(), ("id",))
         found |= {read for record in CAPTURES[name].records if isinstance(read := reader.read(record), Control)}
-    assert found == set(Control)
+    assert found == {Control.HEARTBEAT, Control.TRANSACTION, Control.SCHEMA_CHANGE, Control.MESSAGE}

@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -128,6 +129,34 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(see
             table.collect(at(expected.position[0], READ))
     assert table.rows == rows_of(changes, COLUMNS)
     assert not table.refused
+
+
+@given(seed=SEEDS, length=LENGTHS)
+@settings(max_examples=500)
+def test_changes_that_are_delivered_again_change_nothing(seed: int, length: int) -> None:
+    dice = random.Random(seed)
+    changes = history(dice, length)
+    again = [replace(one, order=one.order._replace(offset=one.order.offset + 1000)) for one in changes if dice.random() < 0.5]
+    assert Table().step(dice.sample([*changes, *again], len(changes) + len(again))).rows == rows_of(changes, COLUMNS)
+
+
+def test_a_key_change_without_positions_goes_on_with_the_row_that_its_deletion_took() -> None:
+    """There are other messages between the two."""
+    orders = [Order(topic="changes", partition=0, offset=offset) for offset in (0, 1, 5)]
+    old, gone = replace(upsert(0), order=orders[0]), replace(deletion(0), order=orders[1])
+    new = replace(upsert(0, (2,), columns={"a": 9}, continues=(1,)), order=orders[2])
+    assert Table().step([new, gone, old]).rows == {(2,): {"a": 9, "b": ("b", 0)}}
+
+
+def test_a_row_that_was_given_a_key_for_a_while_leaves_with_its_own_deletion() -> None:
+    """While another row had that key: it leaves first."""
+    moves = [((1,), (2,)), ((2,), (4,)), ((2,), (3,))]  # the row of 1 to 2, the one that was there to 4, then the first one to 3
+    changes = [upsert(1, (1,)), upsert(2, (2,))]
+    for step, (old, new) in enumerate(moves):
+        changes.append(replace(deletion(3, old), order=within(3, step, DELETE), transaction=3))
+        changes.append(replace(upsert(3, new, columns={"c": 3}, continues=old), order=within(3, step), transaction=3))
+    assert Table().step(changes).rows == {(3,): {"a": ("a", 1), "b": ("b", 1)}, (4,): {"a": ("a", 2), "b": ("b", 2)}}
+    assert rows_of(changes, COLUMNS) == Table().step(changes).rows
 
 
 def test_nothing_of_a_deleted_row_is_kept_once_it_is_final() -> None:
