@@ -78,9 +78,7 @@ class CanalReader:
 
 
 def is_truncation(payload: Mapping[str, Any]) -> bool:
-    """Whether a message tells that its table was truncated: as such, or as a statement that says so."""
-    if payload.get("type") == "TRUNCATE":
-        return True
+    """Whether a message tells a statement that truncates its table, of whatever type it says that it is."""
     found = _TRUNCATION.fullmatch(str(payload.get("sql"))) if payload.get("isDdl") is True else None
     if found is None:
         return False

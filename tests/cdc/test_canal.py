@@ -76,6 +76,11 @@ def test_what_was_before_is_no_other_key_unless_it_says_so(old: Any) -> None:
     assert (change.key, change.continues) == ((1,), None)
 
 
+def test_what_was_before_an_insert_is_nothing() -> None:
+    (change,) = changes_of(READER, make_record("INSERT", old=[{"id": "9"}]))
+    assert change.continues is None
+
+
 def test_a_key_may_be_of_several_columns() -> None:
     reader = CanalReader(Canal(), ("name", "id"), TYPES)
     old, new = changes_of(reader, make_record("UPDATE", old=[{"name": "Bob"}]))

@@ -110,6 +110,7 @@ def test_bytes_are_written_as_is_declared(binary: BinaryText, sent: str) -> None
     reader = DmsReader(Dms(binary=binary), ("id",), {"id": "int", "raw": "binary"})
     (change,) = changes_of(reader, make_record(data={"id": 1, "raw": sent}))
     assert change.columns == {"id": 1, "raw": b"\x00\xff"}
+    assert Dms().binary is BinaryText.HEX
 
 
 def test_a_fraction_in_json_is_read_exactly() -> None:

@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -61,6 +62,8 @@ IMPOSSIBLE = [
     ("boolean", 2, "one is written as 1, 0, true, false"),
     ("boolean", 1.0, "one is written as 1, 0, true, false"),
     ("boolean", "yes", "one is written as 1, 0, true, false"),
+    ("boolean", Decimal(1), "one is written as 1, 0, true, false"),
+    ("tinyint", "-129", "it is from -128 to 127"),
     ("tinyint", "128", "it is from -128 to 127"),
     ("bigint", 2**63, "it is from -9223372036854775808 to 9223372036854775807"),
     ("int", True, "it is a whole number"),
@@ -106,6 +109,15 @@ def test_a_value_that_is_none_of_its_type_says_what_one_is(ddl: str, sent: Any, 
     with pytest.raises((ValueError, TypeError)) as refused:
         natural_type(ddl).decode(sent)
     assert said in str(refused.value)
+
+
+def test_a_moment_without_a_zone_is_utcs_wherever_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        found = natural_type("timestamp").decode("2024-02-29 01:02:03.456789")
+    time.tzset()
+    assert found == LEAP.replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
