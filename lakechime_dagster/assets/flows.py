@@ -46,6 +46,7 @@ def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Ma
         expect=table.expect,
         watermark=table.watermark,
         comment=table.description,
+        start=running.execution.start,
         may_settle_empty=running.execution.attempt == 1,
         has_committed=running.platform.ledger.has_committed(running.execution),
     )

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.dce.commits import FileAction
+from lakechime_dagster.spark.session import activate
 
 
 def files_frame(spark: SparkSession, location: str, version: int, files: Sequence[FileAction]) -> DataFrame:
@@ -22,6 +23,7 @@ def files_frame(spark: SparkSession, location: str, version: int, files: Sequenc
     for file in files:
         entries.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(file.entry))
     sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(entries).toSeq()
+    activate(spark)
     return DataFrame(log.createDataFrame(snapshot, sequence, False, none), spark)
 
 

@@ -117,28 +117,21 @@ def reread_note(job: TableJob, inputs: Sequence[Input], last: Committed | None) 
     if last is None:
         lost = f"{job.name} no longer holds what its lane has committed: all is read, and the target is replaced"
         return lost if job.has_committed else ""
-    known = last.stamp.end.sources
-    again = [one.job.table for one in inputs if one.read and is_from_nothing(one) and (last.is_stamp_lost or one.job.table in known)]
+    end = last.stamp.end
+    again = [one.job.table for one in inputs if is_from_nothing(job, one) and (last.is_stamp_lost or one.job.table in end.sources)]
     if again:
         return f"{', '.join(again)} is read again from the beginning: the target is replaced"
-    rewound = "" if job.keys or job.refresh is not RefreshMode.ROWS else _rewound(inputs, known)
-    return f"{rewound}, and its target has no keys: the target is replaced" if rewound else ""
+    if job.keys or job.refresh is not RefreshMode.ROWS or job.start is None or job.start.position >= end.position:
+        return ""
+    rewound = [one.job.table for one in inputs if one.is_changed and one.job.table in end.sources]
+    return f"{', '.join(rewound)} is read again, and the target has no keys: it is replaced" if rewound else ""
 
 
-def is_from_nothing(one: Input) -> bool:
-    """Whether an input is read from nothing, whole or by single commits."""
-    return one.job.range is not None and one.job.range.start is None
-
-
-def _rewound(inputs: Sequence[Input], known: Mapping[str, SnapshotPlace]) -> str:
-    """Which input begins before the end of what its lane has committed, whose rows would be appended twice; "" if none does."""
-    for one in inputs:
-        range_, place = one.job.range, known.get(one.job.table)
-        if not one.is_changed or range_ is None or range_.start is None or place is None or place.snapshot_id is None:
-            continue
-        if range_.start_uid == place.table_uid and int(range_.start) < int(place.snapshot_id):
-            return f"{one.job.table} is read again from snapshot {range_.start}"
-    return ""
+def is_from_nothing(job: TableJob, one: Input) -> bool:
+    """Whether the place of the lane has nothing of an input that is read, be it whole or by single commits."""
+    if one.read is None or job.start is None:
+        return one.read is not None and one.read.is_first
+    return job.start.sources.get(one.job.table, SnapshotPlace()).snapshot_id is None
 
 
 def rows_work(job: TableJob, inputs: Sequence[Input], hold: Hold) -> Work:

@@ -10,7 +10,7 @@ from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.tables import RefreshMode
-from lakechime_dagster.triggers.lanes import Committed
+from lakechime_dagster.triggers.lanes import Committed, Place
 
 Partition = tuple[PartitionValue, ...]
 
@@ -44,9 +44,10 @@ class TableJob:
 
     Either `compute`, called with a DataFrame per alias, or `sql`. `partitions` are those to recompute in mode
     PARTITIONS; empty means those that the ranges touched. `expect` maps constraint names to SQL conditions that must be
-    true of each row. `may_settle_empty` is True for a first attempt only: with nothing to do it leaves no commit, any
-    later attempt leaves an empty one as a fence. `has_committed` says that an earlier step of the lane left a commit in
-    the target, as the ledger knows. `always_write` replaces a full table even when nothing differs.
+    true of each row. `start` is the place of the lane, where it is known. `may_settle_empty` is True for a first attempt
+    only: with nothing to do it leaves no commit, any later attempt leaves an empty one as a fence. `has_committed` says
+    that an earlier step of the lane left a commit in the target, as the ledger knows. `always_write` replaces a full table
+    even when nothing differs.
     """
 
     name: str
@@ -61,6 +62,7 @@ class TableJob:
     expect: Mapping[str, str] = field(default_factory=dict)
     watermark: str | None = None
     comment: str = ""
+    start: Place | None = None
     may_settle_empty: bool = True
     has_committed: bool = False
     always_write: bool = False

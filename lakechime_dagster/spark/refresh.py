@@ -151,7 +151,7 @@ class Attempt:
             TableUnreadableError: the target must be replaced, by rows of other commits too.
         """
         work = whole(inputs, broken) if broken else rows_work(self.job, inputs, self._hold)
-        is_all = all(is_from_nothing(one) for one in inputs if one.job.range is not None)
+        is_all = all(is_from_nothing(self.job, one) for one in inputs if one.read is not None)
         if work.replace or (again and not is_all):
             remedy = "seek the trigger to the beginning or past these commits, or declare it without only_matching"
             reason = "; ".join(work.notes) or again

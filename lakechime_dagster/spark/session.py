@@ -38,9 +38,8 @@ class Connection:
         """A session with temporary views and confs of its own, active in this thread."""
         spark = SparkSession(self.context, self._base.newSession())
         SparkSession._activeSession = spark
-        sessions = _session_class(self.context)
-        sessions.setActiveSession(spark._jsparkSession)
-        sessions.setDefaultSession(self._base)  # pyspark has just made ours the default of every client
+        activate(spark)
+        _session_class(self.context).setDefaultSession(self._base)  # pyspark has just made ours the default of every client
         return spark
 
     def close(self) -> None:
@@ -66,6 +65,11 @@ class Connection:
             gateway.shutdown()
         if root in sys.path:
             sys.path.remove(root)
+
+
+def activate(spark: SparkSession) -> None:
+    """Makes a session the one of this thread, in which the JVM makes what it is not told a session for."""
+    _session_class(spark.sparkContext).setActiveSession(spark._jsparkSession)
 
 
 def connect(gateway: Gateway, *, is_shared: bool) -> Connection:

@@ -276,7 +276,7 @@ def test_an_input_that_the_lane_has_not_read_before_is_added_to_what_it_wrote(sp
     flow = make_flow(spark, tmp_path, {"flights": flights}, sql="SELECT k FROM flights")
     flow.run()
     both = make_flow(spark, tmp_path, {"flights": flights, "more": more}, sql="SELECT k FROM flights UNION ALL SELECT k FROM more")
-    both.step, both.place = flow.step, flow.place
+    both.step, both.place, both.position = flow.step, flow.place, flow.position
     flights.write((DAYS[0], 4, "EWR", 9))
     added = balanced(both.run())
     assert (added.replaced, added.counts.inserted) == (False, 2)

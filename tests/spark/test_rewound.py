@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import TableUnreadableError
-from tests.support.refreshes import DAYS, balanced, flights_source, make_flow
+from tests.support.refreshes import DAYS, Flow, balanced, flights_source, make_flow
 
 pytestmark = pytest.mark.spark
 
@@ -15,42 +16,47 @@ def test_a_target_without_keys_is_replaced_when_its_lane_was_put_back_by_some_co
     flights = flights_source(tmp_path)
     flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights)
     flow.run()
-    before = flow.place
+    place, position = flow.place, flow.position
     flights.write((DAYS[2], 3, "EWR", 9))
     flow.run()
-    flow.place = before
+    flow.place, flow.position = place, position
     flights.write((DAYS[2], 4, "EWR", 9))
     again = balanced(flow.run())
     assert (again.replaced, again.counts.inserted) == (True, 1)
-    assert again.notes == ("flights is read again from snapshot 0, and its target has no keys: the target is replaced",)
+    assert again.notes == ("flights is read again, and the target has no keys: it is replaced",)
     assert sorted(row[1] for row in flow.rows) == [1, 2, 3, 4]
 
 
 def test_rows_of_single_commits_that_are_read_again_from_the_beginning_replace_the_target(spark: SparkSession, tmp_path: Path) -> None:
-    flights = flights_source(tmp_path)
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights)
-    flights.write((DAYS[2], 3, "EWR", 9))
-    flow.only = {"flights": {1}}
-    flow.run()
-    flights.write((DAYS[2], 4, "EWR", 9))
-    flow.place, flow.only = {}, {"flights": {1, 2}}
+    flow = single_commits(spark, tmp_path, [{3}, {1}])
+    flow.place, flow.position, flow.only = {}, Position.ORIGIN, {"flights": {1, 2, 3}}
     again = balanced(flow.run())
-    assert (again.replaced, again.counts.inserted, again.counts.unchanged) == (True, 1, 1)
-    assert sorted(row[1] for row in flow.rows) == [3, 4]
+    assert (again.replaced, again.counts.inserted, again.counts.unchanged) == (True, 1, 2)
+    assert sorted(row[1] for row in flow.rows) == [11, 12, 13]
+
+
+def test_a_commit_that_matches_late_is_added_though_later_ones_were_read(spark: SparkSession, tmp_path: Path) -> None:
+    flow = single_commits(spark, tmp_path, [{3}, {1}])
+    assert sorted(row[1] for row in flow.rows) == [11, 13]
 
 
 def test_single_commits_that_are_read_again_from_between_are_refused_with_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
-    flights = flights_source(tmp_path)
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights)
-    before = {}
-    for number in (1, 2):
-        flights.write((DAYS[2], 2 + number, "EWR", 9))
-        flow.only = {"flights": {number}}
+    flow = single_commits(spark, tmp_path, [{1}, {2}])
+    flow.position, flow.only = Position(0, 1), {"flights": {2}}
+    flow.sources["flights"].write((DAYS[2], 9, "EWR", 9))
+    with pytest.raises(TableUnreadableError, match=r"is read again, .* would read other commits too; seek the trigger to the beginning"):
         flow.run()
-        before = before or flow.place
-    flow.place, flow.only = before, {"flights": {2}}
-    with pytest.raises(
-        TableUnreadableError, match=r"from snapshot 1.*would read other commits too; seek the trigger to the beginning"
-    ):
+    assert sorted(row[1] for row in flow.rows) == [11, 12]
+
+
+def single_commits(spark: SparkSession, folder: Path, steps: list[set[int]]) -> Flow:
+    """A lane without keys that has read these commits alone, a set a step; the commit of a version wrote the row 10 + version."""
+    flights = flights_source(folder)
+    for version in (1, 2, 3):
+        flights.write((DAYS[2], 10 + version, "EWR", 9))
+    flow = make_flow(spark, folder, {"flights": flights}, lambda flights: flights)
+    for versions in steps:
+        flow.only = {"flights": versions}
         flow.run()
-    assert sorted(row[1] for row in flow.rows) == [3, 4]
+        flights.write((DAYS[0], 99, "SFO", 1))  # matches nothing
+    return flow

@@ -89,12 +89,13 @@ class Flow:
     lane: LaneId = field(default_factory=lambda: LaneId("test", "flow"))
     step: int = 0
     place: dict[str, SnapshotPlace] = field(default_factory=dict)
+    position: Position = Position.ORIGIN
     only: dict[str, set[int]] = field(default_factory=dict)  # by alias, the versions whose commits alone are read
 
     def run(self, **changes: Any) -> TableResult:
         self.step += 1
         result, end = self.attempt(self.step, 1, **changes)
-        self.place = end
+        self.place, self.position = end, Position(0, self.step)
         return result
 
     def attempt(self, step: int, attempt: int, **changes: Any) -> tuple[TableResult, dict[str, SnapshotPlace]]:
@@ -103,7 +104,8 @@ class Flow:
         stamp = CommitStamp(
             lane=self.lane, step=step, attempt=attempt, execution_id=f"e{step}", end=Place(position=Position(0, step), sources=end)
         )
-        job = replace(self.job, inputs=tuple(self._input(one, end) for one in self.job.inputs), **changes)
+        start = Place(position=self.position, sources=dict(self.place))
+        job = replace(self.job, inputs=tuple(self._input(one, end) for one in self.job.inputs), start=start, **changes)
         return refresh(self.spark, job, stamp, open_log), end
 
     def _input(self, one: InputJob, end: Mapping[str, SnapshotPlace]) -> InputJob:
@@ -111,10 +113,13 @@ class Flow:
         assert now.snapshot_id is not None
         if was == now:
             return replace(one, pinned=now.snapshot_id)
-        only = frozenset(SnapshotId(str(version)) for version in self.only[one.alias]) if one.alias in self.only else None
-        return replace(one, range=SnapshotRange(
-            table=one.table, table_uid=now.table_uid, start=was.snapshot_id, end=now.snapshot_id, start_uid=was.table_uid, only=only
-        ))  # fmt: skip
+        range_ = SnapshotRange(
+            table=one.table, table_uid=now.table_uid, start=was.snapshot_id, end=now.snapshot_id, start_uid=was.table_uid
+        )  # fmt: skip
+        if one.alias in self.only:
+            only, first = frozenset(SnapshotId(str(version)) for version in self.only[one.alias]), min(self.only[one.alias])
+            range_ = replace(range_, start=SnapshotId(str(first - 1)) if first else None, start_uid=now.table_uid, only=only)
+        return replace(one, range=range_)
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:

@@ -1,0 +1,22 @@
+"""Rows of single files are read in the session that asks for them, whatever session the JVM was in."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.spark.session import activate
+from tests.support.refreshes import DAYS, balanced, flights_source, make_flow
+
+pytestmark = pytest.mark.spark
+
+
+def test_appended_rows_are_committed_under_the_stamp_of_their_own_session(spark: SparkSession, tmp_path: Path) -> None:
+    """What a write is to say of itself is set in the session of the run."""
+    flights = flights_source(tmp_path)
+    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights)
+    flow.run()
+    flights.write((DAYS[2], 3, "EWR", 9))
+    activate(spark.newSession())
+    assert balanced(flow.run()).counts.inserted == 1
+    assert sorted(row[1] for row in flow.rows) == [1, 2, 3]
