@@ -58,7 +58,7 @@ class CanalReader:
             known = ", ".join(OPERATIONS)
             raise ValueError(f"type: a message of Canal that is no DDL has one of {known}, not {shown(payload.get('type'))}")
         told = Change(
-            source=as_text("database", payload.get("database")),
+            source=f"{as_text('database', payload.get('database'))}.{as_text('table', payload.get('table'))}",
             operation=operation,
             order=order_of(record, operation, ()),
             event_ms=payload["es"] if type(payload.get("es")) is int else None,

@@ -63,7 +63,7 @@ class DebeziumReader:
             return control
         if not is_envelope(payload):
             payload = unflattened(payload)
-        if payload["op"] not in OPERATIONS:
+        if not isinstance(payload["op"], str) or payload["op"] not in OPERATIONS:
             raise ValueError(f"op: a message of Debezium has one of {', '.join(OPERATIONS)}, not {shown(payload['op'])}")
         columns = columns or self._columns
         if columns is None:

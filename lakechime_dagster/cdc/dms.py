@@ -77,8 +77,9 @@ class DmsReader:
         if operation is None:
             known = ", ".join(OPERATIONS)
             raise ValueError(f"metadata.operation: a message of AWS DMS has one of {known}, not {shown(metadata.get('operation'))}")
+        schema, table = (as_text(f"metadata.{name}", metadata.get(name)) for name in ("schema-name", "table-name"))
         told = Change(
-            source=as_text("metadata.schema-name", metadata.get("schema-name")),
+            source=f"{schema}.{table}",
             operation=operation,
             order=order_of(record, operation, position_of(metadata)),
             event_ms=_milliseconds(metadata.get("commit-timestamp")),

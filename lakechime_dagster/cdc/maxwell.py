@@ -63,7 +63,7 @@ class MaxwellReader:
             known = ", ".join(OPERATIONS)
             raise ValueError(f"type: a message of Maxwell about a row has one of {known}, not {shown(payload.get('type'))}")
         told = Change(
-            source=as_text("database", payload.get("database")),
+            source=f"{as_text('database', payload.get('database'))}.{as_text('table', payload.get('table'))}",
             operation=OPERATIONS[kind],
             order=order_of(record, OPERATIONS[kind], _position(payload.get("position"))),
             event_ms=1000 * payload["ts"] if type(payload.get("ts")) is int else None,  # seconds, but for DDL

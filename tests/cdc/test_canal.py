@@ -42,12 +42,14 @@ def at(item: int, offset: int = 7) -> Order:
 def test_a_row_is_one_change() -> None:
     for kind, operation in [("INSERT", Operation.CREATE), ("UPDATE", Operation.UPDATE)]:
         (change,) = changes_of(READER, make_record(kind))
-        assert change == Change(source="shop", operation=operation, order=at(0), key=(1,), columns=READ_ANN, event_ms=1_700_000_000_000)
+        assert change == Change(
+            source="shop.orders", operation=operation, order=at(0), key=(1,), columns=READ_ANN, event_ms=1_700_000_000_000
+        )
 
 
 def test_a_deletion_tells_its_key_alone_and_reads_nothing_else() -> None:
     (change,) = changes_of(READER, make_record("DELETE", data=[{"id": "1", "amount": "no number"}]))
-    assert change == Change(source="shop", operation=Operation.DELETE, order=at(0), key=(1,), event_ms=1_700_000_000_000)
+    assert change == Change(source="shop.orders", operation=Operation.DELETE, order=at(0), key=(1,), event_ms=1_700_000_000_000)
 
 
 def test_rows_of_one_message_are_in_their_order() -> None:
@@ -104,7 +106,7 @@ def test_bytes_are_characters() -> None:
 )
 def test_a_truncation_is_one_of_its_whole_source(message: dict[str, Any]) -> None:
     (change,) = changes_of(READER, make_record(**message, data=None))
-    assert change == Change(source="shop", operation=Operation.TRUNCATE, order=at(0), event_ms=1_700_000_000_000)
+    assert change == Change(source="shop.orders", operation=Operation.TRUNCATE, order=at(0), event_ms=1_700_000_000_000)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_a_message_without_a_value_is_a_tombstone(value: bytes | None) -> None:
 
 
 def test_a_fraction_in_json_is_read_exactly() -> None:
-    record = Record(topic=TOPIC, value=b'{"type":"INSERT","database":"shop","data":[{"id":1,"amount":12345678.9}]}')
+    record = Record(topic=TOPIC, value=b'{"type":"INSERT","database":"shop","table":"orders","data":[{"id":1,"amount":12345678.9}]}')
     (change,) = changes_of(READER, record)
     assert change.columns == {"id": 1, "amount": Decimal("12345678.90")}
     assert change.event_ms is None

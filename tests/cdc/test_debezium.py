@@ -196,6 +196,7 @@ UNREADABLE = [
     (Record(topic=TOPIC, value=b"\xff\xfe"), "value: b'\\xff\\xfe' is no JSON"),
     (Record(topic=TOPIC, value=None, key=b"{"), "key: b'{' is no JSON"),
     (make_record(make_payload("x")), "op: a message of Debezium has one of r, c, u, d, t, not 'x'"),
+    (make_record(make_payload("c") | {"op": []}), "op: a message of Debezium has one of r, c, u, d, t, not []"),
     (make_record(make_payload("c", after=None)), "after: it is an object, not None"),
     (make_record(make_payload("c", after={"id": None})), "after.id: a column of the key has a value in each row, this one has None"),
     (make_record(make_payload("c", after={"name": "x"})), "after.id: a column of the key has a value in each row, this one has None"),

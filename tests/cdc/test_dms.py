@@ -51,7 +51,7 @@ def at(rank: int = 0, position: tuple[int, ...] = (), item: int = 0) -> Order:
 def test_a_row_is_one_change(kind: str, operation: Operation, position: str | None, order: Order) -> None:
     """A position that is not of a binlog is none."""
     (change,) = changes_of(READER, make_record(kind, metadata=COMMITTED | {"stream-position": position}))
-    assert change == Change(source="shop", operation=operation, order=order, key=(1,), columns=READ_ANN, event_ms=1_700_000_000_123)
+    assert change == Change(source="shop.orders", operation=operation, order=order, key=(1,), columns=READ_ANN, event_ms=1_700_000_000_123)
 
 
 def test_a_row_of_a_full_load_was_read_before_all_that_has_a_position() -> None:
@@ -64,7 +64,7 @@ def test_a_row_of_a_full_load_was_read_before_all_that_has_a_position() -> None:
 
 def test_a_deletion_tells_its_key_alone_and_reads_nothing_else() -> None:
     (change,) = changes_of(READER, make_record("delete", data={"id": 1, "amount": "no number"}, metadata={"stream-position": BINLOG}))
-    assert change == Change(source="shop", operation=Operation.DELETE, order=at(DELETE, (12, 1234, 0)), key=(1,))
+    assert change == Change(source="shop.orders", operation=Operation.DELETE, order=at(DELETE, (12, 1234, 0)), key=(1,))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_fraction_in_json_is_read_exactly() -> None:
 
 def test_a_truncation_is_one_of_its_whole_source() -> None:
     record = make_record("truncate-table", metadata={"record-type": "control"}, control={})
-    assert changes_of(READER, record) == (Change(source="shop", operation=Operation.TRUNCATE, order=at()),)
+    assert changes_of(READER, record) == (Change(source="shop.orders", operation=Operation.TRUNCATE, order=at()),)
 
 
 @pytest.mark.parametrize("operation", ["create-table", "drop-table", "rename-table", "add-column", "change-columns", "load"])

@@ -43,14 +43,14 @@ def at(rank: int = 0, position: tuple[int, ...] = (), item: int = 0) -> Order:
 def test_a_row_is_one_change(kind: str, operation: Operation, rank: int, snapshot: str | None) -> None:
     for position, order in [(POSITION, at(rank, (3, 120))), (None, at())]:
         (change,) = changes_of(READER, make_record(kind, position=position))
-        told = {"source": "shop", "operation": operation, "event_ms": 1_700_000_000_000, "snapshot": snapshot}
+        told = {"source": "shop.orders", "operation": operation, "event_ms": 1_700_000_000_000, "snapshot": snapshot}
         assert change == Change(order=order, key=(1,), columns=READ_ANN, **told)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_deletion_tells_its_key_alone_and_reads_nothing_else() -> None:
     (change,) = changes_of(READER, make_record("delete", position=POSITION, data={"id": 1, "amount": "no number"}))
     order = at(DELETE, (3, 120))
-    assert change == Change(source="shop", operation=Operation.DELETE, order=order, key=(1,), event_ms=1_700_000_000_000)
+    assert change == Change(source="shop.orders", operation=Operation.DELETE, order=order, key=(1,), event_ms=1_700_000_000_000)
 
 
 def test_a_change_of_the_key_is_the_end_of_the_old_one_and_goes_on_with_its_row() -> None:
@@ -93,7 +93,7 @@ def test_bytes_are_base64_and_sets_are_arrays() -> None:
 
 def test_a_fraction_in_json_is_read_exactly() -> None:
     reader = MaxwellReader(Maxwell(), ("id",), {"id": "int", "amount": "decimal(38,17)"})
-    record = Record(topic=TOPIC, value=b'{"type":"insert","database":"shop","data":{"id":1,"amount":0.12345678901234567}}')
+    record = Record(topic=TOPIC, value=b'{"type":"insert","database":"shop","table":"orders","data":{"id":1,"amount":0.12345678901234567}}')
     (change,) = changes_of(reader, record)
     assert change.columns == {"id": 1, "amount": Decimal("0.12345678901234567")}
     assert change.event_ms is None
