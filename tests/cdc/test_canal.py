@@ -148,6 +148,7 @@ UNREADABLE = [
     (make_record("QUERY"), "type: a message of Canal that is no DDL has one of INSERT, UPDATE, DELETE, TRUNCATE, not 'QUERY'"),
     (make_record(type=["INSERT"]), "type: a message of Canal that is no DDL has one of INSERT, UPDATE, DELETE, TRUNCATE, not ['INSERT']"),
     (make_record(database=None), "database: it is text, not None"),
+    (make_record(table=None), "table: it is text, not None"),
     (make_record(data=None), "data: a message of Canal that is no DDL has rows there, not None"),
     (make_record(data=[]), "data: a message of Canal that is no DDL has rows there, not []"),
     (make_record(data=ANN | {"at": 1}), f"data: a message of Canal that is no DDL has rows there, not {repr(ANN | {'at': 1})[:80]}"),

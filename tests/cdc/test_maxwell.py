@@ -130,6 +130,7 @@ UNREADABLE = [
     (make_record("replace"), f"{NO_TYPE} 'replace'"),
     (make_record(None), f"{NO_TYPE} None"),
     (make_record(database=5), "database: it is text, not 5"),
+    (make_record(table=None), "table: it is text, not None"),
     (make_record(data="c2VjcmV0"), "data: it is an object, not 'c2VjcmV0'"),
     (make_record("update", old=[1]), "old: it is an object, not [1]"),
     (make_record("update", old={"id": "x"}), "old.id: 'x' is no int: it is a whole number"),
