@@ -1,0 +1,59 @@
+"""What Kafka holds: its topics, and their messages as captures have them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tests.cdc.recording.text import decoded
+
+
+class Broker:
+    """Reads the topics of the stack's Kafka."""
+
+    def __init__(self, address: str) -> None:
+        from confluent_kafka import Consumer  # pyright: ignore[reportMissingImports]
+        from confluent_kafka.admin import AdminClient  # pyright: ignore[reportMissingImports]
+
+        self._admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+        reading = {"group.id": "record", "enable.auto.commit": False, "isolation.level": "read_committed"}
+        self._consumer = Consumer({"bootstrap.servers": address, "log_level": 2, **reading})
+
+    def topics(self) -> list[str]:
+        return sorted(self._consumer.list_topics(timeout=30).topics)
+
+    def messages(self, topic: str) -> list[dict[str, Any]]:
+        """All messages of a topic, partition by partition."""
+        from confluent_kafka import TopicCollection  # pyright: ignore[reportMissingImports]
+
+        described = self._admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+        return [
+            {"topic": topic, "topic_id": str(described.topic_id)} | message
+            for partition in sorted(each.id for each in described.partitions)
+            for message in self._partition(topic, partition)
+        ]
+
+    def has(self, topic: str, wanted: Callable[[dict[str, Any]], bool]) -> bool:
+        """Whether the topic is there and holds such a message."""
+        return topic in self.topics() and any(wanted(message) for message in self.messages(topic))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _partition(self, topic: str, partition: int) -> Iterator[dict[str, Any]]:
+        from confluent_kafka import TopicPartition  # pyright: ignore[reportMissingImports]
+
+        low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30, cached=False)
+        self._consumer.assign([TopicPartition(topic, partition, low)])
+        offset = low - 1
+        while offset < high - 1:
+            message = self._consumer.poll(30)
+            if message is None or message.error():
+                raise RuntimeError(f"{topic} cannot be read beyond {offset} of {high}: {message and message.error()}")
+            offset = message.offset()
+            yield {
+                "partition": partition,
+                "offset": offset,
+                "timestamp_ms": message.timestamp()[1],
+                "headers": [[name, decoded(value)] for name, value in message.headers() or []],
+                "key": decoded(message.key()),
+                "value": decoded(message.value()),
+            }
