@@ -48,7 +48,8 @@ class RunningExecution:
         """Exactly the events of this execution in commit order: those with its flow's tags in its range of positions.
 
         They are of the flow's tables, with a partition trigger of the partitions of its key. An amendment is one of them
-        only if it brought the tags; without tags only changes of data are.
+        only if it brought the tags; without tags only changes of data are. Where a key fires again for what came late,
+        these are too, whatever their tags.
         """
         return events_of(self.platform.store.engine, self.flow, self.execution)
 

@@ -3,8 +3,10 @@
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.store.consumed import events_of
+from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.model import StartFrom
 from tests.support.world import World, a_flow
 
 DAY = PartitionLevels.of({"day": "date"})
@@ -41,6 +43,27 @@ def test_a_key_that_fires_again_is_handed_what_came_late_in_its_partitions_alone
     late = world.change(version=2, partition=["2013-01-01"])
     early = world.change(version=3, partition=["2013-01-02"])
     assert handed(world, flow) == {"day=2013-01-01": [late], "day=2013-01-02": [early]}
+
+
+def test_a_key_that_fires_again_is_handed_changes_that_came_late_without_its_tags(world: World) -> None:
+    """They make it fire again, whatever their tags."""
+    flow = days("bronze.orders", tags=COMPLETE, late="refire")
+    world.change(version=1, partition=["2013-01-01"])
+    world.change(partition=["2013-01-01"], tags=COMPLETE)
+    handed(world, flow)
+    late = world.change(version=2, partition=["2013-01-01"])
+    again = world.change(partition=["2013-01-01"], tags=COMPLETE)
+    assert handed(world, flow) == {"day=2013-01-01": [late, again]}
+
+
+def test_a_key_that_a_person_put_back_is_handed_what_it_was_handed_first(world: World) -> None:
+    flow = days("bronze.orders", tags=COMPLETE, late="refire")
+    world.change(version=1, partition=["2013-01-01"])
+    mark = world.change(partition=["2013-01-01"], tags=COMPLETE)
+    handed(world, flow)
+    row = world.evaluator.activate(flow)
+    world.people.seek(row, None, By(who="ann", reason="again"), world.evaluator.place_at(flow, StartFrom("beginning")))
+    assert handed(world, flow) == {"day=2013-01-01": [mark]}
 
 
 def test_a_key_is_handed_the_events_that_brought_the_tags(world: World) -> None:
