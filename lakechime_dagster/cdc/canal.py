@@ -7,7 +7,7 @@ from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.natural import BinaryText
-from lakechime_dagster.cdc.reading import as_text, coordinate, message_of, order_of, reading, shown
+from lakechime_dagster.cdc.reading import EnvelopeReader, as_text, coordinate, message_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
 from lakechime_dagster.cdc.rows import Part, Rows
 
@@ -31,7 +31,7 @@ class Canal:
     binary: BinaryText = BinaryText.LATIN_1
 
 
-class CanalReader:
+class CanalReader(EnvelopeReader):
     """Reads the messages of one table's topics.
 
     Args:
@@ -42,10 +42,6 @@ class CanalReader:
 
     def __init__(self, envelope: Canal, keys: Sequence[str], types: Mapping[str, str]) -> None:
         self._rows = Rows(keys, types, envelope.binary)
-
-    def read(self, record: Record) -> Reading:
-        """What a message tells; one that cannot be read says why."""
-        return reading(self._read, record)
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         payload = message_of(record, "Canal", is_exact)

@@ -12,10 +12,13 @@ class Columns:
 
     Attributes:
         types: Of each column, in the order of the schema.
+
+    Raises:
+        ValueError: The schema of a column is none that has values of the lake.
     """
 
     def __init__(self, schema: ConnectSchema, placeholder: str) -> None:
-        self.types = {name: value_type(inner) for name, inner in schema.fields}
+        self.types = {name: _type_of(name, inner) for name, inner in schema.fields}
         self._unavailable = {name: unavailable(inner, placeholder) for name, inner in schema.fields}
 
     def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,6 +36,13 @@ class Columns:
             elif value != self._unavailable[name]:
                 found[name] = decoded(name, self.types[name], value)
         return found
+
+
+def _type_of(name: str, schema: ConnectSchema) -> ValueType:
+    try:
+        return value_type(schema)
+    except (ValueError, KeyError) as problem:
+        raise ValueError(f"{name}: no type of the lake is known for {schema.name or schema.type!r}: {problem}") from problem
 
 
 def decoded(name: str, known: ValueType, value: Any) -> Any:

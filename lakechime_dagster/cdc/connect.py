@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
 
@@ -25,21 +26,32 @@ class ConnectSchema:
         return dict(self.fields).get(name)
 
 
-def connect_schema(found: Mapping[str, Any]) -> ConnectSchema:
-    """The schema that a JSON object describes.
+def connect_schema(found: Any) -> ConnectSchema:
+    """The schema that a JSON value describes.
 
     Raises:
         ValueError: It is none.
     """
-    kind = found.get("type")
-    if not isinstance(kind, str):
-        raise ValueError(f"a schema of Kafka Connect has a 'type', not {sorted(found)}")
-    items = found.get("items") or found.get("values")
+    kind, name, parameters, fields = (_part(found, part) for part in ("type", "name", "parameters", "fields"))
+    items = found.get("items", found.get("values"))
     return ConnectSchema(
         type=kind,
-        name=found.get("name"),
-        parameters=dict(found.get("parameters") or {}),
+        name=name,
+        parameters={key: str(value) for key, value in (parameters or {}).items()},
         is_optional=bool(found.get("optional", True)),
-        fields=tuple((one["field"], connect_schema(one)) for one in found.get("fields") or ()),
-        items=connect_schema(items) if isinstance(items, Mapping) else None,
+        fields=tuple((_part(one, "field"), connect_schema(one)) for one in fields or ()),
+        items=None if items is None else connect_schema(items),
     )
+
+
+_PARTS: Mapping[str, tuple[type, ...]] = {
+    "type": (str,), "field": (str,), "name": (str, NoneType), "parameters": (dict, NoneType), "fields": (list, NoneType)
+}  # fmt: skip
+
+
+def _part(found: Any, part: str) -> Any:
+    if not isinstance(found, Mapping):
+        raise ValueError(f"schema: a schema of Kafka Connect is an object, not {repr(found)[:80]}")
+    if not isinstance(found.get(part), _PARTS[part]):
+        raise ValueError(f"schema: {part!r} of a schema of Kafka Connect is {_PARTS[part][0].__name__}, not {repr(found.get(part))[:80]}")
+    return found.get(part)

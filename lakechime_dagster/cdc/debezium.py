@@ -10,7 +10,7 @@ from lakechime_dagster.cdc.connect import ConnectSchema
 from lakechime_dagster.cdc.flattened import is_column, unflattened
 from lakechime_dagster.cdc.message import MessageReader
 from lakechime_dagster.cdc.position import position_of, transaction_of
-from lakechime_dagster.cdc.reading import as_object, coordinate, key_change, key_of, order_of, reading, shown
+from lakechime_dagster.cdc.reading import EnvelopeReader, as_object, coordinate, key_change, key_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
 from lakechime_dagster.cdc.values import PLACEHOLDER
 
@@ -32,7 +32,7 @@ class Debezium:
     unavailable: str = PLACEHOLDER
 
 
-class DebeziumReader:
+class DebeziumReader(EnvelopeReader):
     """Reads the messages of one table's topics.
 
     Args:
@@ -47,10 +47,6 @@ class DebeziumReader:
         self._columns = None if columns is None else Columns(columns, placeholder)
         self._values = MessageReader(lambda schema: _columns_of(schema, placeholder))
         self._message_keys = MessageReader(lambda schema: Columns(schema, placeholder), part="key")
-
-    def read(self, record: Record) -> Reading:
-        """What a message tells; one that cannot be read says why."""
-        return reading(self._read, record)
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         columns, payload = (None, None) if record.value is None else self._values.read(record.value, is_exact=is_exact)
@@ -93,7 +89,7 @@ class DebeziumReader:
 
     def _deleted_key(self, record: Record, payload: Mapping[str, Any], columns: Columns, is_exact: bool) -> Key:
         """The key of a deleted row: of what it was, or of the message where the database sent no more."""
-        before = {} if payload.get("before") is None else columns.read(payload["before"])
+        before = {} if payload.get("before") is None else columns.read(as_object("before", payload["before"]))
         if all(before.get(name) is not None for name in self._keys):
             return key_of(before, self._keys, "before")
         found = self._key_of_message(record, is_exact)
@@ -106,10 +102,11 @@ class DebeziumReader:
         """The key that this row had before, if it was another one."""
         if OLD_KEY in record.headers:
             types, old = self._message_keys.read(record.headers[OLD_KEY], is_exact=is_exact)
-            return key_of((types or columns).read(old), self._keys, f"header {OLD_KEY}")
+            return key_of((types or columns).read(as_object(f"header {OLD_KEY}", old)), self._keys, f"header {OLD_KEY}")
         if payload["op"] != Operation.UPDATE or payload.get("before") is None:
             return None
-        before = columns.read({name: payload["before"].get(name) for name in self._keys})
+        told = as_object("before", payload["before"])
+        before = columns.read({name: told.get(name) for name in self._keys})
         old = tuple(before.get(name) for name in self._keys)
         return old if None not in old and old != key else None
 

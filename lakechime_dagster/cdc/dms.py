@@ -9,7 +9,7 @@ from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.natural import BinaryText
 from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.position import binlog_place
-from lakechime_dagster.cdc.reading import as_object, as_text, coordinate, message_of, order_of, reading, shown
+from lakechime_dagster.cdc.reading import EnvelopeReader, as_object, as_text, coordinate, message_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
 from lakechime_dagster.cdc.rows import Part, Rows
 
@@ -47,7 +47,7 @@ class Dms:
             raise ValueError("before_prefix: every name begins with nothing; name what columns of a before image begin with")
 
 
-class DmsReader:
+class DmsReader(EnvelopeReader):
     """Reads the messages of one table's topics.
 
     Args:
@@ -60,10 +60,6 @@ class DmsReader:
         self._rows = Rows(keys, types, envelope.binary, omits_nulls=envelope.omits_nulls)
         self._prefix = envelope.before_prefix
         self._types = types
-
-    def read(self, record: Record) -> Reading:
-        """What a message tells; one that cannot be read says why."""
-        return reading(self._read, record)
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         payload = message_of(record, "AWS DMS", is_exact)

@@ -15,7 +15,7 @@ from lakechime_dagster.cdc.snapshot import Snapshots
 Partition = tuple[str, int]  # a topic's id and a partition of it, within which positions go forward
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Epochs:
     """How far the epochs of a source have come.
 
@@ -32,7 +32,7 @@ class Epochs:
         return replace(self, opened=self.opened + 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Assignment:
     """What some messages are by their epochs.
 
@@ -80,4 +80,4 @@ def _assigned(epochs: Epochs, changes: Sequence[Change], was_seen: Callable[[Cha
             place = (epoch + 1, position) if position and position < newest else (epoch, position or newest)
             places[partition] = place
             done.append(replace(change, order=change.order._replace(epoch=place[0])))
-    return Assignment(Epochs(epochs.opened, places), tuple(done), tuple(again), tuple(held))
+    return Assignment(epochs=replace(epochs, places=places), changes=tuple(done), delivered_again=tuple(again), held=tuple(held))

@@ -20,7 +20,7 @@ AFTER_ALL = Order(epoch=2**31)
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Image:
     """What is known of a key's row up to some order: enough to go on with changes above it.
 
@@ -40,7 +40,8 @@ class Image:
     def before(self, order: Order) -> "Image":
         """What of this was so before an order; columns that were carried again since are not known."""
         columns = {name: held for name, held in self.columns.items() if held[0] < order}
-        return Image(self.upserted if self.upserted is not None and self.upserted < order else None, self.deleted, columns)
+        upserted = self.upserted if self.upserted is not None and self.upserted < order else None
+        return Image(upserted=upserted, deleted=self.deleted, columns=columns)
 
     def without(self, deleted: Order) -> "Image":
         """After a deletion or truncation, which takes what came before it; what is newer stays."""
@@ -48,17 +49,17 @@ class Image:
             return self
         lives = self.upserted is not None and self.upserted > deleted
         columns = {name: held for name, held in self.columns.items() if held[0] > deleted}
-        return Image(self.upserted if lives else None, deleted, columns)
+        return Image(upserted=self.upserted if lives else None, deleted=deleted, columns=columns)
 
     def carrying(self, order: Order, columns: Row) -> "Image":
         """After an upsert that carries these columns."""
         if order <= self.deleted:
             return self
         newer = {name: (order, value) for name, value in columns.items() if name not in self.columns or order >= self.columns[name][0]}
-        return Image(max(order, self.upserted or order), self.deleted, {**self.columns, **newer})
+        return Image(upserted=max(order, self.upserted or order), deleted=self.deleted, columns={**self.columns, **newer})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Window:
     """What is kept of a key: an image of all that is final, and the changes above it, which late ones may still come between."""
 
@@ -67,7 +68,7 @@ class Window:
     changes: tuple[Change, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Kept:
     """What is kept of a table: a window per key, and by source the truncations above the bases and the frontier.
 
@@ -142,7 +143,7 @@ class Refused:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """What some changes make of what is kept.
 
@@ -170,10 +171,11 @@ def with_changes(kept: Kept, changes: Iterable[Change]) -> Step:
         if reason is not None:
             refused.append(Refused(change, reason))
             continue
-        window = window or Window(change.source)
+        window = window or Window(source=change.source)
         windows[change.key] = replace(window, changes=(*window.changes, change))
         touched.add(change.key)
-    return Step(Kept(windows, truncated, kept.frontiers), _reached(windows, touched), tuple(refused))
+    after = replace(kept, windows=windows, truncated=truncated)
+    return Step(kept=after, touched=_reached(windows, touched), refused=tuple(refused))
 
 
 def _reason(change: Change, window: Window | None, frontier: Order) -> str | None:
@@ -199,11 +201,11 @@ def collected(kept: Kept, source: str, frontier: Order) -> Kept:
         base = kept.image(key, below=frontier)
         changes = tuple(change for change in window.changes if change.order >= frontier)
         if changes or base.upserted is not None:
-            windows[key] = Window(source, base, changes)
+            windows[key] = Window(source=source, base=base, changes=changes)
         else:
             del windows[key]
     truncated = frozenset(order for order in kept.truncated.get(source, ()) if order >= frontier)
-    return Kept(windows, {**kept.truncated, source: truncated}, {**kept.frontiers, source: frontier})
+    return Kept(windows=windows, truncated={**kept.truncated, source: truncated}, frontiers={**kept.frontiers, source: frontier})
 
 
 def _order(change: Change) -> Order:

@@ -8,7 +8,7 @@ from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.natural import BinaryText
 from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.position import binlog_place
-from lakechime_dagster.cdc.reading import as_text, coordinate, message_of, order_of, reading, shown
+from lakechime_dagster.cdc.reading import EnvelopeReader, as_text, coordinate, message_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
 from lakechime_dagster.cdc.rows import Part, Rows
 
@@ -35,7 +35,7 @@ class Maxwell:
     omits_nulls: bool = False
 
 
-class MaxwellReader:
+class MaxwellReader(EnvelopeReader):
     """Reads the messages of one table's topics.
 
     Args:
@@ -46,10 +46,6 @@ class MaxwellReader:
 
     def __init__(self, envelope: Maxwell, keys: Sequence[str], types: Mapping[str, str]) -> None:
         self._rows = Rows(keys, types, envelope.binary, omits_nulls=envelope.omits_nulls)
-
-    def read(self, record: Record) -> Reading:
-        """What a message tells; one that cannot be read says why."""
-        return reading(self._read, record)
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         payload = message_of(record, "Maxwell", is_exact)
@@ -75,7 +71,7 @@ class MaxwellReader:
 def control_of(kind: str) -> Control | None:
     """What a message of a type that tells of no row is; None if it tells of one."""
     if kind in _OF_BOOTSTRAPS:
-        return Control.MESSAGE
+        return Control.SNAPSHOT
     return Control.SCHEMA_CHANGE if kind.startswith(_OF_SCHEMAS) else None
 
 

@@ -5,7 +5,6 @@ zero date is no date of the lake's, and becomes null.
 """
 
 import datetime
-import decimal
 import json
 import math
 import re
@@ -17,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from lakechime_dagster.cdc.columns import decoded
-from lakechime_dagster.cdc.values import MAX_PRECISION, Decode, InexactNumberError, ValueType
+from lakechime_dagster.cdc.values import EXACT, MAX_PRECISION, Decode, InexactNumberError, ValueType
 
 _WHOLE = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -27,8 +26,6 @@ _MOMENT = re.compile(_DATE.pattern + r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?
 _ZERO_DATE = re.compile(r"0000-00-00([ T]00:00:00(\.0+)?Z?)?")
 _BOOLEANS = {"1": True, "0": False, "true": True, "false": False}
 _DECIMAL_TYPE = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
-
-_EXACT = decimal.Context(prec=400, traps=[decimal.Inexact, decimal.InvalidOperation])
 
 
 class BinaryText(StrEnum):
@@ -139,7 +136,7 @@ def _decimal(precision: int, scale: int) -> Decode:
         if not _is_number(value):
             raise ValueError("it is a number")
         try:
-            found = Decimal(value).quantize(unit, context=_EXACT)
+            found = Decimal(value).quantize(unit, context=EXACT)
         except ArithmeticError:
             raise ValueError(reason) from None
         if found.copy_abs() >= limit:

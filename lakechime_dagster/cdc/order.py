@@ -6,7 +6,7 @@ times behind those of transactions that were committed meanwhile.
 
 from typing import NamedTuple
 
-Position = tuple[int, ...]  # of the connector, such as (file, pos, row) or (commit LSN, LSN, order); empty for envelopes without one
+Position = tuple[int, ...]  # of the connector, such as (file, byte, row); empty for envelopes without one
 
 # ranks of changes that share a position: what a snapshot ends, a row that it read, a deletion, a new state
 BEFORE_READ, READ, DELETE, UPSERT = -1, 0, 1, 2

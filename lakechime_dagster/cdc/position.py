@@ -24,7 +24,7 @@ def position_of(source: Mapping[str, Any]) -> Position:
     try:
         return known(source)
     except (KeyError, TypeError, ValueError) as problem:
-        raise ValueError(f"source: no position of {source.get('connector')} in {dict(source)!r}: {problem}") from problem
+        raise ValueError(f"source: no position of {source.get('connector')} in {repr(dict(source))[:200]}: {problem}") from problem
 
 
 def binlog_place(text: str) -> Position:
@@ -36,7 +36,7 @@ def binlog_place(text: str) -> Position:
 def transaction_of(source: Mapping[str, Any]) -> int | None:
     """The transaction of a change, for databases that may check at its end alone that a key is that of one row (DEFERRABLE)."""
     found = source.get("txId")
-    return int(found) if source.get("connector") == "postgresql" and found is not None else None
+    return found if source.get("connector") == "postgresql" and isinstance(found, int) else None
 
 
 def _binlog(source: Mapping[str, Any]) -> Position:

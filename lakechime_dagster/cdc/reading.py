@@ -1,6 +1,7 @@
 """What the readers of all envelopes do alike: numbers are read exactly, keys are whole, a change of a key is two changes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,20 +14,22 @@ from lakechime_dagster.cdc.values import InexactNumberError
 _RANKS = {Operation.READ: READ, Operation.DELETE: DELETE, Operation.TRUNCATE: DELETE}
 
 
-def reading(read: Callable[[Record, bool], Reading], record: Record) -> Reading:
-    """What a message tells; one that cannot be read says why.
+class EnvelopeReader(ABC):
+    """Reads the messages of one table's topics."""
 
-    Args:
-        read: Reads a message, with decimal numbers where the flag is set; it raises ValueError with the reason.
-        record: The message. It is read with binary numbers first, which is much faster.
-    """
-    try:
+    def read(self, record: Record) -> Reading:
+        """What a message tells; one that cannot be read says why."""
         try:
-            return read(record, False)
-        except InexactNumberError:
-            return read(record, True)
-    except ValueError as problem:
-        return Unreadable(str(problem))
+            try:
+                return self._read(record, False)  # with binary numbers, which is much faster
+            except InexactNumberError:
+                return self._read(record, True)
+        except ValueError as problem:
+            return Unreadable(str(problem))
+
+    @abstractmethod
+    def _read(self, record: Record, is_exact: bool) -> Reading:
+        """What a message tells, read with decimal numbers where that is asked for; it raises ValueError with the reason."""
 
 
 def message_of(record: Record, tool: str, is_exact: bool) -> Mapping[str, Any] | None:

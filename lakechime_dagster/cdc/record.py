@@ -50,6 +50,7 @@ class Control(StrEnum):
     TRANSACTION = "transaction"
     SCHEMA_CHANGE = "schema change"
     MESSAGE = "logical message"
+    SNAPSHOT = "begin or end of a snapshot"
 
 
 @dataclass(frozen=True)

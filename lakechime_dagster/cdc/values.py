@@ -34,7 +34,7 @@ _INFINITE_TEXT = {
 _WALL = (datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999))
 _INSTANTS = tuple(wall.replace(tzinfo=datetime.UTC) for wall in _WALL)
 
-_EXACT = decimal.Context(prec=400, traps=[decimal.Inexact, decimal.InvalidOperation])
+EXACT = decimal.Context(prec=400, traps=[decimal.Inexact, decimal.InvalidOperation])
 
 Decode = Callable[[Any], Any]
 
@@ -128,11 +128,11 @@ def _decimal(schema: ConnectSchema) -> ValueType:
 def _unscaled(value: Any, scale: int) -> Decimal:
     """A decimal number: Connect's base64 of its unscaled value, or a JSON number (`decimal.format=NUMERIC`)."""
     if isinstance(value, str):
-        return Decimal(int.from_bytes(b64decode(value, validate=True), "big", signed=True)).scaleb(-scale, _EXACT)
+        return Decimal(int.from_bytes(b64decode(value, validate=True), "big", signed=True)).scaleb(-scale, EXACT)
     if isinstance(value, float):
         raise InexactNumberError
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
-        return Decimal(value).quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+        return Decimal(value).quantize(Decimal(1).scaleb(-scale), context=EXACT)
     raise TypeError("is no decimal number")
 
 

@@ -2,14 +2,17 @@
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change
 from lakechime_dagster.cdc.connect import ConnectSchema, connect_schema
-from lakechime_dagster.cdc.debezium import Debezium, DebeziumReader
+from lakechime_dagster.cdc.debezium import OLD_KEY, Debezium, DebeziumReader
 from lakechime_dagster.cdc.epoch import Epochs, assigned
 from lakechime_dagster.cdc.fold import Kept, with_changes
 from lakechime_dagster.cdc.record import Changes, Control, Tombstone, Unreadable
@@ -44,6 +47,7 @@ UNTOLD = {  # by capture and table, the columns that the messages alone do not t
     "postgres-types_text.not_numbers": {"d", "n"},
     "postgres-types_text.numbers": {"bv"},
 }
+JUNK = [None, True, 0, -1, 1.5, 10**30, "", "x", [], [1], {}, {"a": 1}, "NaN"]
 UNREADABLE = {  # a moment before the year 1, which a snapshot reads two days early
     "postgres-types.moments": ["ts: -62135769600000000 is no timestamp_ntz: date value out of range"],
     "postgres-types_text.moments": ["ts: '0000-12-30T00:00:00Z' is no timestamp_ntz: year 0 is out of range"],
@@ -111,6 +115,41 @@ def test_the_rows_of_the_messages_are_those_of_the_database(name: str, topic: st
         columns = list(truth[0]) if truth else keys
         rows = [row for key in kept.windows if (row := kept.image(key).row(columns)) is not None]
         assert differences(rows, truth, keys) == UNTOLD.get(label(name, topic), set())
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=1000)
+def test_a_real_message_that_was_damaged_anywhere_is_read_or_says_why(seed: int) -> None:
+    """In its schema, its payload, its key, or the header that tells its old key."""
+    dice = random.Random(seed)
+    name, topic = dice.choice(TABLES)
+    record = dice.choice([one for one in CAPTURES[name].of(topic) if one.value is not None and one.key is not None])
+    junk = json.dumps(dice.choice(JUNK)).encode()
+    damaged = dice.choice([
+        replace(record, value=damage(dice, record.value or b"")),
+        replace(record, key=damage(dice, record.key or b"")),
+        replace(record, headers={OLD_KEY: junk}),
+    ])  # fmt: skip
+    read = DebeziumReader(Debezium(), CAPTURES[name].keys[topic]).read(damaged)
+    assert isinstance(read, Changes | Tombstone | Control) or read.reason
+
+
+def damage(dice: random.Random, raw: bytes) -> bytes:
+    """A message of which one part is another value, or is missing."""
+    message = {"it": json.loads(raw)}
+    holder, name = dice.choice(list(parts(message)))
+    if isinstance(holder, dict) and name != "it" and dice.random() < 0.3:
+        del holder[name]
+    else:
+        holder[name] = dice.choice(JUNK)
+    return json.dumps(message["it"]).encode()
+
+
+def parts(holder: Any) -> Iterator[tuple[Any, Any]]:
+    for name in holder if isinstance(holder, dict) else range(len(holder)):
+        yield holder, name
+        if isinstance(holder[name], dict | list):
+            yield from parts(holder[name])
 
 
 def test_every_capture_is_of_a_table_that_is_compared_or_says_why_not() -> None:

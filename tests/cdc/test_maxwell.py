@@ -102,8 +102,8 @@ def test_a_fraction_in_json_is_read_exactly() -> None:
 @pytest.mark.parametrize(
     ("kind", "control"),
     [
-        ("bootstrap-start", Control.MESSAGE),
-        ("bootstrap-complete", Control.MESSAGE),
+        ("bootstrap-start", Control.SNAPSHOT),
+        ("bootstrap-complete", Control.SNAPSHOT),
         ("table-create", Control.SCHEMA_CHANGE),
         ("table-alter", Control.SCHEMA_CHANGE),
         ("table-drop", Control.SCHEMA_CHANGE),
