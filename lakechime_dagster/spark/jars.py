@@ -96,13 +96,7 @@ def _fetch(folder: Path, java: Java, progress: Callable[[str], None]) -> None:
     progress(f"Fetching {len(jar_names())} jars for Spark into {folder} (once, about 13 MB)")
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         fetched = Path(temporary) / "jars"
-        answer = subprocess.run(
-            [
-                java.executable, *java.trust_options, "-cp", f"{pyspark_home() / 'jars'}/*", "org.apache.ivy.Main", "-warn",
-                "-cache", f"{temporary}/cache", "-ivy", IVY_FILE, "-retrieve", f"{fetched}/[artifact]-[revision].[ext]",
-            ],
-            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        answer = retrieve(IVY_FILE, fetched, java, cache=Path(temporary) / "cache")
         missing = [name for name in jar_names() if not (fetched / name).is_file()]
         if missing:
             log = folder.with_name(f"{folder.name}-fetch.log")
@@ -113,6 +107,17 @@ def _fetch(folder: Path, java: Java, progress: Callable[[str], None]) -> None:
             )
         _move_in(fetched, folder)
     progress(f"Fetched Spark's jars into {folder}")
+
+
+def retrieve(ivy_file: Path, folder: Path, java: Java, cache: Path) -> subprocess.CompletedProcess[str]:
+    """Has the Ivy inside pyspark put what a file asks for into a folder; its answer says how that went."""
+    return subprocess.run(
+        [
+            java.executable, *java.trust_options, "-cp", f"{pyspark_home() / 'jars'}/*", "org.apache.ivy.Main", "-warn",
+            "-cache", cache, "-ivy", ivy_file, "-retrieve", f"{folder}/[artifact]-[revision].[ext]",
+        ],
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
 
 
 def _move_in(fetched: Path, folder: Path) -> None:

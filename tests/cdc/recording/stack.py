@@ -23,7 +23,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from lakechime_dagster.lock import locked
-from lakechime_dagster.spark.jars import pyspark_home
+from lakechime_dagster.spark.jars import retrieve
 from lakechime_dagster.spark.java import Java, find_java
 from tests.support.postgres import find_binaries, server
 from tests.support.processes import REPOSITORY, await_found, free_port, is_listening
@@ -71,13 +71,7 @@ def ensure_jars(folder: Path, java: Java) -> None:
         if folder.is_dir():
             return
         fetched = Path(temporary) / "jars"
-        answer = subprocess.run(
-            [
-                java.executable, *java.trust_options, "-cp", f"{pyspark_home() / 'jars'}/*", "org.apache.ivy.Main", "-warn",
-                "-cache", f"{temporary}/cache", "-ivy", IVY_FILE, "-retrieve", f"{fetched}/[artifact]-[revision].[ext]",
-            ],
-            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        answer = retrieve(IVY_FILE, fetched, java, cache=Path(temporary) / "cache")
         if answer.returncode or not fetched.is_dir():
             raise RuntimeError(f"the jars of the capture stack could not be fetched: {answer.stdout}{answer.stderr}")
         for other in (*fetched.glob("*-sources.jar"), *fetched.glob("*-javadoc.jar"), *fetched.glob("*.pom")):

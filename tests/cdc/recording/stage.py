@@ -1,5 +1,6 @@
 """Where a scenario is played: its database and the connector that watches it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, ClassVar, Protocol
@@ -23,7 +24,7 @@ class Session(Protocol):
     def close(self) -> None: ...
 
 
-class Stage:
+class Stage(ABC):
     """An empty database and, once `connect` is called, a connector that watches it."""
 
     options: ClassVar[Mapping[str, str]]
@@ -109,15 +110,15 @@ class Stage:
             " ORDER BY k.ordinal_position"
         )
 
+    @abstractmethod
     def rows(self, table: str) -> list[Row]:
         """What the table holds, by its key or, without one, by all columns."""
-        raise NotImplementedError
 
-    def _create_database(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _create_database(self) -> None: ...
 
-    def _connected(self) -> Session:
-        raise NotImplementedError
+    @abstractmethod
+    def _connected(self) -> Session: ...
 
-    def _config(self, name: str) -> dict[str, str]:
-        raise NotImplementedError
+    @abstractmethod
+    def _config(self, name: str) -> dict[str, str]: ...
