@@ -5,7 +5,7 @@ from typing import Any
 
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
 from lakechime_dagster.resources.names import asset_name
@@ -15,8 +15,8 @@ from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
 
 
-def flow_of(table: LakeTable, cluster: str = "") -> Flow:
-    """The flow of a computed table; one without a trigger has lanes all the same, for runs that a person launches."""
+def flow_of(table: Target, cluster: str = "") -> Flow:
+    """The flow of a table that the lake writes; one without a trigger has lanes all the same, for runs that a person launches."""
     return Flow(
         name=table.name,
         trigger=table.trigger or SnapshotTrigger(table.inputs),

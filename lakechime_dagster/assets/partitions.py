@@ -6,8 +6,8 @@ import itertools
 import dagster as dg
 
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels, typed_value
-from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.tables import LakeTable, Table
+from lakechime_dagster.lake.lake import Lake, Table
+from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.triggers.flow import is_hourly
 from lakechime_dagster.triggers.model import PartitionTrigger
 

@@ -2,33 +2,18 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.natural import BinaryText
 from lakechime_dagster.cdc.reading import EnvelopeReader, as_text, coordinate, message_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
 from lakechime_dagster.cdc.rows import Part, Rows
+from lakechime_dagster.lake.envelopes import Canal
 
 OPERATIONS = {"INSERT": Operation.CREATE, "UPDATE": Operation.UPDATE, "DELETE": Operation.DELETE, "TRUNCATE": Operation.TRUNCATE}
 _NAME = r"(`[^`]+`|[\w$]+)"
 _TRUNCATION = re.compile(rf"\s*(?:/\*.*?\*/\s*)*TRUNCATE\s+(?:TABLE\s+)?(?:{_NAME}\s*\.\s*)?{_NAME}\s*;?\s*", re.IGNORECASE | re.DOTALL)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Canal:
-    """The envelope of Canal's flat messages (`canal.mq.flatMessage`).
-
-    They tell no position: their topic's order is the only one. Where keys change, or a table is truncated, all messages of
-    the table are in one partition of it; among several nobody can say what came first. MySQL's TIMESTAMP is written in the
-    zone of Canal's own process, which is UTC.
-
-    Attributes:
-        binary: How bytes are written.
-    """
-
-    binary: BinaryText = BinaryText.LATIN_1
 
 
 class CanalReader(EnvelopeReader):

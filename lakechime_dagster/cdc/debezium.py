@@ -1,7 +1,7 @@
 """Debezium's envelopes: full, without their schema, or flattened to the row."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
@@ -12,24 +12,13 @@ from lakechime_dagster.cdc.message import MessageReader
 from lakechime_dagster.cdc.position import position_of, transaction_of
 from lakechime_dagster.cdc.reading import EnvelopeReader, as_object, coordinate, key_change, key_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
-from lakechime_dagster.cdc.values import PLACEHOLDER
+from lakechime_dagster.lake.envelopes import Debezium
 
 OLD_KEY = "__debezium.oldkey"  # header of a row that was inserted under the new key of an updated one
 OPERATIONS = {operation.value: operation for operation in Operation}
 _HEARTBEAT = {"ts_ms", "ts_us", "ts_ns"}
 _TRANSACTION = {"status", "id", "event_count", "data_collections"}
 _SCHEMA_CHANGE = {"source", "databaseName", "ddl"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Debezium:
-    """The envelope of Debezium's connectors.
-
-    Attributes:
-        unavailable: What the connector sends for a value that it does not have (`unavailable.value.placeholder`).
-    """
-
-    unavailable: str = PLACEHOLDER
 
 
 class DebeziumReader(EnvelopeReader):

@@ -2,49 +2,21 @@
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.natural import BinaryText
 from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.position import binlog_place
 from lakechime_dagster.cdc.reading import EnvelopeReader, as_object, as_text, coordinate, message_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
 from lakechime_dagster.cdc.rows import Part, Rows
+from lakechime_dagster.lake.envelopes import Dms
 
 READ = "load"
 OPERATIONS = {READ: Operation.READ, "insert": Operation.CREATE, "update": Operation.UPDATE, "delete": Operation.DELETE}
 TRUNCATION = "truncate-table"
 _PARTS = ("data", "metadata", "control")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dms:
-    """The envelope of AWS DMS's JSON messages.
-
-    With `IncludeTransactionDetails` a change tells a position, which has an order where the database is MySQL or MariaDB; of
-    others, and without it, the topic's order is the only one, and all messages of a table whose keys change are in one
-    partition. A row of a full load has no position: it comes before all that have one.
-
-    A change of the key is known from a before image: the object beside `data`, of whatever name (`BeforeImageSettings`), or
-    columns beside the row's own. Without one the old row stays.
-
-    Attributes:
-        binary: How bytes are written.
-        omits_nulls: Columns that are null are left out, and empty ones, which become null (`IncludeNullAndEmpty` is off, its
-            default).
-        before_prefix: What the names of columns begin with that tell a value before an update (`add-before-image-columns`).
-    """
-
-    binary: BinaryText = BinaryText.HEX
-    omits_nulls: bool = True
-    before_prefix: str = "BI_"
-
-    def __post_init__(self) -> None:
-        if not self.before_prefix:
-            raise ValueError("before_prefix: every name begins with nothing; name what columns of a before image begin with")
 
 
 class DmsReader(EnvelopeReader):

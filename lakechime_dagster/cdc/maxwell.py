@@ -1,38 +1,20 @@
 """Maxwell's envelope: a message for each row."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.natural import BinaryText
 from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.position import binlog_place
 from lakechime_dagster.cdc.reading import EnvelopeReader, as_text, coordinate, message_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
 from lakechime_dagster.cdc.rows import Part, Rows
+from lakechime_dagster.lake.envelopes import Maxwell
 
 READ = "bootstrap-insert"
 OPERATIONS = {"insert": Operation.CREATE, "update": Operation.UPDATE, "delete": Operation.DELETE, READ: Operation.READ}
 _OF_SCHEMAS = ("table-", "database-")  # create, alter, drop
 _OF_BOOTSTRAPS = ("bootstrap-start", "bootstrap-complete")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Maxwell:
-    """The envelope of Maxwell's messages.
-
-    With `output_binlog_position` a message tells its position; without, its topic's order is the only one, and all messages
-    of a table whose keys change are in one partition. A row of a bootstrap may have none where others have one: it comes
-    before them all, as what the log tells is newer. Maxwell never tells that a table was truncated.
-
-    Attributes:
-        binary: How bytes are written.
-        omits_nulls: Columns that are null are left out (`output_nulls=false`).
-    """
-
-    binary: BinaryText = BinaryText.BASE64
-    omits_nulls: bool = False
 
 
 class MaxwellReader(EnvelopeReader):

@@ -12,11 +12,11 @@ from base64 import b64decode
 from binascii import unhexlify
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from enum import StrEnum
 from typing import Any
 
 from lakechime_dagster.cdc.columns import decoded
 from lakechime_dagster.cdc.values import EXACT, MAX_PRECISION, Decode, InexactNumberError, ValueType
+from lakechime_dagster.lake.envelopes import BinaryText
 
 _WHOLE = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -26,14 +26,6 @@ _MOMENT = re.compile(_DATE.pattern + r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?
 _ZERO_DATE = re.compile(r"0000-00-00([ T]00:00:00(\.0+)?Z?)?")
 _BOOLEANS = {"1": True, "0": False, "true": True, "false": False}
 _DECIMAL_TYPE = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
-
-
-class BinaryText(StrEnum):
-    """How a tool writes bytes as text."""
-
-    BASE64 = "base64"
-    HEX = "hex"  # with or without a leading 0x
-    LATIN_1 = "latin-1"  # a character for each byte
 
 
 def natural_type(ddl: str, binary: BinaryText = BinaryText.BASE64) -> ValueType:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.natural import BinaryText, NaturalColumns
+from lakechime_dagster.cdc.natural import NaturalColumns
 from lakechime_dagster.cdc.reading import as_object, key_change, key_of
+from lakechime_dagster.lake.envelopes import BinaryText
 
 
 @dataclass(frozen=True)

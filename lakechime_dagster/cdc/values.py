@@ -16,8 +16,8 @@ from decimal import Decimal
 from typing import Any
 
 from lakechime_dagster.cdc.connect import ConnectSchema
+from lakechime_dagster.lake.envelopes import PLACEHOLDER
 
-PLACEHOLDER = "__debezium_unavailable_value"  # a column that the database did not send, such as an unchanged TOAST value
 MAX_PRECISION = 38
 
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()

@@ -15,7 +15,7 @@ from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableAbsentE
 if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
     from lakechime_dagster.dce.store import TableRecord
-    from lakechime_dagster.lake.tables import Table
+    from lakechime_dagster.lake.lake import Table
     from lakechime_dagster.resources.platform import Platform
 
 app = typer.Typer(name="table", help="Tables: list, show, reconcile with their logs.")

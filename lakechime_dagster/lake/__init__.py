@@ -1,8 +1,29 @@
-"""What users declare a lake with: source tables, computed tables in PySpark or SQL, and the lake of them all."""
+"""What users declare a lake with: source tables, computed ones in PySpark or SQL, those that follow a database, and the lake."""
 
+from lakechime_dagster.lake.change_tables import CDCMerge, ChangeTable, change_table
 from lakechime_dagster.lake.declare import spark_table, sql_table
+from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Maxwell
+from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 
-__all__ = ["Lake", "LakeTable", "Read", "ReadMode", "RefreshMode", "SourceTable", "spark_table", "sql_table"]
+__all__ = [
+    "CDCMerge",
+    "Canal",
+    "ChangeTable",
+    "Debezium",
+    "Dms",
+    "JsonLines",
+    "KafkaTopic",
+    "Lake",
+    "LakeTable",
+    "Maxwell",
+    "Read",
+    "ReadMode",
+    "RefreshMode",
+    "SourceTable",
+    "change_table",
+    "spark_table",
+    "sql_table",
+]

@@ -20,9 +20,9 @@ from lakechime_dagster.lake.increments import check_increment, is_aggregate
 from lakechime_dagster.lake.inputs import check_modes, checked_reads, checked_trigger, sql_reads, woken_by
 from lakechime_dagster.lake.names import checked_columns, checked_levels, checked_table_name
 from lakechime_dagster.lake.partition_local import check_partition_local
-from lakechime_dagster.lake.reads import Read
+from lakechime_dagster.lake.reads import Passthrough, Read
 from lakechime_dagster.lake.sql import DIALECT, parse_query, tables_of
-from lakechime_dagster.lake.tables import Injection, LakeTable, Passthrough, RefreshMode, checked_refresh
+from lakechime_dagster.lake.tables import Injection, LakeTable, RefreshMode, checked_refresh
 from lakechime_dagster.triggers.model import Trigger
 
 

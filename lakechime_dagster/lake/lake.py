@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, NotFoundError, shown
+from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.graph import find_cycle, topological
 from lakechime_dagster.lake.names import PART
-from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable, Table
+from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 from lakechime_dagster.triggers import PartitionTrigger
+
+Target = LakeTable | BronzeTable | ChangeTable  # what this lake writes
+Table = SourceTable | Target
 
 
 @dataclass(frozen=True, init=False)
@@ -28,11 +32,12 @@ class Lake:
     def __init__(self, name: str, tables: Iterable[Table]) -> None:
         if not isinstance(name, str) or not PART.fullmatch(name):
             raise DeclarationError(f"Lake {shown(name)}", "name", "must be of letters, digits and _")
-        several = tuple(tables)
-        for table in several:
-            if not isinstance(table, SourceTable | LakeTable):
-                remedy = "is neither a SourceTable nor the result of spark_table or sql_table"
+        given = tuple(tables)
+        for table in given:
+            if not isinstance(table, SourceTable | LakeTable | ChangeTable):
+                remedy = "is neither a SourceTable nor the result of spark_table, sql_table or change_table"
                 raise DeclarationError(f"Lake {name}", "tables", f"{shown(table)} {remedy}")
+        several = (*given, *(table.bronze for table in given if isinstance(table, ChangeTable)))
         _check_names(several)
         by_name = {table.name: table for table in several}
         _check_inputs(by_name)
@@ -53,7 +58,12 @@ class Lake:
         return tuple(table for table in self.tables if isinstance(table, SourceTable))
 
     @property
-    def targets(self) -> tuple[LakeTable, ...]:
+    def targets(self) -> tuple[Target, ...]:
+        """The tables that this lake writes, inputs first."""
+        return tuple(table for table in self.tables if not isinstance(table, SourceTable))
+
+    @property
+    def computed(self) -> tuple[LakeTable, ...]:
         """The tables that this lake computes, inputs first."""
         return tuple(table for table in self.tables if isinstance(table, LakeTable))
 
@@ -77,13 +87,13 @@ class Lake:
         """The inputs of each table; a source has none."""
         return _edges(self.tables)
 
-    def readers(self, name: str) -> tuple[LakeTable, ...]:
-        """The computed tables that read this table."""
+    def readers(self, name: str) -> tuple[Target, ...]:
+        """The tables of this lake that read this table."""
         return tuple(table for table in self.targets if name in table.inputs)
 
 
 def _edges(tables: Iterable[Table]) -> dict[str, tuple[str, ...]]:
-    return {table.name: table.inputs if isinstance(table, LakeTable) else () for table in tables}
+    return {table.name: () if isinstance(table, SourceTable) else table.inputs for table in tables}
 
 
 def _check_names(tables: tuple[Table, ...]) -> None:
@@ -94,7 +104,7 @@ def _check_names(tables: tuple[Table, ...]) -> None:
         if known is not table and known.name != table.name:
             raise DeclarationError(table.name, "name", f"differs from {known.name} in letter case only; catalogs hold them for one table")
         if known is not table:
-            written = isinstance(known, LakeTable) and isinstance(table, LakeTable)
+            written = not isinstance(known, SourceTable) and not isinstance(table, SourceTable)
             problem = "is written by two declarations" if written else "is declared twice"
             raise DeclarationError(table.name, "name", f"{problem}; keep one")
         if table.location is not None:

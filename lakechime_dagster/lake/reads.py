@@ -1,15 +1,20 @@
 """Reads: how a computed table reads an input — its changes, or the whole of it at a pinned snapshot."""
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
+from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import NamedTable
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.names import checked_columns
 from lakechime_dagster.triggers import PartitionCondition
 from lakechime_dagster.triggers.conditions import LevelSpec
+
+Passthrough = Mapping[str, Any]  # what `@dg.asset` takes; the foreign edge
 
 
 class ReadMode(StrEnum):
@@ -54,6 +59,14 @@ class Readable:
 
     name: str
     partitioned_by: Mapping[str, str] | PartitionLevels | None
+    owner: str | None
+    location: str | None
+    format: str | TableFormat
+    fresh_within: dt.timedelta | None
+    description: str
+    group: str | None
+    kinds: tuple[str, ...]
+    dagster: Passthrough
 
     @property
     def levels(self) -> PartitionLevels:

@@ -18,10 +18,9 @@ from lakechime_dagster.lake.names import (
     checked_table_name,
     checked_word,
 )
-from lakechime_dagster.lake.reads import Read, Readable
+from lakechime_dagster.lake.reads import Passthrough, Read, Readable
 from lakechime_dagster.triggers.model import Trigger
 
-Passthrough = Mapping[str, Any]  # what `@dg.asset` takes; the foreign edge
 LEAVE_OUT, BY_PARAMETER = "leave it out", "annotate a parameter of the function with the resource"
 ENGINE_OWNED = {  # arguments of `@dg.asset` without which a declared table would not run, with what to do instead
     **dict.fromkeys(("name", "key", "key_prefix", "deps", "ins", "partitions_def", "backfill_policy", "compute_fn"), LEAVE_OUT),
@@ -141,9 +140,6 @@ class LakeTable(Readable):
         return self.compute(*args, **kwargs)
 
 
-Table = SourceTable | LakeTable
-
-
 def checked_refresh(table: str, value: object) -> RefreshMode:
     """The refresh mode of that name."""
     try:
@@ -152,8 +148,8 @@ def checked_refresh(table: str, value: object) -> RefreshMode:
         raise DeclarationError(table, "refresh", f"{shown(value)} is none of {', '.join(RefreshMode)}") from None
 
 
-def check_common(table: Table) -> None:
-    """Check and freeze the fields that sources and computed tables share."""
+def check_common(table: Readable) -> None:
+    """Check and freeze the fields that all declared tables share."""
     name = table.name
     object.__setattr__(table, "partitioned_by", checked_levels(name, table.partitioned_by))
     object.__setattr__(table, "format", _format(name, table.format))

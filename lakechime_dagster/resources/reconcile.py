@@ -9,7 +9,7 @@ from lakechime_dagster.dce.event import RegisteredEvent, TableFormat, version_of
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import EventQuery, OvertakenError, Registration, Seen
 from lakechime_dagster.errors import LakeChimeError, TableAbsentError
-from lakechime_dagster.lake.tables import Table
+from lakechime_dagster.lake.lake import Table
 from lakechime_dagster.resources.platform import Platform
 
 if TYPE_CHECKING:

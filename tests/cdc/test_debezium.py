@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.debezium import Debezium, DebeziumReader
+from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
 from lakechime_dagster.cdc.record import Changes, Control, Record, Tombstone, Unreadable
+from lakechime_dagster.lake.envelopes import Debezium
 from tests.cdc.factories import BINLOG, TOPIC, WAL, encoded, envelope_schema, make_payload, make_record, row_schema, struct
 
 ANN = {"id": 1, "name": "Ann", "amount": 5}

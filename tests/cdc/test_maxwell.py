@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.maxwell import Maxwell, MaxwellReader
+from lakechime_dagster.cdc.maxwell import MaxwellReader
 from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
 from lakechime_dagster.cdc.record import Control, Record, Tombstone, Unreadable
+from lakechime_dagster.lake.envelopes import Maxwell
 from tests.cdc.histories import TOPIC, TYPES, Row, Statement, changed, changes_of, folded, history
 
 ANN = {"id": 1, "name": "Ann", "amount": 5, "at": None}

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.natural import BinaryText, NaturalColumns, natural_type
+from lakechime_dagster.cdc.natural import NaturalColumns, natural_type
 from lakechime_dagster.cdc.values import InexactNumberError
+from lakechime_dagster.lake.envelopes import BinaryText
 
 UTC = datetime.UTC
 LEAP = datetime.datetime(2024, 2, 29, 1, 2, 3, 456789)

@@ -1,0 +1,37 @@
+"""The reader of a declared envelope."""
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from lakechime_dagster.cdc.canal import CanalReader
+from lakechime_dagster.cdc.connect import ConnectSchema
+from lakechime_dagster.cdc.debezium import DebeziumReader
+from lakechime_dagster.cdc.dms import DmsReader
+from lakechime_dagster.cdc.maxwell import MaxwellReader
+from lakechime_dagster.cdc.reading import EnvelopeReader
+from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
+
+
+def reader_of(envelope: Envelope, keys: Sequence[str], types: Mapping[str, str], columns: ConnectSchema | None = None) -> EnvelopeReader:
+    """What reads the messages of one table's topics.
+
+    Args:
+        envelope: As it is declared.
+        keys: The columns of the table's key, in their order.
+        types: The type of each column, for envelopes whose messages never bring a schema.
+        columns: The schema of a row, for Debezium's messages that bring none.
+
+    Raises:
+        ValueError: A column of the key has no type, or one has a type of which such tools write no values.
+    """
+    match envelope:
+        case Debezium():
+            return DebeziumReader(envelope, keys, columns)
+        case Canal():
+            return CanalReader(envelope, keys, types)
+        case Maxwell():
+            return MaxwellReader(envelope, keys, types)
+        case Dms():
+            return DmsReader(envelope, keys, types)
+        case _:
+            assert_never(envelope)

@@ -1,0 +1,159 @@
+"""Tables that follow a table of a business database, and the bronze tables of its changes beside them."""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from lakechime_dagster.dce.event import TableFormat
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
+from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
+from lakechime_dagster.lake.names import checked_columns, checked_table_name
+from lakechime_dagster.lake.reads import Passthrough, Readable
+from lakechime_dagster.lake.tables import check_common
+from lakechime_dagster.triggers.grid import Schedule
+from lakechime_dagster.triggers.model import SnapshotTrigger
+
+CHANGES, STATE = "__changes", "__state"  # beside a table: the messages as they came; what the table must remember of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class CDCMerge:
+    """How changes are merged, by the arguments of Spark's AUTO CDC.
+
+    Attributes:
+        keys: The columns that name a row.
+        stored_as_scd_type: 1 holds the rows as they are.
+        apply_as_truncates: A truncation of the database's table takes the rows; otherwise they stay.
+        ignore_null_updates: An update leaves a column as it is where it brings null.
+    """
+
+    keys: tuple[str, ...]
+    stored_as_scd_type: int = 1
+    apply_as_truncates: bool = True
+    ignore_null_updates: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", checked_columns("CDCMerge", "keys", self.keys))
+        if not self.keys:
+            raise DeclarationError("CDCMerge", "keys", "is empty; name the columns of the table's key")
+        if self.stored_as_scd_type != 1:
+            raise DeclarationError("CDCMerge", "stored_as_scd_type", f"{shown(self.stored_as_scd_type)} is not kept yet; use 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BronzeTable(Readable):
+    """The messages of a database's changes as they came: what a feed holds, appended.
+
+    `keys` and `types` say how its envelope is read where a message does not say it itself.
+    """
+
+    name: str
+    feed: Feed
+    envelope: Envelope
+    keys: tuple[str, ...]
+    types: Mapping[str, str] = field(default_factory=dict, hash=False)
+    every: Schedule | None = None
+    partitioned_by: Mapping[str, str] | PartitionLevels | None = None
+    owner: str | None = None
+    location: str | None = None
+    format: str | TableFormat = TableFormat.DELTA
+    fresh_within: dt.timedelta | None = None
+    description: str = ""
+    group: str | None = None
+    kinds: tuple[str, ...] = ()
+    dagster: Passthrough = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        check_common(self)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """It reads no table."""
+        return ()
+
+    @property
+    def trigger(self) -> SnapshotTrigger:
+        """Without tables: its feed is asked, `every` so often."""
+        return SnapshotTrigger((), self.every)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeTable(Readable):
+    """A table of the lake that is what a business database's table is, by the changes in its bronze table."""
+
+    name: str
+    bronze: BronzeTable
+    merge: CDCMerge
+    partitioned_by: Mapping[str, str] | PartitionLevels | None = None
+    owner: str | None = None
+    location: str | None = None
+    format: str | TableFormat = TableFormat.DELTA
+    fresh_within: dt.timedelta | None = None
+    description: str = ""
+    group: str | None = None
+    kinds: tuple[str, ...] = ()
+    dagster: Passthrough = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        check_common(self)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.merge.keys
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The bronze table."""
+        return (self.bronze.name,)
+
+    @property
+    def trigger(self) -> SnapshotTrigger:
+        """As changes come to the bronze table."""
+        return SnapshotTrigger(self.inputs)
+
+
+def change_table(
+    name: str,
+    *,
+    source: Feed,
+    envelope: Envelope,
+    merge: CDCMerge,
+    types: Mapping[str, str] | None = None,
+    every: Schedule | None = None,
+    owner: str | None = None,
+    location: str | None = None,
+    description: str = "",
+    group: str | None = None,
+    kinds: Iterable[str] = (),
+    dagster: Passthrough | None = None,
+) -> ChangeTable:
+    """Declare a table that follows one of a business database, whose changes a feed brings.
+
+    Beside it lie `<name>__changes`, the messages as they came, and `<name>__state`, what is remembered of changes that are
+    not in the table's rows.
+
+    The messages come from `source`, which is asked `every` so often, written as `envelope` says; `types` gives the type of
+    each column for envelopes whose messages bring no schema. `merge` names the key, and says how changes are merged.
+
+    Raises:
+        DeclarationError: naming the table, the field and the remedy.
+    """
+    checked_table_name(name, "change_table")
+    if not isinstance(source, JsonLines | KafkaTopic):
+        raise DeclarationError(name, "source", f"{shown(source)} is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)")
+    if not isinstance(envelope, Debezium | Canal | Maxwell | Dms):
+        raise DeclarationError(name, "envelope", f"{shown(envelope)} is none of Debezium(), Canal(), Maxwell(), Dms()")
+    if not isinstance(merge, CDCMerge):
+        raise DeclarationError(name, "merge", f"{shown(merge)} is no CDCMerge(keys=[…])")
+    bronze = BronzeTable(
+        name=name + CHANGES, feed=source, envelope=envelope, keys=merge.keys, types=MappingProxyType(dict(types or {})), every=every,
+        location=None if location is None else location.rstrip("/") + CHANGES, kinds=("deltalake",), owner=owner, group=group,
+        description=f"The changes of {name} as they came from {source}",
+    )  # fmt: skip
+    return ChangeTable(
+        name=name, bronze=bronze, merge=merge, owner=owner, group=group, location=location, description=description,
+        kinds=tuple(kinds), dagster=dagster or {},
+    )  # fmt: skip

@@ -1,0 +1,87 @@
+"""Envelopes: how the tools that follow a database's log write its changes as messages."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+PLACEHOLDER = "__debezium_unavailable_value"
+
+
+class BinaryText(StrEnum):
+    """How a tool writes bytes as text."""
+
+    BASE64 = "base64"
+    HEX = "hex"  # with or without a leading 0x
+    LATIN_1 = "latin-1"  # a character for each byte
+
+
+@dataclass(frozen=True, kw_only=True)
+class Debezium:
+    """The envelope of Debezium's connectors: full, without its schema, or flattened to the row.
+
+    Attributes:
+        unavailable: What the connector sends for a value that it does not have (`unavailable.value.placeholder`).
+    """
+
+    unavailable: str = PLACEHOLDER
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canal:
+    """The envelope of Canal's flat messages (`canal.mq.flatMessage`).
+
+    They tell no position: their topic's order is the only one. Where keys change, or a table is truncated, all messages of
+    the table are in one partition of it; among several nobody can say what came first. MySQL's TIMESTAMP is written in the
+    zone of Canal's own process, which is UTC.
+
+    Attributes:
+        binary: How bytes are written.
+    """
+
+    binary: BinaryText = BinaryText.LATIN_1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maxwell:
+    """The envelope of Maxwell's messages.
+
+    With `output_binlog_position` a message tells its position; without, its topic's order is the only one, and all messages
+    of a table whose keys change are in one partition. A row of a bootstrap may have none where others have one: it comes
+    before them all, as what the log tells is newer. Maxwell never tells that a table was truncated.
+
+    Attributes:
+        binary: How bytes are written.
+        omits_nulls: Columns that are null are left out (`output_nulls=false`).
+    """
+
+    binary: BinaryText = BinaryText.BASE64
+    omits_nulls: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dms:
+    """The envelope of AWS DMS's JSON messages.
+
+    With `IncludeTransactionDetails` a change tells a position, which has an order where the database is MySQL or MariaDB; of
+    others, and without it, the topic's order is the only one, and all messages of a table whose keys change are in one
+    partition. A row of a full load has no position: it comes before all that have one.
+
+    A change of the key is known from a before image: the object beside `data`, of whatever name (`BeforeImageSettings`), or
+    columns beside the row's own. Without one the old row stays.
+
+    Attributes:
+        binary: How bytes are written.
+        omits_nulls: Columns that are null are left out, and empty ones, which become null (`IncludeNullAndEmpty` is off, its
+            default).
+        before_prefix: What the names of columns begin with that tell a value before an update (`add-before-image-columns`).
+    """
+
+    binary: BinaryText = BinaryText.HEX
+    omits_nulls: bool = True
+    before_prefix: str = "BI_"
+
+    def __post_init__(self) -> None:
+        if not self.before_prefix:
+            raise ValueError("before_prefix: every name begins with nothing; name what columns of a before image begin with")
+
+
+Envelope = Debezium | Canal | Maxwell | Dms

@@ -1,0 +1,46 @@
+"""Feeds: where the messages of a database's changes come from, outside of the lake."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """Files of JSON lines in a folder, a message each line; a file may grow, and is read up to its last whole line.
+
+    A line is a message's value, or an object of Kafka's parts (`key`, `value`, `headers`, `topic`, `partition`, `offset`),
+    as tools that copy topics write them, with `records=True`.
+
+    Attributes:
+        folder: In the project's folder where it is relative.
+        pattern: Of the names of the files, below the folder.
+        records: A line is a message with its parts, not its value alone.
+    """
+
+    folder: str
+    pattern: str = field(default="*.jsonl", kw_only=True)
+    records: bool = field(default=False, kw_only=True)
+
+    def __str__(self) -> str:
+        return f"{self.folder.rstrip('/')}/{self.pattern}"
+
+
+@dataclass(frozen=True)
+class KafkaTopic:
+    """Topics of a Kafka cluster.
+
+    Attributes:
+        topic: The name of a topic, or a glob that several match.
+        bootstrap: Servers, such as `broker:9092`.
+        options: Further settings of Kafka's clients, by Kafka's names; a value `$NAME` is taken from the environment.
+    """
+
+    topic: str
+    bootstrap: str = field(kw_only=True)
+    options: Mapping[str, str] = field(default_factory=dict, kw_only=True, hash=False)
+
+    def __str__(self) -> str:
+        return f"{self.topic} at {self.bootstrap}"
+
+
+Feed = JsonLines | KafkaTopic

@@ -1,0 +1,29 @@
+"""What a run is asked to do with a table that follows a database: plain values, without Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakechime_dagster.lake.change_tables import CDCMerge
+from lakechime_dagster.lake.envelopes import Envelope
+from lakechime_dagster.spark.job import InputJob
+from lakechime_dagster.triggers.lanes import Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeJob:
+    """One execution of a table that follows a database, by the new rows of its bronze table.
+
+    `types` are those of the columns, for envelopes whose messages bring none. `start`, `may_settle_empty` and
+    `has_committed` are as of `job.TableJob`.
+    """
+
+    name: str
+    location: str
+    bronze: InputJob
+    envelope: Envelope
+    merge: CDCMerge
+    types: Mapping[str, str] = field(default_factory=dict)
+    comment: str = ""
+    start: Place | None = None
+    may_settle_empty: bool = True
+    has_committed: bool = False
