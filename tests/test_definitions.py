@@ -11,7 +11,8 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.demo import flights as demo
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
-from lakechime_dagster.lake.tables import LakeTable, Table
+from lakechime_dagster.lake.lake import Table
+from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every
 
 

@@ -44,7 +44,7 @@ class CanalReader(EnvelopeReader):
             order=order_of(record, operation, ()),
             event_ms=payload["es"] if type(payload.get("es")) is int else None,
         )
-        return Changes((told,) if operation is Operation.TRUNCATE else tuple(self._changes(told, payload)))
+        return Changes((told,) if operation is Operation.TRUNCATE else tuple(self._changes(told, payload)), self._rows.ddl)
 
     def _changes(self, told: Change, payload: Mapping[str, Any]) -> Iterator[Change]:
         data, old = payload.get("data"), payload.get("old")

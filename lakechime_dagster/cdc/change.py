@@ -38,6 +38,7 @@ class Change:
     order: Order
     key: Key = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
+    omitted: tuple[str, ...] = ()  # columns that the row has, and the change does not carry
     continues: Key | None = None
     transaction: int | None = None  # of a database that may check its keys at the end of one only; see `fold`
     event_ms: int | None = None  # the database's time of the change: information, never an order

@@ -12,6 +12,7 @@ class Columns:
 
     Attributes:
         types: Of each column, in the order of the schema.
+        ddl: The same in Spark's words.
 
     Raises:
         ValueError: The schema of a column is none that has values of the lake.
@@ -19,6 +20,7 @@ class Columns:
 
     def __init__(self, schema: ConnectSchema, placeholder: str) -> None:
         self.types = {name: _type_of(name, inner) for name, inner in schema.fields}
+        self.ddl = {name: known.ddl for name, known in self.types.items()}
         self._unavailable = {name: unavailable(inner, placeholder) for name, inner in schema.fields}
 
     def read(self, row: Mapping[str, Any]) -> dict[str, Any]:

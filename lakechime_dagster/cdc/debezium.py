@@ -53,7 +53,7 @@ class DebeziumReader(EnvelopeReader):
         columns = columns or self._columns
         if columns is None:
             raise ValueError("schema: the message brings none; name where it is known by schema_from=")
-        return Changes(self._changes(record, payload, columns, is_exact))
+        return Changes(self._changes(record, payload, columns, is_exact), columns.ddl)
 
     def _changes(self, record: Record, payload: Mapping[str, Any], columns: Columns, is_exact: bool) -> tuple[Change, ...]:
         operation, source = OPERATIONS[payload["op"]], as_object("source", payload["source"])

@@ -53,7 +53,7 @@ class DmsReader(EnvelopeReader):
             event_ms=_milliseconds(metadata.get("commit-timestamp")),
             snapshot=kind if kind == READ else None,
         )
-        return Changes((told,) if operation is Operation.TRUNCATE else self._changes(told, payload))
+        return Changes((told,) if operation is Operation.TRUNCATE else self._changes(told, payload), self._rows.ddl)
 
     def _changes(self, told: Change, payload: Mapping[str, Any]) -> tuple[Change, ...]:
         data = as_object("data", payload.get("data"))

@@ -47,7 +47,8 @@ class MaxwellReader(EnvelopeReader):
             event_ms=1000 * payload["ts"] if type(payload.get("ts")) is int else None,  # seconds, but for DDL
             snapshot=kind if kind == READ else None,
         )
-        return Changes(self._rows.changes(told, Part("data", payload.get("data")), Part("old", payload.get("old"))))
+        changes = self._rows.changes(told, Part("data", payload.get("data")), Part("old", payload.get("old")))
+        return Changes(changes, self._rows.ddl)
 
 
 def control_of(kind: str) -> Control | None:

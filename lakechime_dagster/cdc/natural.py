@@ -62,6 +62,7 @@ class NaturalColumns:
 
     def __init__(self, types: Mapping[str, str], binary: BinaryText = BinaryText.BASE64) -> None:
         self.types = {name: _declared(name, ddl, binary) for name, ddl in types.items()}
+        self.ddl = {name: known.ddl for name, known in self.types.items()}
 
     def read(self, row: Mapping[str, Any], where: str) -> dict[str, Any]:
         """The values of the columns that the row carries.

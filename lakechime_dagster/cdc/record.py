@@ -23,9 +23,14 @@ class Record:
 
 @dataclass(frozen=True)
 class Changes:
-    """The message tells these changes, in their order; most tell one."""
+    """The message tells these changes, in their order; most tell one.
+
+    `types` is what its schema, or the declaration, says of the row's columns: name → type in Spark's words. Messages of one
+    schema share one object.
+    """
 
     changes: tuple[Change, ...]
+    types: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

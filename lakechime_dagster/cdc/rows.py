@@ -37,6 +37,7 @@ class Rows:
                 raise ValueError(f"keys: no type is declared for {name}; name it in types=")
         self._keys = tuple(keys)
         self._columns = NaturalColumns(types, binary)
+        self.ddl = self._columns.ddl
         self._absent = dict.fromkeys(types) if omits_nulls else {}
 
     def changes(self, told: Change, row: Part, old: Part) -> tuple[Change, ...]:
