@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels, typed_value
 from lakechime_dagster.dce.text import checked_text
 from lakechime_dagster.triggers.decision import Firing
+from lakechime_dagster.triggers.feeds import AnyFeed
 from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, Trigger
 
 
@@ -16,6 +17,7 @@ class Flow:
     lake table that the flow writes (at `location`, where that is not the warehouse's own), None for a flow without
     one: it settles by run success and is at-least-once. `asset_keys` (as user strings) and `job` let a manual run
     find its flow. A partition that the trigger waits for is one of the flow's `cluster`, unless its condition names another.
+    A flow with a `feed` reads it, and no table: its trigger only says how often the feed is asked.
     """
 
     name: str
@@ -27,12 +29,21 @@ class Flow:
     job: str | None = None
     cluster: str = ""
     location: str | None = None
+    feed: AnyFeed | None = None
 
     def __post_init__(self) -> None:
         checked_text("flow name", self.name, limit=128)
         checked_text("cluster", self.cluster, limit=128, empty=True)
         if isinstance(self.trigger, PartitionTrigger):
             object.__setattr__(self, "trigger", self.trigger.in_cluster(self.cluster))
+
+    @property
+    def condition(self) -> str:
+        """What the flow waits for, in words."""
+        if self.feed is None or isinstance(self.trigger, PartitionTrigger):
+            return str(self.trigger)
+        pace = f", {self.trigger.every}" if self.trigger.every else ", as they come"
+        return f"messages of {self.feed}{pace}"
 
     @property
     def is_partitioned(self) -> bool:

@@ -14,6 +14,7 @@ from lakechime_dagster.dce.event import SnapshotId, TableUid
 from lakechime_dagster.dce.partition import canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+from lakechime_dagster.triggers.feeds import FeedPlace, feed_place
 
 STAMP_FORMAT = 1
 
@@ -61,17 +62,20 @@ class LaneId:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Up to where a lane has consumed: a store position, and a snapshot per source table.
+    """Up to where a lane has consumed: a store position, and a snapshot per source table, or a place in a feed.
 
-    The position decides whether to run, the snapshots what is read. Both move together, at settling only.
+    The position decides whether to run, the snapshots what is read; of a flow that reads a feed its place decides both. All
+    move together, at settling only.
     """
 
     position: Position = Position.ORIGIN
     sources: Mapping[str, SnapshotPlace] = field(default_factory=dict)
+    feed: FeedPlace | None = None
 
     def to_json(self) -> dict[str, Any]:
         sources = {name: [place.table_uid, place.snapshot_id] for name, place in sorted(self.sources.items())}
-        return {"position": str(self.position), "sources": sources}
+        wire: dict[str, Any] = {"position": str(self.position), "sources": sources}
+        return wire if self.feed is None else wire | {"feed": self.feed.to_json()}
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> "Place":
@@ -79,7 +83,8 @@ class Place:
             name: SnapshotPlace(table_uid=uid and TableUid(uid), snapshot_id=snapshot and SnapshotId(snapshot))
             for name, (uid, snapshot) in wire["sources"].items()
         }
-        return cls(position=Position.parse(wire["position"]), sources=sources)
+        feed = feed_place(wire["feed"]) if "feed" in wire else None
+        return cls(position=Position.parse(wire["position"]), sources=sources, feed=feed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,76 @@
+"""Places in feeds: up to where a lane has read messages that come from outside of the lake."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Span = tuple[int, int]  # start inclusive, end exclusive
+
+
+class AnyFeed(Protocol):
+    """A feed as a flow names it; its kinds are declared in `lake.feeds`, and asked in `feeds`."""
+
+    def __str__(self) -> str:
+        """What it is, for people; without a secret."""
+        ...
+
+
+@dataclass(frozen=True)
+class FilesPlace:
+    """Up to where the files of a folder are read.
+
+    Attributes:
+        files: By the file's name below the folder, with `/` between its parts: the bytes that were read, all of whole lines.
+    """
+
+    files: Mapping[str, int] = field(default_factory=dict)
+
+    def spans_after(self, place: "FilesPlace") -> dict[str, Span]:
+        """What lies between a place and this one, by file, in the order of their names."""
+        spans = {name: (place.files.get(name, 0), end) for name, end in sorted(self.files.items())}
+        return {name: (start, end) for name, (start, end) in spans.items() if start < end}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"files": dict(sorted(self.files.items()))}
+
+
+@dataclass(frozen=True)
+class TopicPlace:
+    """Up to where a topic is read: its name, and by partition the next offset to read."""
+
+    name: str
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KafkaPlace:
+    """Up to where topics are read, by their ids: a topic that was made anew under its name is another one."""
+
+    topics: Mapping[str, TopicPlace] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        topics = {
+            topic_id: [topic.name, {str(partition): offset for partition, offset in sorted(topic.offsets.items())}]
+            for topic_id, topic in sorted(self.topics.items())
+        }
+        return {"topics": topics}
+
+
+FeedPlace = FilesPlace | KafkaPlace
+
+
+def feed_place(wire: Mapping[str, Any]) -> FeedPlace:
+    """The place that `to_json` wrote.
+
+    Raises:
+        ValueError: It is of a kind that a newer program wrote.
+    """
+    match wire:
+        case {"files": files}:
+            return FilesPlace(dict(files))
+        case {"topics": topics}:
+            return KafkaPlace({
+                topic_id: TopicPlace(name, {int(partition): offset for partition, offset in offsets.items()})
+                for topic_id, (name, offsets) in topics.items()
+            })  # fmt: skip
+    raise ValueError(f"a place in a feed is of files or of topics, not of {', '.join(wire)}; a newer program wrote it")

@@ -1,0 +1,49 @@
+"""Places in feeds, and how lanes keep them."""
+
+import json
+
+import pytest
+
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.lake import JsonLines
+from lakechime_dagster.triggers import SnapshotTrigger, every
+from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace, KafkaPlace, TopicPlace
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+
+FILES = FilesPlace({"b.jsonl": 20, "a.jsonl": 10})
+TOPICS = KafkaPlace({"k1Ab": TopicPlace("shop.orders", {1: 7, 0: 40})})
+
+
+@pytest.mark.parametrize("feed", [None, FILES, TOPICS])
+def test_a_place_survives_its_json(feed: FeedPlace | None) -> None:
+    place = Place(position=Position(0, 3), feed=feed)
+    assert Place.from_json(json.loads(json.dumps(place.to_json()))) == place
+
+
+def test_a_place_without_a_feed_is_written_as_before() -> None:
+    assert Place(position=Position(0, 3)).to_json() == {"position": "0-3", "sources": {}}
+
+
+def test_a_commit_records_up_to_where_its_feed_was_read() -> None:
+    stamp = CommitStamp(lane=LaneId("test", "shop.orders__changes"), step=2, attempt=1, end=Place(feed=TOPICS))
+    assert CommitStamp.from_text(stamp.to_text()) == stamp
+    assert '"feed":{"topics":{"k1Ab":["shop.orders",{"0":40,"1":7}]}}' in stamp.to_text()
+
+
+def test_between_two_places_lie_the_bytes_of_files_that_grew_or_came() -> None:
+    place = FilesPlace({"a.jsonl": 10, "gone.jsonl": 5, "still.jsonl": 7})
+    end = FilesPlace({"still.jsonl": 7, "b.jsonl": 20, "a.jsonl": 12})
+    assert list(end.spans_after(place).items()) == [("a.jsonl", (10, 12)), ("b.jsonl", (0, 20))]
+
+
+def test_a_place_of_a_kind_that_is_not_known_is_refused() -> None:
+    with pytest.raises(ValueError, match="a place in a feed is of files or of topics, not of shards"):
+        Place.from_json({"position": "0-3", "sources": {}, "feed": {"shards": {}}})
+
+
+def test_a_flow_says_what_feed_it_waits_for() -> None:
+    paced = Flow(name="a", trigger=SnapshotTrigger((), every(minutes=5)), feed=JsonLines("/data/orders/"))
+    assert paced.condition == "messages of /data/orders/*.jsonl, every 5 minutes"
+    assert Flow(name="a", trigger=SnapshotTrigger(), feed=JsonLines("in")).condition == "messages of in/*.jsonl, as they come"
+    assert Flow(name="a", trigger=SnapshotTrigger("x.y")).condition == "a change of x.y, as events arrive"
