@@ -106,7 +106,7 @@ class Kept:
         given = [change for change in changes if change.continues is not None and change.order < deletion.order]
         if not given:
             return deletion.order
-        by_event = {_event(one): one for one in sorted(changes, key=_order, reverse=True)}  # one that came again is the first one
+        by_event = {event_of(one.order): one for one in sorted(changes, key=_order, reverse=True)}  # one that came again is the first one
         in_turn = sorted(by_event.values(), key=_order)
         rows = [BEFORE_ALL] if self.image(key, in_turn[0].order).upserted is not None else []  # by what began each, the first one first
         for change in in_turn:
@@ -114,7 +114,7 @@ class Kept:
                 rows.append(change.order)
             elif change.operation is Operation.DELETE:
                 taken = rows[1].before_deletion() if len(rows) > 1 else change.order
-                if _event(change) == _event(deletion):
+                if event_of(change.order) == event_of(deletion.order):
                     return taken
                 del rows[:1]
         return deletion.order
@@ -212,9 +212,8 @@ def _order(change: Change) -> Order:
     return change.order
 
 
-def _event(change: Change) -> Order:
-    """What is the same of a change that is delivered again."""
-    order = change.order
+def event_of(order: Order) -> Order:
+    """What is the same of the order of a change that is delivered again."""
     return Order(order.epoch, order.position, order.rank) if order.position else order
 
 
