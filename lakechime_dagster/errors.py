@@ -55,6 +55,10 @@ class TableAbsentError(TableUnreadableError):
     """There is no table where it is said to be, or not yet."""
 
 
+class FeedUnreadableError(LakeChimeError):
+    """A feed of messages cannot be asked, or no longer holds what it said that it holds."""
+
+
 class SparkUnavailableError(LakeChimeError):
     """No Spark driver could be started or attached; says what is missing."""
 

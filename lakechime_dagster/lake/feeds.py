@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from lakechime_dagster.errors import DeclarationError, shown
 
 
 @dataclass(frozen=True)
 class JsonLines:
     """Files of JSON lines in a folder, a message each line; a file may grow, and is read up to its last whole line.
 
-    A line is a message's value, or an object of Kafka's parts (`key`, `value`, `headers`, `topic`, `partition`, `offset`),
-    as tools that copy topics write them, with `records=True`.
+    A line is a message's value, or an object of Kafka's parts (`topic`, `partition`, `offset`, `key`, `value` as text,
+    `headers` as pairs of texts, and `topic_id` and `timestamp_ms` where they are known), as tools that copy topics write
+    them, with `records=True`. Empty lines are none. Where Spark has executors of its own, they see the folder too.
 
     Attributes:
         folder: In the project's folder where it is relative.
@@ -20,6 +24,14 @@ class JsonLines:
     folder: str
     pattern: str = field(default="*.jsonl", kw_only=True)
     records: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.folder, str) or not self.folder.strip() or "://" in self.folder:
+            raise DeclarationError("JsonLines", "folder", f"{shown(self.folder)} is no folder of this machine, or mounted there")
+        if not isinstance(self.pattern, str) or not self.pattern.strip() or {"..", "/"} & {*PurePosixPath(self.pattern).parts}:
+            raise DeclarationError(
+                "JsonLines", "pattern", f"{shown(self.pattern)} is no pattern of names below the folder, such as *.jsonl"
+            )
 
     def __str__(self) -> str:
         return f"{self.folder.rstrip('/')}/{self.pattern}"

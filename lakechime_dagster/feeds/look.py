@@ -1,0 +1,33 @@
+"""What asking a feed gives, whatever its kind."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakechime_dagster.triggers.feeds import FeedPlace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What a feed holds now.
+
+    Attributes:
+        end: Up to where it can be read; without `problems`, not before the place from which it was looked at.
+        came: What lies between that place and the end, in words; empty where nothing does.
+        problems: Why it cannot be read on from the place unless a person decides how, each with the choices.
+    """
+
+    end: FeedPlace
+    came: str = ""
+    problems: tuple[str, ...] = ()
+
+
+class OpenFeed(Protocol):
+    """A feed that can be asked."""
+
+    def look(self, place: FeedPlace | None) -> Look:
+        """What it holds after a place; None is before everything.
+
+        Raises:
+            FeedUnreadableError: it cannot be asked.
+        """
+        ...

@@ -1,0 +1,122 @@
+"""Files of a folder as a feed: what a look at them finds, whatever happens to them between two looks."""
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.feeds import files
+from lakechime_dagster.feeds.files import FilesFeed
+from lakechime_dagster.feeds.open import open_feed
+from lakechime_dagster.lake import JsonLines, KafkaTopic
+from lakechime_dagster.triggers.feeds import FilesPlace
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> FilesFeed:
+    return FilesFeed(tmp_path, "*.jsonl")
+
+
+def test_a_file_is_read_up_to_its_last_whole_line(feed: FilesFeed) -> None:
+    (feed.folder / "a.jsonl").write_bytes(b'{"id":1}\n{"id":2}\n{"id"')
+    look = feed.look(None)
+    assert look.end == FilesPlace({"a.jsonl": 18})
+    assert look.came == f"18 bytes came in a.jsonl of {feed.folder}"
+    (feed.folder / "a.jsonl").open("ab").write(b":3}\n")
+    assert feed.look(look.end).end == FilesPlace({"a.jsonl": 27})
+
+
+def test_a_line_that_is_not_whole_is_nothing_yet(feed: FilesFeed) -> None:
+    (feed.folder / "a.jsonl").write_bytes(b"x" * 3 * files.BLOCK)
+    look = feed.look(None)
+    assert (look.end, look.came, look.problems) == (FilesPlace(), "", ())
+
+
+def test_the_end_of_lines_is_found_before_a_long_one_that_is_not_whole(feed: FilesFeed) -> None:
+    (feed.folder / "a.jsonl").write_bytes(b"one\n" + b"x" * 3 * files.BLOCK)
+    assert feed.look(None).end == FilesPlace({"a.jsonl": 4})
+
+
+def test_new_files_are_read_from_their_beginning_and_others_are_none_of_it(feed: FilesFeed) -> None:
+    (feed.folder / "a.jsonl").write_bytes(b"1\n")
+    (feed.folder / "a.json").write_bytes(b"1\n")
+    place = feed.look(None).end
+    (feed.folder / "b.jsonl").write_bytes(b"22\n")
+    (feed.folder / "c.jsonl").write_bytes(b"333\n")
+    look = feed.look(place)
+    assert look.end == FilesPlace({"a.jsonl": 2, "b.jsonl": 3, "c.jsonl": 4})
+    assert look.came == f"7 bytes came in 2 files of {feed.folder}"
+
+
+def test_a_pattern_may_go_into_folders(tmp_path: Path) -> None:
+    (tmp_path / "2024" / "05").mkdir(parents=True)
+    (tmp_path / "2024" / "05" / "a.jsonl").write_bytes(b"1\n")
+    assert FilesFeed(tmp_path, "**/*.jsonl").look(None).end == FilesPlace({"2024/05/a.jsonl": 2})
+
+
+def test_a_file_that_is_gone_drops_out_of_the_place(feed: FilesFeed) -> None:
+    (feed.folder / "b.jsonl").write_bytes(b"1\n")
+    look = feed.look(FilesPlace({"a.jsonl": 5, "b.jsonl": 2}))
+    assert (look.end, look.came, look.problems) == (FilesPlace({"b.jsonl": 2}), "", ())
+
+
+def test_a_file_that_shrank_needs_a_person_and_hides_no_other(feed: FilesFeed) -> None:
+    (feed.folder / "a.jsonl").write_bytes(b"1\n")
+    (feed.folder / "b.jsonl").write_bytes(b"1\n")
+    look = feed.look(FilesPlace({"a.jsonl": 1_500}))
+    assert look.end == FilesPlace({"a.jsonl": 1_500, "b.jsonl": 2})
+    (problem,) = look.problems
+    assert problem.startswith(f"{feed.folder}/a.jsonl holds 2 bytes, and 1,500 of it were read: it is not what it was; put it back")
+
+
+def test_a_file_that_was_written_anew_and_is_longer_is_found_by_the_end_of_its_line(feed: FilesFeed) -> None:
+    (feed.folder / "a.jsonl").write_bytes(b'{"id":1,"name":"x"}\n')
+    (problem,) = feed.look(FilesPlace({"a.jsonl": 9})).problems
+    assert "grew to 20 bytes, but at byte 9, up to which it was read, no line ends any more: it was written anew" in problem
+
+
+def test_a_folder_that_is_not_there_cannot_be_asked(tmp_path: Path) -> None:
+    with pytest.raises(FeedUnreadableError, match=r"/none is no folder, or not yet; its files \*\.jsonl are to be read"):
+        FilesFeed(tmp_path / "none", "*.jsonl").look(FilesPlace({"a.jsonl": 5}))
+
+
+def test_a_name_that_is_no_text_is_told(feed: FilesFeed) -> None:
+    Path(os.fsdecode(bytes(feed.folder) + b"/\xff.jsonl")).write_bytes(b"1\n")
+    with pytest.raises(FeedUnreadableError, match=r"'\\udcff\.jsonl' in .* is not UTF-8; rename the file"):
+        feed.look(None)
+
+
+def test_a_declared_feed_is_opened_where_its_folder_lies(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.log").write_bytes(b"1\n")
+    assert open_feed(JsonLines("in", pattern="*.log"), tmp_path.joinpath).look(None).end == FilesPlace({"a.log": 2})
+    with pytest.raises(FeedUnreadableError, match="orders at broker:9092: topics of Kafka cannot be asked yet"):
+        open_feed(KafkaTopic("orders", bootstrap="broker:9092"), Path)
+    with pytest.raises(FeedUnreadableError, match="42 is neither"):
+        open_feed(42, Path)
+
+
+WRITES = st.lists(st.tuples(st.sampled_from(["a.jsonl", "b.jsonl"]), st.binary(max_size=8).map(lambda raw: raw.replace(b"0", b"\n"))))
+
+
+@given(WRITES, st.data())
+def test_files_that_grow_in_any_steps_give_each_whole_line_once(writes: list[tuple[str, bytes]], data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        feed, place = FilesFeed(Path(folder), "*.jsonl"), FilesPlace()
+        held: dict[str, bytes] = {}
+        read: dict[str, bytes] = {}
+        for name, raw in [*writes, ("a.jsonl", b"")]:
+            held[name] = held.get(name, b"") + raw
+            (feed.folder / name).open("ab").write(raw)
+            if data.draw(st.booleans()) or (name, raw) == ("a.jsonl", b""):
+                end = feed.look(place).end
+                assert isinstance(end, FilesPlace)
+                for part, (start, stop) in end.spans_after(place).items():
+                    read[part] = read.get(part, b"") + (feed.folder / part).read_bytes()[start:stop]
+                place = end
+        whole = {name: raw[: raw.rfind(b"\n") + 1] for name, raw in held.items()}
+        assert read == {name: raw for name, raw in whole.items() if raw}
