@@ -2,6 +2,7 @@
 
 from lakechime_dagster.lake.change_tables import CDCMerge, ChangeTable, change_table
 from lakechime_dagster.lake.declare import spark_table, sql_table
+from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Maxwell
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.lake import Lake
@@ -14,6 +15,7 @@ __all__ = [
     "ChangeTable",
     "Debezium",
     "Dms",
+    "Drift",
     "JsonLines",
     "KafkaTopic",
     "Lake",
