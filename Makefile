@@ -17,8 +17,9 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -e 's/:[^#]*## /@/' | awk -F '@' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
-ready: ## the environment and Spark's jars, and nothing else
+ready: ## the environment, Spark's jars and those of the tests' servers, and nothing else
 	@sh scripts/bootstrap.sh
+	@$(BIN)/python -m tests.support.stack_jars
 
 run: ## the flights lake, running by itself in the Dagster UI (Ctrl-C ends all of it; RUN_ARGS="--port 3001" goes to lakechime dev)
 	@sh scripts/bootstrap.sh
@@ -27,7 +28,7 @@ run: ## the flights lake, running by itself in the Dagster UI (Ctrl-C ends all o
 test: ## everything that can be tested on this machine in WORKERS=3 processes (PYTEST_ARGS="…" goes to pytest)
 	@sh scripts/bootstrap.sh
 	@mkdir -p build
-	@test -n "$(PYTEST_ARGS)" || $(BIN)/python -m tests.support.archive
+	@test -n "$(PYTEST_ARGS)" || { $(BIN)/python -m tests.support.stack_jars || :; $(BIN)/python -m tests.support.archive; }
 	@$(BIN)/python -m pytest -n $(WORKERS) --junit-xml=build/tests.xml $(PYTEST_ARGS)
 
 check: bootstrap ## style, types, layers, cheap imports, Dagster definitions

@@ -5,6 +5,7 @@ import signal
 pytest_plugins = [
     "tests.support.spark",
     "tests.support.postgres",
+    "tests.support.stack",
     "tests.support.stores",
     "tests.support.world",
     "tests.support.cli",

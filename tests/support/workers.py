@@ -15,6 +15,9 @@ TOGETHER = {
     "tests/cli/test_dev.py": "lakes",
     "tests/crash/": "machines",
     "tests/test_bare_machine.py": "machines",
+    "tests/support/test_stack.py": "stack",
+    "tests/feeds/test_kafka.py": "stack",
+    "tests/spark/test_kafka.py": "stack",
 }
 LONG = ["lakes", "machines", "tests/spark/test_refresh.py", "tests/spark/test_warm.py", "tests/store/test_commit_order.py"]
 SAID = "said"

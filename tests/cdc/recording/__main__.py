@@ -1,9 +1,9 @@
 """Records what Debezium really says: plays scenarios against real databases and keeps the messages of their topics.
 
-`pip install confluent-kafka`, then `python -m tests.cdc.recording` for all scenarios, or with names: `basics`, `postgres-toast`. One file
-per scenario comes into captures/: a header, the messages in the order of (topic, partition, offset), and for each table its rows as the
-database has them at the end, which is what folding the messages must give. Where no message tells something of the truth, `untold` of the
-table says what. Topics of Connect's own and of the sentinel table, by whose rows the recorder knows that all has arrived, are left out.
+`python -m tests.cdc.recording` for all scenarios, or with names: `basics`, `postgres-toast`. One file per scenario comes into captures/: a
+header, the messages in the order of (topic, partition, offset), and for each table its rows as the database has them at the end, which is
+what folding the messages must give. Where no message tells something of the truth, `untold` of the table says what. Topics of Connect's own
+and of the sentinel table, by whose rows the recorder knows that all has arrived, are left out.
 
 Rows are in canonical text: NULL is null; numbers as exact decimal text, float and double as Python's `repr` of the shortest number that is
 the same in their width; binary as hex; bits as 0 and 1; dates and times as Python's `isoformat(" ")` has them (six digits of a second or
@@ -24,8 +24,9 @@ from tests.cdc.recording.broker import Broker
 from tests.cdc.recording.mariadb import MariaDBStage
 from tests.cdc.recording.postgres import PostgresStage
 from tests.cdc.recording.scenario import SCENARIOS, Database, Scenario
-from tests.cdc.recording.stack import Stack, mariadb_server, started
+from tests.cdc.recording.stack import Stack, started
 from tests.cdc.recording.stage import SCHEMA, Stage
+from tests.support.mariadb import mariadb_server
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 CONNECTOR = "3.5.0.Final"

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from confluent_kafka import Consumer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+
 from tests.cdc.recording.text import decoded
 
 
@@ -10,9 +13,6 @@ class Broker:
     """Reads the topics of the stack's Kafka."""
 
     def __init__(self, address: str) -> None:
-        from confluent_kafka import Consumer  # pyright: ignore[reportMissingImports]
-        from confluent_kafka.admin import AdminClient  # pyright: ignore[reportMissingImports]
-
         self._admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
         reading = {"group.id": "record", "enable.auto.commit": False, "isolation.level": "read_committed"}
         self._consumer = Consumer({"bootstrap.servers": address, "log_level": 2, **reading})
@@ -22,8 +22,6 @@ class Broker:
 
     def messages(self, topic: str) -> list[dict[str, Any]]:
         """All messages of a topic, partition by partition."""
-        from confluent_kafka import TopicCollection  # pyright: ignore[reportMissingImports]
-
         described = self._admin.describe_topics(TopicCollection([topic]))[topic].result(30)
         return [
             {"topic": topic, "topic_id": str(described.topic_id)} | message
@@ -39,16 +37,14 @@ class Broker:
         self._consumer.close()
 
     def _partition(self, topic: str, partition: int) -> Iterator[dict[str, Any]]:
-        from confluent_kafka import TopicPartition  # pyright: ignore[reportMissingImports]
-
         low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30, cached=False)
         self._consumer.assign([TopicPartition(topic, partition, low)])
-        offset = low - 1
-        while offset < high - 1:
+        following = low
+        while following < high:
             message = self._consumer.poll(30)
-            if message is None or message.error():
-                raise RuntimeError(f"{topic} cannot be read beyond {offset} of {high}: {message and message.error()}")
-            offset = message.offset()
+            if message is None or message.error() or (offset := message.offset()) is None:
+                raise RuntimeError(f"{topic} cannot be read from {following} to {high}: {message and message.error()}")
+            following = offset + 1
             yield {
                 "partition": partition,
                 "offset": offset,

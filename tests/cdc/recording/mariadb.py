@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from tests.cdc.recording.broker import Broker
 from tests.cdc.recording.scenario import Scenario
-from tests.cdc.recording.stack import CAPTURE_USER, MariaDB, Stack
+from tests.cdc.recording.stack import Stack
 from tests.cdc.recording.stage import SCHEMA, Row, Session, Stage
 from tests.cdc.recording.text import canonical
+from tests.support.mariadb import CAPTURE_USER, MariaDB
 
 
 class MariaDBStage(Stage):

@@ -1,0 +1,57 @@
+"""The capture stack of the tests: Kafka, Kafka Connect with Debezium, MariaDB; each starts once per process of the tests, when asked for.
+
+Each server has a folder of its own below a temporary one and free ports on loopback, is waited for by asking it, and is ended by its
+process id, however the tests end.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.kafka import Connect, Kafka, connect_worker, kafka_broker
+from tests.support.mariadb import MariaDB, mariadb_server
+from tests.support.missing import missing
+from tests.support.stack_jars import ensure_stack_jars
+
+
+@pytest.fixture(scope="session")
+def kafka(stack_folder: Path, stack_jars: Path) -> Iterator[Kafka]:
+    """A broker for all tests of the process: a test makes topics of its own."""
+    with kafka_broker(stack_folder / "kafka", stack_jars) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def connect(stack_folder: Path, stack_jars: Path, kafka: Kafka) -> Iterator[Connect]:
+    """A Kafka Connect worker: a test makes connectors of its own."""
+    with connect_worker(stack_folder / "connect", stack_jars, kafka) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def mariadb(stack_folder: Path) -> Iterator[MariaDB]:
+    """A MariaDB server: a test makes databases of its own."""
+    try:
+        with mariadb_server(stack_folder / "mariadb") as running:
+            yield running
+    except LookupError as error:
+        missing(f"MariaDB is missing: {error}", "install the packages mariadb-server-core and mariadb-client-core")
+
+
+@pytest.fixture(scope="session")
+def stack_jars() -> Path:
+    """The jars of Kafka, Connect and Debezium."""
+    try:
+        return ensure_stack_jars()
+    except LookupError as error:
+        missing(str(error), "run `make ready` with a network")
+
+
+@pytest.fixture(scope="session")
+def stack_folder() -> Iterator[Path]:
+    """Not below pytest's folder: that is closed to the user that MariaDB runs as when we are root."""
+    with tempfile.TemporaryDirectory(prefix="lakechime-stack-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
