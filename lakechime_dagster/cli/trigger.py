@@ -133,6 +133,7 @@ def resume(
 
     Keys of a partition trigger that have not fired yet fire in any case; `latest` and `since` leave out late changes.
     """
+    from lakechime_dagster.resources.feeds import place_at as place_found
     from lakechime_dagster.store.interventions import Interventions
 
     where = _resume_from(from_)
@@ -144,7 +145,7 @@ def resume(
     moved: Moved = []
     if where is not None:
         flow = flow_declared(name, module, manual=True)
-        place_at = platform.evaluator.place_at(flow, where)
+        place_at = place_found(platform, flow, where)
         moved = _first_lane(platform, flow, row, place_at, dry_run) or interventions.seek(row, None, by, place_at, dry_run=True)
     if not dry_run:
         interventions.resume(row, by, place_at)
@@ -164,6 +165,7 @@ def seek(
     as_json: Json = False,
 ) -> None:
     """Put the lanes of a trigger at another place: back to replay, forward to leave out."""
+    from lakechime_dagster.resources.feeds import place_at as place_found
     from lakechime_dagster.store.interventions import Interventions
 
     where = _start_from("--to", to)
@@ -172,7 +174,7 @@ def seek(
     flow = flow_declared(name, module, manual=True)
     _check_lanes(platform, flow, key)
     row = flow_known(platform, name, module, dry_run=True) if dry_run else platform.evaluator.activate(flow)
-    place_at = platform.evaluator.place_at(flow, where)
+    place_at = place_found(platform, flow, where)
     moved = _first_lane(platform, flow, row, place_at, dry_run)
     moved = moved or Interventions(platform.ledger).seek(row, key, by, place_at, dry_run=dry_run)
     document = {"trigger": name, "lanes": _moves(moved), "dry_run": dry_run}
@@ -240,7 +242,7 @@ def _declared_or_none(module: str | None) -> dict[str, "Flow"]:
 def _summary(name: str, flow: "Flow | None", seen: "FlowOverview | None") -> dict[str, Any]:
     row = seen.row if seen else None
     state = "not active yet" if row is None else "paused" if row.paused_ts is not None else "active" if flow else "not declared here"
-    condition = str(flow.trigger) if flow else row.description if row else ""
+    condition = flow.condition if flow else row.description if row else ""
     return {
         "name": name, "state": state, "declared": flow is not None, "condition": condition,
         "waiting": seen.waiting if seen else None, "open": seen.open if seen else 0, "held": seen.held if seen else 0,
@@ -266,7 +268,8 @@ def _lane(lane: "LaneRow") -> dict[str, Any]:
 
 
 def _snapshots(lane: "LaneRow") -> str:
-    return ", ".join(f"{table}@{place.snapshot_id}" for table, place in lane.place.sources.items())
+    tables = [f"{table}@{place.snapshot_id}" for table, place in lane.place.sources.items()]
+    return ", ".join([*tables, *([str(lane.place.feed)] if lane.place.feed is not None else [])])
 
 
 def _resume_from(text: str) -> "StartFrom | None":

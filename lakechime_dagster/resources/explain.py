@@ -8,6 +8,7 @@ from dataclasses import replace
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.resources.feeds import ask
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.ledger_rows import FlowRow
 from lakechime_dagster.triggers.conditions import Atom
@@ -29,7 +30,7 @@ def explain(platform: Platform, flow: Flow, at_ms: int | None = None) -> Decisio
     """
     known = platform.ledger.flow(flow.name)
     row = known or inactive(platform, flow)
-    decision = platform.evaluator.evaluate(flow, row, at_ms=at_ms)
+    decision = _decided(platform, flow, row, at_ms)
     reasons = decision.reasons if known else (*decision.reasons, NOT_ACTIVE)
     if at_ms is None and (silence := _silence(row, platform.store.now())):
         reasons = (*reasons, silence)
@@ -45,6 +46,14 @@ def explain(platform: Platform, flow: Flow, at_ms: int | None = None) -> Decisio
     return replace(decision, reasons=reasons, events=events)
 
 
+def _decided(platform: Platform, flow: Flow, row: FlowRow, at_ms: int | None) -> Decision:
+    if flow.feed is None:
+        return platform.evaluator.evaluate(flow, row, at_ms=at_ms)
+    if at_ms is None:
+        return ask(platform, flow, row).decision
+    return Decision(trigger=flow.name, fires=False, reasons=(f"what {flow.feed} held then is not kept; ask without a time",))
+
+
 def _silence(row: FlowRow, now: int) -> str:
     """A sentence when the flow's sensor has not ticked for minutes, though it did before."""
     if row.ticked_ts is None or now - row.ticked_ts < SILENT_MS:
@@ -57,7 +66,7 @@ def _silence(row: FlowRow, now: int) -> str:
 def inactive(platform: Platform, flow: Flow) -> FlowRow:
     """The row that a flow would get, were it activated now."""
     return FlowRow(
-        flow_id=0, deployment=platform.ledger.deployment, name=flow.name, description=str(flow.trigger), tables=flow.pinned,
+        flow_id=0, deployment=platform.ledger.deployment, name=flow.name, description=flow.condition, tables=flow.pinned,
         target=flow.target, job=flow.job, asset_keys=flow.asset_keys, activated_ts=platform.store.now(),
         start=platform.evaluator.start_of(flow), paused_ts=None, paused_reason=None, looked=Position.ORIGIN,
     )  # fmt: skip

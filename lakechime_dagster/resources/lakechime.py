@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import dagster as dg
 
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.names import EXECUTION_TAG
 from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
 from lakechime_dagster.resources.running import RunningExecution, kept
-from lakechime_dagster.store.ledger_rows import FlowRow
+from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -17,6 +19,7 @@ from lakechime_dagster.triggers.lanes import Cause, Execution, LaneId, LaneState
 from lakechime_dagster.triggers.model import FireKey, PartitionTrigger
 
 RunContext = dg.AssetExecutionContext | dg.OpExecutionContext
+BY_HAND = "a person asked for it"
 _FLOWS: dict[str, Flow] = {}  # the flows of this code location, by name; filled as it is loaded
 
 
@@ -103,19 +106,36 @@ def adopted(platform: Platform, flow: Flow, run_id: str, partition: str | None) 
     lane = lanes[lane_key]
     if blocked := lane.blocked_sentence(flow.name):
         raise LaneConflictError(blocked)
-    end = platform.evaluator.end_of(flow, row, lane)
-    has_new_snapshot = end.sources != lane.place.sources or (end.sources and not lane.settled)
-    if not has_new_snapshot and not platform.evaluator.waits(flow, row, lane, key):
-        raise NothingNewError(
-            f"nothing came for {flow.name} {lane_key}".strip() + f" since step {lane.settled}; its place is {lane.place.position}"
-        )
-    firing = Firing(key=lane_key, fire_key=key, reason="a person asked for it")
+    firing = _fed(platform, flow, row) if flow.feed is not None else _woken(platform, flow, row, lane, key)
     claimed = platform.evaluator.claim(flow, row, firing, ask_target(target), cause=Cause.MANUAL)
     if claimed is None:
         raise LaneConflictError(
             f"another run claimed {flow.name} {lane_key}".strip() + " at the same moment; look at its run, or launch again"
         )
     return platform.ledger.begin(claimed.execution_id, run_id)
+
+
+def _woken(platform: Platform, flow: Flow, row: FlowRow, lane: LaneRow, key: FireKey | None) -> Firing:
+    """What a person wants, where an event or a snapshot came since the lane's place."""
+    end = platform.evaluator.end_of(flow, row, lane)
+    has_new_snapshot = end.sources != lane.place.sources or (end.sources and not lane.settled)
+    if not has_new_snapshot and not platform.evaluator.waits(flow, row, lane, key):
+        raise NothingNewError(
+            f"nothing came for {flow.name} {lane.key}".strip() + f" since step {lane.settled}; its place is {lane.place.position}"
+        )
+    return Firing(key=lane.key, fire_key=key, reason=BY_HAND)
+
+
+def _fed(platform: Platform, flow: Flow, row: FlowRow) -> Firing:
+    """The same where the flow's feed holds more, whatever the pace at which it is asked."""
+    asked = ask(platform, flow, row)
+    hold(platform, row, asked)
+    if asked.held:
+        raise LaneConflictError(f"{flow.name} is HELD: {asked.held}")
+    if not asked.decision.fires:
+        raise NothingNewError(f"nothing to do for {flow.name}: {asked.decision.sentence}")
+    (firing,) = asked.decision.firings
+    return replace(firing, reason=f"{BY_HAND}; {firing.reason}")
 
 
 def _begin(platform: Platform, flow: Flow, execution: Execution, run_id: str) -> Execution:

@@ -10,10 +10,13 @@ from lakechime_dagster.resources.lakechime import declare_flow
 from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.sensors.runs import DagsterRuns
-from lakechime_dagster.sensors.tick import MAX_REQUESTS, Runs, Tick, attended, claim
+from lakechime_dagster.sensors.tick import MAX_REQUESTS, AskedAt, Runs, Tick, attended, claim, decided
 from lakechime_dagster.sensors.trigger import INTERVAL_SECONDS, AssetJob, accepts_of, request
+from lakechime_dagster.store.evaluation import any_key
+from lakechime_dagster.store.ledger_rows import FlowRow
 from lakechime_dagster.store.registry import TICK_NOTE_MS
 from lakechime_dagster.store.sweep import Sweep
+from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState
 
@@ -36,6 +39,7 @@ def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
     for launch in launches:
         declare_flow(launch.flow)
     sweeps: dict[tuple[str, str], Sweep] = {}  # per store and deployment; it remembers where the last look ended
+    asked: AskedAt = {}
 
     @dg.sensor(
         name=dagster_name(name),
@@ -49,9 +53,9 @@ def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
             platform = open_platform()
             key = (platform.settings.store_url, platform.settings.deployment)
             if key not in sweeps:
-                sweeps[key] = Sweep(platform.evaluator, [launch.flow for launch in launches])
+                sweeps[key] = Sweep(platform.evaluator, [launch.flow for launch in launches if launch.flow.feed is None])
             accepts = {flow: accepts_of(launch.partitions, lambda: context.instance) for flow, launch in by_flow.items()}
-            tick = run_many(platform, sweeps[key], by_flow, DagsterRuns(lambda: context.instance), accepts)
+            tick = run_many(platform, sweeps[key], by_flow, DagsterRuns(lambda: context.instance), accepts, asked)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if not tick.launches:
@@ -62,17 +66,21 @@ def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
 
 
 def run_many(
-    platform: Platform, sweep: Sweep, launches: Mapping[str, Launch], runs: Runs, accepts: Mapping[str, Callable[[str], bool]]
-) -> Tick:
+    platform: Platform, sweep: Sweep, launches: Mapping[str, Launch], runs: Runs, accepts: Mapping[str, Callable[[str], bool]],
+    asked: AskedAt | None = None,
+) -> Tick:  # fmt: skip
     """One tick of many flows: settle or retry what is open, then decide those that changed and claim for them.
 
-    A flow that cannot be claimed for hinders no other; it is decided again by the next tick.
+    A flow that cannot be claimed for hinders no other; it is decided again by the next tick. Those that read a feed are
+    none of the sweep's, as no event tells of theirs: each feed is asked when it is due.
     """
     now = platform.store.now()
     is_noted = now - sweep.noted_ts >= TICK_NOTE_MS
     if is_noted:
         sweep.reread()
-        platform.ledger.note_tick(list(sweep.rows.values()), now)
+    fed = {name: platform.evaluator.activate(launch.flow) for name, launch in launches.items() if launch.flow.feed is not None}
+    if is_noted:
+        platform.ledger.note_tick([*sweep.rows.values(), *fed.values()], now)
         sweep.noted_ts = now
     attempts: list[Execution] = []
     sentences: list[str] = []
@@ -80,15 +88,17 @@ def run_many(
     for execution in opened:
         if execution.lane.flow in launches:
             name = execution.lane.flow
-            launch, sentence = attended(platform, launches[name].flow, sweep.rows[name], execution, runs)
+            launch, sentence = attended(platform, launches[name].flow, (sweep.rows | fed)[name], execution, runs)
             attempts += [launch] if launch else []
             sentences += [sentence] if sentence else []
     attempts = attempts[:MAX_REQUESTS]  # the rest is asked for by the next tick
     decisions = sweep.decisions(most=MAX_REQUESTS - len(attempts), accepts=accepts)
+    decisions |= _by_feeds(platform, launches, fed, {} if asked is None else asked)
+    rows = sweep.rows | fed
     for name, decision in decisions.items():
         room = MAX_REQUESTS - len(attempts)
         try:
-            claimed, refusal = claim(platform, launches[name].flow, sweep.rows[name], decision, room)
+            claimed, refusal = claim(platform, launches[name].flow, rows[name], decision, room)
         except LakeChimeError as error:  # what it claimed before is launched by the next tick; it stays restless
             claimed, refusal = [], str(error)
         attempts += claimed
@@ -100,6 +110,17 @@ def run_many(
     sentences += [f"{name}: {why}" for name, why in sweep.refused.items()]
     sentences.append(f"{len(launches)} triggers, {len(waiting)} of them wait; the others have nothing new")
     return Tick(launches=tuple(attempts), sentences=tuple(sentences))
+
+
+def _by_feeds(platform: Platform, launches: Mapping[str, Launch], rows: Mapping[str, FlowRow], asked: AskedAt) -> dict[str, Decision]:
+    """The decisions of flows that read a feed; one that cannot be asked says so, and hinders no other."""
+    found: dict[str, Decision] = {}
+    for name, row in rows.items():
+        try:
+            found[name] = decided(platform, launches[name].flow, row, any_key, asked)
+        except LakeChimeError as error:
+            found[name] = Decision(trigger=name, fires=False, reasons=(str(error),))
+    return found
 
 
 def _request(launch: Launch, execution: Execution) -> dg.RunRequest:

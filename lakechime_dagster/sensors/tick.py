@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
+from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.platform import Platform, ask_target
 from lakechime_dagster.store.evaluation import Accepts, any_key
 from lakechime_dagster.store.ledger_rows import FlowRow
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
 
 MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds
+AskedAt = dict[str, int]  # by flow, when its feed was asked last; kept by a process, whose first tick asks at once
 UNBEGUN_MS = 600_000  # a run that has started must begin its execution by then, else its process is taken for dead
 
 
@@ -56,11 +58,11 @@ class Tick:
     sentences: tuple[str, ...] = ()
 
 
-def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Accepts = any_key) -> Tick:
+def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Accepts = any_key, asked: AskedAt | None = None) -> Tick:
     """One tick: idempotent, safe beside other daemons; a lost launch is asked for again by the next one.
 
     `accepts` tells whether Dagster knows a partition key: one that it does not know would fail a whole tick, so its
-    firing is refused before the claim.
+    firing is refused before the claim. `asked` is for a flow that reads a feed: its earlier ticks' memory.
     """
     row = platform.evaluator.activate(flow)
     platform.ledger.note_tick([row], platform.store.now())
@@ -71,7 +73,7 @@ def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Accepts = any_
         launches += [launch] if launch else []
         sentences += [sentence] if sentence else []
     try:
-        decision = platform.evaluator.evaluate(flow, row, accepts=accepts)
+        decision = decided(platform, flow, row, accepts, {} if asked is None else asked)
         claimed, refusal = claim(platform, flow, row, decision, MAX_REQUESTS - len(launches))
     except LakeChimeError as error:  # what is to be retried is launched all the same
         return Tick(launches=tuple(launches), sentences=(*sentences, str(error)))
@@ -79,6 +81,17 @@ def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Accepts = any_
     if not decision.fires and not decision.waits:  # nothing up to there can matter any more: read only what is new next time
         platform.evaluator.looked_through(row, decision.through)
     return Tick(launches=(*launches, *claimed), sentences=(*sentences, *decision.reasons))
+
+
+def decided(platform: Platform, flow: Flow, row: FlowRow, accepts: Accepts, asked: AskedAt) -> Decision:
+    """Whether the flow fires, by events or by its feed; a feed that needs a person's choice holds the lane."""
+    if flow.feed is None:
+        return platform.evaluator.evaluate(flow, row, accepts=accepts)
+    found = ask(platform, flow, row, asked.get(flow.name))
+    if found.at_ms is not None:
+        asked[flow.name] = found.at_ms
+    hold(platform, row, found)
+    return found.decision
 
 
 def claim(platform: Platform, flow: Flow, row: FlowRow, decision: Decision, room: int) -> tuple[list[Execution], str]:
@@ -131,7 +144,8 @@ def attend(
     lane = platform.ledger.lanes(row)[execution.lane.key]
     if lane.state is not LaneState.ACTIVE:
         return None, ""  # it waits for a person, which the decision says; its last attempt was called lost when it was held
-    following = platform.ledger.lose(execution, reason, end=platform.evaluator.end_of(flow, row, lane))
+    wider = platform.evaluator.end_of(flow, row, lane) if flow.feed is None else None
+    following = platform.ledger.lose(execution, reason, end=wider)
     if following is None:
         return None, f"{where} is HELD after attempt {execution.attempt}: {reason}"
     due = (following.next_attempt_ts or 0) <= now

@@ -11,11 +11,11 @@ from lakechime_dagster.resources.lakechime import declare_flow
 from lakechime_dagster.resources.names import dagster_name, run_tags
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.sensors.runs import DagsterRuns, OpenInstance
-from lakechime_dagster.sensors.tick import run_tick
+from lakechime_dagster.sensors.tick import AskedAt, run_tick
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution
-from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger, Trigger
+from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
 
 AssetJob = Any  # what `dg.define_asset_job` returns; its class has no public name
 INTERVAL_SECONDS = 1  # every turn of the daemon's loop; 5 would alias with its 5 seconds
@@ -88,12 +88,13 @@ def flow_sensor(
     """The sensor of a flow; its description is the condition in words."""
     declare_flow(flow)
     launch = {"job": job} if job is not None else {"target": target}
+    asked: AskedAt = {}
 
     @dg.sensor(
         name=dagster_name(flow.name),
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=default_status,
-        description=describe(flow.trigger, settles_by_commit=flow.target is not None),
+        description=describe(flow),
         metadata={"tables": ", ".join(flow.pinned)} | ({"writes": flow.target} if flow.target else {}),
         **launch,  # type: ignore[arg-type]
     )
@@ -101,7 +102,8 @@ def flow_sensor(
         try:
             if flow.job is not None and partitions is None:
                 _check_unpartitioned(flow.name, context.repository_def, flow.job)
-            tick = run_tick(open_platform(), flow, DagsterRuns(lambda: context.instance), accepts_of(partitions, lambda: context.instance))
+            accepts = accepts_of(partitions, lambda: context.instance)
+            tick = run_tick(open_platform(), flow, DagsterRuns(lambda: context.instance), accepts, asked)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if tick.launches:
@@ -144,8 +146,9 @@ def request(execution: Execution, selection: list[dg.AssetKey] | None, job_name:
     )
 
 
-def describe(trigger: Trigger, *, settles_by_commit: bool) -> str:
+def describe(flow: Flow) -> str:
     """The condition in words, and what a crash may repeat."""
-    promise = "Each change is applied once." if settles_by_commit else "At least once: a run that dies after its effect is repeated."
-    verb = "when all of these are there: " if isinstance(trigger, PartitionTrigger) else "after "
-    return f"Launches {verb}{trigger}. {promise}"
+    repeated = "At least once: a run that dies after its effect is repeated."
+    promise = "Each change is applied once." if flow.target is not None else repeated
+    verb = "when all of these are there: " if flow.is_partitioned else "after "
+    return f"Launches {verb}{flow.condition}. {promise}"

@@ -79,6 +79,11 @@ class Evaluator:
         with reading(self.engine) as connection:
             return lanes_of(connection, row.flow_id) if at_ms is None else lanes_at(connection, row, at_ms)
 
+    def moment(self, row: FlowRow) -> Moment:
+        """The time of the store, and how the flow's lanes stand now."""
+        with reading(self.engine) as connection:
+            return present(connection, row)
+
     def evaluate(self, flow: Flow, row: FlowRow, *, at_ms: int | None = None, accepts: Accepts = any_key) -> Decision:
         """Whether the flow fires, now or as it was at a past time (milliseconds), and why."""
         if at_ms is not None:
@@ -115,7 +120,7 @@ class Evaluator:
                 return None  # the ledger was lost; the next evaluation sees what its target already has
         if firing.settled is not None and known.settled != firing.settled:
             return None  # somebody claimed and settled between the decision and this claim: what it saw is consumed
-        end = self.end_of(flow, row, known)
+        end = replace(self.end_of(flow, row, known), feed=firing.feed)
         try:
             return self.ledger.claim(
                 row,

@@ -74,12 +74,16 @@ class Interventions:
             _record(connection, flow, Action.PAUSE, by, {"paused": flow.paused_reason}, {"paused": by.reason})
 
     def resume(self, flow: FlowRow, by: By, place_at: PlaceAt | None = None) -> None:
-        """Go on; with `place_at` every lane is put there first (`latest`, `since`), without it all that waited is consumed."""
+        """Go on; with `place_at` every lane is put there first (`latest`, `since`), without it all that waited is consumed.
+
+        A lane that is HELD because of its feed goes on too: who resumes has decided what the feed's trouble asked for.
+        """
         with writing(self.ledger.engine) as connection:
             moved = self._move(connection, flow, None, place_at) if place_at else []
             values = {"paused_ts": None, "paused_reason": None}
             connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**values))
-            before = {"paused": flow.paused_reason, "places": [[lane.key, lane.place.to_json()] for lane, _ in moved]}
+            released = self._released(connection, flow)
+            before = {"paused": flow.paused_reason, "held": released, "places": [[lane.key, lane.place.to_json()] for lane, _ in moved]}
             _record(connection, flow, Action.RESUME, by, before, {"places": [[lane.key, place.to_json()] for lane, place in moved]})
 
     def seek(self, flow: FlowRow, key: str | None, by: By, place_at: PlaceAt, *, dry_run: bool = False) -> list[tuple[LaneRow, Place]]:
@@ -192,6 +196,19 @@ class Interventions:
         if moved and not dry_run:
             connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**nothing_looked(connection)))
         return moved
+
+    def _released(self, connection: Connection, flow: FlowRow) -> list[list[str]]:
+        """The lanes that were held at a place in a feed, without an open execution, with why; they are active now."""
+        busy = self.ledger.open_lanes(connection, flow)
+        found = [
+            lane
+            for lane in lanes_of(connection, flow.flow_id, lock=True).values()
+            if lane.state is LaneState.HELD and lane.place.feed is not None and lane.lane_id not in busy
+        ]
+        active = {"state": LaneState.ACTIVE.value, "state_reason": ""}
+        for lane in found:
+            connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == lane.lane_id).values(**active))
+        return [[lane.key, lane.state_reason] for lane in found]
 
     def _open_flow(self, connection: Connection, execution: Execution) -> FlowRow:
         if execution.state is not ExecutionState.OPEN:

@@ -204,6 +204,15 @@ class Ledger(Registry):
             pause = 0 if immediately else BACKOFF_MS[min(current.attempt, len(BACKOFF_MS) - 1)]
             return self.next_attempt(connection, current, end or current.end, due_ts=now + pause)
 
+    def hold(self, flow: FlowRow, lane: LaneRow, reason: str) -> bool:
+        """Let a lane, as seen in `lane`, wait for a person; False when it moved on since, or a step of it is open."""
+        with writing(self.engine) as connection:
+            current = lane_at(connection, flow.flow_id, lane.key, lock=True)
+            if (current.settled, current.place) != (lane.settled, lane.place) or _open_of(connection, current.lane_id) is not None:
+                return False
+            _hold(connection, current, reason)
+            return True
+
     # Settling
 
     def settle(self, execution: Execution, committed: Committed | None, *, reason: str = "") -> bool:

@@ -40,7 +40,7 @@ class FlowRow:
     def describes(self, flow: Flow) -> bool:
         """Whether the declaration is the one that the ledger knows."""
         known = (self.description, self.cluster, self.tables, self.target, self.job, self.asset_keys)
-        return known == (str(flow.trigger), flow.cluster, flow.pinned, flow.target, flow.job, flow.asset_keys)
+        return known == (flow.condition, flow.cluster, flow.pinned, flow.target, flow.job, flow.asset_keys)
 
     @property
     def blocked_sentence(self) -> str:
@@ -62,14 +62,15 @@ class LaneRow:
 
     def blocked_sentence(self, flow: str) -> str:
         """Why the lane may not claim, with the remedy; empty when it may."""
-        return blocked_sentence(f"{flow} {self.key}".strip(), flow, self.state, self.state_reason)
+        move = "seek" if self.place.feed is None else "resume"
+        return blocked_sentence(f"{flow} {self.key}".strip(), flow, self.state, self.state_reason, move)
 
 
-def blocked_sentence(lane: str, flow: str, state: LaneState, reason: str) -> str:
-    """Why a lane in this state may not claim, with the remedy; empty when it may."""
+def blocked_sentence(lane: str, flow: str, state: LaneState, reason: str, move: str = "seek") -> str:
+    """Why a lane in this state may not claim, with the remedy; empty when it may. `move` lets one go on that has no open step."""
     if state is LaneState.ACTIVE:
         return ""
-    remedy = f"`lakechime execution retry` or `skip` goes on, where no step is open `lakechime trigger seek {flow}`"
+    remedy = f"`lakechime execution retry` or `skip` goes on, where no step is open `lakechime trigger {move} {flow}`"
     if state is LaneState.STALE:
         remedy = f"`lakechime trigger seek {flow}` goes on, after `lakechime execution skip` where a step is open"
     return f"{lane} is {state.value}: {reason}; {remedy}"

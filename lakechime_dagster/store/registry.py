@@ -33,7 +33,7 @@ class Registry:
         with writing(self.engine) as connection:
             hold_places(connection)
             values = {
-                "description": str(flow.trigger), "tables": list(flow.pinned), "target": flow.target, "job": flow.job,
+                "description": flow.condition, "tables": list(flow.pinned), "target": flow.target, "job": flow.job,
                 "asset_keys": list(flow.asset_keys), "cluster": flow.cluster, "tag_keys": sorted(flow.trigger.tags),
                 "is_partitioned": flow.is_partitioned, "refires": flow.refires,
             }  # fmt: skip

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.triggers.feeds import FeedPlace
+from lakechime_dagster.triggers.grid import Schedule, from_milliseconds
 from lakechime_dagster.triggers.lanes import Place
 from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, SnapshotTrigger
 
@@ -20,13 +21,15 @@ from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, Sn
 class Firing:
     """One execution that should be claimed: its lane's key, and why.
 
-    `settled` is how many steps of the lane the decision knew of: a lane that moved on since needs another decision.
+    `settled` is how many steps of the lane the decision knew of: a lane that moved on since needs another decision. `feed`
+    is up to where the flow's feed is to be read, which is asked before a claim, never within.
     """
 
     key: str = ""
     fire_key: FireKey | None = None
     reason: str
     settled: int | None = None
+    feed: FeedPlace | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +112,18 @@ def decide_snapshot(
                 False, f"{counted}; waiting until none came for {trigger.wait_after_last} (last one {_stamp(from_milliseconds(last_ts))})"
             )
     return answer(True, _counted(total, matching, "came"))
+
+
+def feed_rests(every: Schedule | None, asked_ms: int | None, now_ms: int) -> str:
+    """Why a feed is not to be asked now, which was asked last at that time; empty where it is."""
+    if every is None:
+        return ""
+    now = from_milliseconds(now_ms)
+    point = every.last(now)
+    if point is not None and (asked_ms is None or from_milliseconds(asked_ms) < point):
+        return ""
+    upcoming = every.next(now)
+    return f"its feed is asked next at {_stamp(upcoming)}" if upcoming else "the schedule has ended"
 
 
 @dataclass(frozen=True, kw_only=True)

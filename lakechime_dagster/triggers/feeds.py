@@ -33,6 +33,9 @@ class FilesPlace:
     def to_json(self) -> dict[str, Any]:
         return {"files": dict(sorted(self.files.items()))}
 
+    def __str__(self) -> str:
+        return f"{sum(self.files.values()):,} bytes of {len(self.files)} files"
+
 
 @dataclass(frozen=True)
 class TopicPlace:
@@ -54,6 +57,10 @@ class KafkaPlace:
             for topic_id, topic in sorted(self.topics.items())
         }
         return {"topics": topics}
+
+    def __str__(self) -> str:
+        places = ((topic.name, *place) for _, topic in sorted(self.topics.items()) for place in sorted(topic.offsets.items()))
+        return ", ".join(f"{name}[{partition}]@{offset}" for name, partition, offset in places)
 
 
 FeedPlace = FilesPlace | KafkaPlace

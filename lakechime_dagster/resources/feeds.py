@@ -1,0 +1,90 @@
+"""Flows that read a feed: whether they fire now, what hinders them, and where a person may put them."""
+
+from dataclasses import dataclass, replace
+
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.feeds.look import OpenFeed
+from lakechime_dagster.feeds.open import open_feed
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.settings import in_project
+from lakechime_dagster.store.interventions import PlaceAt
+from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
+from lakechime_dagster.triggers.decision import Decision, Firing, LaneView, feed_rests
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import Place
+from lakechime_dagster.triggers.model import SnapshotTrigger, StartFrom
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What asking a flow's feed gave.
+
+    Attributes:
+        decision: Whether the flow fires, and why not.
+        at_ms: When the feed was asked, by the store's clock; None where it was not.
+        held: Why the lane must wait for a person; empty where it need not.
+        lane: The lane for which it was asked, where there is one yet.
+    """
+
+    decision: Decision
+    at_ms: int | None = None
+    held: str = ""
+    lane: LaneRow | None = None
+
+
+def opened(flow: Flow) -> OpenFeed:
+    """The feed of a flow that has one, to be asked."""
+    assert flow.feed is not None
+    return open_feed(flow.feed, in_project)
+
+
+def ask(platform: Platform, flow: Flow, row: FlowRow, asked_ms: int | None = None) -> Asked:
+    """Decide for a flow by what its feed holds now; nothing is written.
+
+    The feed is not asked while the lane has an open execution or waits for a person, nor before the next grid point after
+    `asked_ms`, where the flow has a schedule.
+
+    Raises:
+        FeedUnreadableError: the feed cannot be asked.
+    """
+    assert isinstance(flow.trigger, SnapshotTrigger)
+    moment = platform.evaluator.moment(row)
+    lane = moment.views.get("", LaneView(place=row.start))
+    rests = moment.blocked or lane.blocked or lane.open or feed_rests(flow.trigger.every, asked_ms, moment.now)
+    if rests:
+        return Asked(decision=Decision(trigger=flow.name, fires=False, reasons=(rests,)))
+    look = opened(flow).look(lane.place.feed)
+    came = "" if look.problems else look.came
+    reasons = look.problems or (look.came or f"nothing new in {flow.feed}",)
+    firings = (Firing(reason=came, settled=lane.settled, feed=look.end),) if came else ()
+    decision = Decision(trigger=flow.name, fires=bool(came), reasons=reasons, firings=firings)
+    return Asked(decision=decision, at_ms=moment.now, held="; ".join(look.problems), lane=moment.lanes.get(""))
+
+
+def hold(platform: Platform, row: FlowRow, asked: Asked) -> None:
+    """Let the lane wait for a person, where its feed asks for one."""
+    if asked.held and asked.lane is not None:
+        platform.ledger.hold(row, asked.lane, asked.held)
+
+
+def place_at(platform: Platform, flow: Flow, where: StartFrom) -> PlaceAt:
+    """How to find the place to which a person puts a lane; in a feed that is `now` alone, after all that it holds.
+
+    Raises:
+        LakeChimeError: a feed is not read again.
+        FeedUnreadableError: it cannot be asked.
+    """
+    if flow.feed is None:
+        return platform.evaluator.place_at(flow, where)
+    if where.where != "now":
+        raise LakeChimeError(
+            f"{flow.name} adds what its feed brings, so that its rows would be there twice were {flow.feed} read again from "
+            f"{where.where}; put the trigger of the table that reads {flow.target or 'it'} back instead, or this one to `now`, "
+            "which leaves out what is not read yet"
+        )
+    end = opened(flow).look(None).end
+
+    def place(connection: object, lane: LaneRow) -> Place:
+        return replace(lane.place, feed=end)
+
+    return place

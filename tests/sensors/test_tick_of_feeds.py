@@ -1,0 +1,229 @@
+"""Ticks of a flow that reads files of a folder: what it claims, how it is held, and how it goes on. Store and files are real."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from sqlalchemy import Engine
+
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.errors import FeedUnreadableError, LakeChimeError, LaneConflictError
+from lakechime_dagster.lake import JsonLines
+from lakechime_dagster.resources.explain import explain
+from lakechime_dagster.resources.feeds import place_at
+from lakechime_dagster.resources.lakechime import NothingNewError, adopted
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.sensors.many import Launch, run_many
+from lakechime_dagster.sensors.tick import AskedAt, RunState, Tick, run_tick
+from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.sweep import Sweep
+from lakechime_dagster.triggers import SnapshotTrigger, every
+from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, LaneState, Place
+from lakechime_dagster.triggers.model import StartFrom
+from tests.sensors.test_many import anything
+from tests.sensors.test_tick import ToldRuns, one
+from tests.support.world import World
+
+NAME = "shop.orders__changes"
+BY = By(who="ann", reason="looked into it")
+MINUTE = 60_000
+
+
+@pytest.fixture
+def world(sqlite_engine: Engine) -> World:
+    return World(sqlite_engine)
+
+
+@pytest.fixture
+def runs() -> ToldRuns:
+    return ToldRuns()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+def a_feed(folder: Path, minutes: int | None = None) -> Flow:
+    pace = None if minutes is None else every(minutes=minutes)
+    return Flow(name=NAME, trigger=SnapshotTrigger((), pace), feed=JsonLines(str(folder)))
+
+
+def drop(folder: Path, name: str, *lines: str) -> None:
+    with (folder / name).open("a") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def settled(world: World, tick: Tick) -> Execution:
+    execution = one(tick.launches)
+    assert world.ledger.settle(execution, None)
+    return execution
+
+
+def read_to(world: World) -> FeedPlace | None:
+    flow = world.ledger.flow(NAME)
+    assert flow is not None
+    return world.ledger.lanes(flow)[""].place.feed
+
+
+def test_what_a_feed_holds_is_claimed_and_frozen(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    flow = a_feed(folder)
+    drop(folder, "a.jsonl", "1", "2")
+    execution = one(run_tick(platform, flow, runs).launches)
+    assert (execution.start.feed, execution.end.feed) == (None, FilesPlace({"a.jsonl": 4}))
+    assert execution.reason == f"4 bytes came in a.jsonl of {folder}"
+    drop(folder, "a.jsonl", "3")
+    again = run_tick(platform, flow, runs)
+    assert one(again.launches).end == execution.end
+    assert again.sentences == ("step 1 is with a run that has not begun (attempt 1)",)
+
+
+def test_the_next_claim_goes_on_where_the_last_one_ended(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    flow = a_feed(folder)
+    drop(folder, "a.jsonl", "1")
+    settled(world, run_tick(platform, flow, runs))
+    assert run_tick(platform, flow, runs).sentences == (f"nothing new in {folder}/*.jsonl",)
+    drop(folder, "b.jsonl", "2")
+    execution = settled(world, run_tick(platform, flow, runs))
+    assert (execution.step, execution.start.feed) == (2, FilesPlace({"a.jsonl": 2}))
+    assert read_to(world) == FilesPlace({"a.jsonl": 2, "b.jsonl": 2})
+
+
+def test_a_retry_reads_just_what_was_claimed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    flow = a_feed(folder)
+    drop(folder, "a.jsonl", "1")
+    execution = one(run_tick(platform, flow, runs).launches)
+    runs.tell(execution, RunState.FAILED)
+    drop(folder, "a.jsonl", "2")
+    run_tick(platform, flow, runs)
+    (waiting,) = world.ledger.open_executions(world.evaluator.activate(flow))
+    assert (waiting.attempt, waiting.end.feed) == (2, FilesPlace({"a.jsonl": 2}))
+
+
+def test_a_feed_is_asked_at_the_points_of_its_schedule(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    flow = a_feed(folder, minutes=24 * 60)
+    asked: AskedAt = {}
+    assert run_tick(platform, flow, runs, asked=asked).sentences == (f"nothing new in {folder}/*.jsonl",)
+    drop(folder, "a.jsonl", "1")
+    resting = run_tick(platform, flow, runs, asked=asked)
+    assert resting.launches == ()
+    assert resting.sentences[0].startswith("its feed is asked next at ")
+    asked[NAME] -= 24 * 60 * MINUTE
+    assert one(run_tick(platform, flow, runs, asked=asked).launches).end.feed == FilesPlace({"a.jsonl": 2})
+
+
+def test_a_file_that_shrank_holds_the_lane_until_a_person_resumes(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    flow = a_feed(folder)
+    drop(folder, "a.jsonl", "1", "2")
+    settled(world, run_tick(platform, flow, runs))
+    (folder / "a.jsonl").write_text("3\n")
+    assert "a.jsonl holds 2 bytes, and 4 of it were read" in run_tick(platform, flow, runs).sentences[0]
+    row = world.evaluator.activate(flow)
+    assert world.ledger.lanes(row)[""].state is LaneState.HELD
+    (folder / "a.jsonl").rename(folder / "a-2.jsonl")
+    (held,) = run_tick(platform, flow, runs).sentences
+    assert held.startswith(f"{NAME} is HELD: {folder}/a.jsonl holds 2 bytes")
+    assert held.endswith(f"where no step is open `lakechime trigger resume {NAME}`")
+    world.people.resume(row, BY)
+    (done,) = world.people.history(row)
+    assert done.before["held"][0][1].startswith(f"{folder}/a.jsonl holds 2 bytes")
+    execution = one(run_tick(platform, flow, runs).launches)
+    assert execution.end.feed == FilesPlace({"a-2.jsonl": 2})
+
+
+def test_resuming_lets_no_lane_go_on_whose_step_is_open(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    flow = a_feed(folder)
+    drop(folder, "a.jsonl", "1")
+    settled(world, run_tick(platform, flow, runs))
+    drop(folder, "a.jsonl", "2")
+    execution: Execution | None = one(run_tick(platform, flow, runs).launches)
+    while execution is not None:
+        execution = world.ledger.lose(execution, "disk full", immediately=True)
+    row = world.evaluator.activate(flow)
+    world.people.resume(row, BY)
+    assert world.ledger.lanes(row)[""].state is LaneState.HELD
+
+
+def test_a_ledger_that_was_lost_goes_on_at_the_place_of_the_commit(
+    world: World, platform: Platform, runs: ToldRuns, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = a_feed(folder)
+    drop(folder, "a.jsonl", "1", "2")
+    end = Place(feed=FilesPlace({"a.jsonl": 2}))
+
+    def ask_target(target: object) -> object:
+        return lambda lane: Committed(version=SnapshotId("7"), stamp=CommitStamp(lane=lane, step=3, attempt=1, end=end))
+
+    monkeypatch.setattr("lakechime_dagster.sensors.tick.ask_target", ask_target)
+    assert run_tick(platform, flow, runs).launches == ()
+    execution = one(run_tick(platform, flow, runs).launches)
+    assert (execution.step, execution.start.feed, execution.end.feed) == (4, end.feed, FilesPlace({"a.jsonl": 4}))
+
+
+def test_a_feed_that_cannot_be_asked_says_so(platform: Platform, runs: ToldRuns, tmp_path: Path) -> None:
+    found = run_tick(platform, a_feed(tmp_path / "none"), runs)
+    assert (found.launches, found.sentences) == ((), (f"{tmp_path}/none is no folder, or not yet; its files *.jsonl are to be read",))
+
+
+def test_a_flow_that_is_paused_does_not_ask_its_feed(world: World, platform: Platform, runs: ToldRuns, tmp_path: Path) -> None:
+    flow = a_feed(tmp_path / "none")
+    world.people.pause(world.evaluator.activate(flow), BY)
+    assert run_tick(platform, flow, runs).sentences == ("paused: looked into it",)
+
+
+def test_a_person_gets_what_the_feed_holds_whatever_its_pace(world: World, platform: Platform, folder: Path) -> None:
+    flow = a_feed(folder, minutes=24 * 60)
+    with pytest.raises(NothingNewError, match=f"nothing to do for {NAME}: nothing new in"):
+        adopted(platform, flow, "run-1", None)
+    drop(folder, "a.jsonl", "1")
+    execution = adopted(platform, flow, "run-1", None)
+    assert (execution.end.feed, execution.run_id) == (FilesPlace({"a.jsonl": 2}), "run-1")
+    assert execution.reason == f"a person asked for it; 2 bytes came in a.jsonl of {folder}"
+    world.ledger.settle(execution, None)
+    (folder / "a.jsonl").write_text("")
+    with pytest.raises(LaneConflictError, match=f"{NAME} is HELD: .* holds 0 bytes, and 2 of it were read"):
+        adopted(platform, flow, "run-2", None)
+
+
+def test_an_explanation_asks_the_feed_and_changes_nothing(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    flow = a_feed(folder)
+    drop(folder, "a.jsonl", "1")
+    assert explain(platform, flow).reasons[0] == f"2 bytes came in a.jsonl of {folder}"
+    settled(world, run_tick(platform, flow, runs))
+    (folder / "a.jsonl").write_text("")
+    decision = explain(platform, flow)
+    assert (decision.fires, "holds 0 bytes" in decision.sentence) == (False, True)
+    assert world.ledger.lanes(world.evaluator.activate(flow))[""].state is LaneState.ACTIVE
+    assert explain(platform, flow, at_ms=world.store.now()).reasons == (f"what {folder}/*.jsonl held then is not kept; ask without a time",)
+
+
+def test_a_feed_is_put_to_now_and_never_back(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    flow = a_feed(folder)
+    drop(folder, "a.jsonl", "1", "2")
+    settled(world, run_tick(platform, flow, runs))
+    row = world.evaluator.activate(flow)
+    with pytest.raises(LakeChimeError, match=r"its rows would be there twice .* from beginning; put the trigger of the table that reads"):
+        place_at(platform, flow, StartFrom("beginning"))
+    (folder / "a.jsonl").write_text("3\n")
+    run_tick(platform, flow, runs)
+    world.people.seek(row, None, BY, place_at(platform, flow, StartFrom("now")))
+    assert read_to(world) == FilesPlace({"a.jsonl": 2})
+    assert run_tick(platform, flow, runs).sentences == (f"nothing new in {folder}/*.jsonl",)
+    with pytest.raises(FeedUnreadableError, match="is no folder"):
+        place_at(platform, a_feed(folder / "none"), StartFrom("now"))
+
+
+def test_one_sensor_for_many_flows_asks_each_feed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    fed, woken = a_feed(folder), Flow(name="gold", trigger=SnapshotTrigger("silver.orders"))
+    lost = Flow(name="lost", trigger=SnapshotTrigger(), feed=JsonLines(str(folder / "none")))
+    launches = {flow.name: Launch(flow, anything, [dg.AssetKey(flow.name)]) for flow in (fed, woken, lost)}
+    sweep = Sweep(platform.evaluator, [woken])
+    accepts = dict.fromkeys(launches, lambda key: True)
+    drop(folder, "a.jsonl", "1")
+    world.change("silver.orders", 1)
+    tick = run_many(platform, sweep, launches, runs, accepts)
+    assert {one.lane.flow: one.end.feed for one in tick.launches} == {NAME: FilesPlace({"a.jsonl": 2}), "gold": None}
+    assert any(sentence.startswith(f"lost: {folder}/none is no folder") for sentence in tick.sentences)
