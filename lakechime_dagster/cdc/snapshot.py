@@ -8,6 +8,7 @@ from lakechime_dagster.cdc.order import BEFORE_READ, Order
 
 _FIRST = ("first", "first_in_data_collection")
 _LAST = ("last", "last_in_data_collection")
+MARKS = _FIRST + _LAST
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Snapshots:
         """
         ends, complete = dict(self.ends), list[Change]()
         for change in changes:
-            if change.operation is not Operation.READ or change.snapshot not in _FIRST + _LAST or not change.order.position:
+            if change.operation is not Operation.READ or change.snapshot not in MARKS or not change.order.position:
                 continue
             order = Order(change.order.epoch, change.order.position, BEFORE_READ)
             before = ends.get((change.source, order), frozenset())

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakechime_dagster.lake.change_tables import CDCMerge
+from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Envelope
 from lakechime_dagster.spark.job import InputJob
 from lakechime_dagster.triggers.lanes import Place
@@ -23,6 +24,7 @@ class ChangeJob:
     envelope: Envelope
     merge: CDCMerge
     types: Mapping[str, str] = field(default_factory=dict)
+    on_drift: Drift = Drift.LENIENT
     comment: str = ""
     start: Place | None = None
     may_settle_empty: bool = True

@@ -1,6 +1,6 @@
 """Writes a target so that a step of a lane commits at most once, and says afterwards whose commit the step holds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -78,16 +78,21 @@ def newest_commit(target: Target, stamp: CommitStamp) -> Committed | None:
     return found
 
 
-def create_if_missing(spark: SparkSession, target: Target, schema: StructType) -> None:
-    """Make an empty target with its change feed on; a table that is there, or that another run makes meanwhile, is left as it is."""
+def create_if_missing(spark: SparkSession, target: Target, schema: StructType, properties: Mapping[str, str] | None = None) -> None:
+    """Make an empty target, with its change feed on unless the properties say otherwise.
+
+    A table that is there, or that another run makes meanwhile, is left as it is.
+    """
     for tried in retrying(AnalysisException):  # which is what Delta calls a folder that another run has only begun to fill
         with tried:
             if not target.log.exists():
-                _create(spark, target, schema)
+                _create(spark, target, schema, {"delta.enableChangeDataFeed": "true"} if properties is None else properties)
 
 
-def _create(spark: SparkSession, target: Target, schema: StructType) -> None:
-    builder = DeltaTable.createIfNotExists(spark).location(target.location).property("delta.enableChangeDataFeed", "true")
+def _create(spark: SparkSession, target: Target, schema: StructType, properties: Mapping[str, str]) -> None:
+    builder = DeltaTable.createIfNotExists(spark).location(target.location)
+    for name, value in properties.items():
+        builder = builder.property(name, value)
     builder = builder.addColumns(StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema]))
     if target.partitioned_by:
         builder = builder.partitionedBy(*target.partitioned_by)
@@ -172,13 +177,17 @@ def partition_predicate(target: Target, schema: StructType, partitions: Sequence
     return " OR ".join(one(values) for values in partitions) or "false"
 
 
-def merge(spark: SparkSession, target: Target, changes: DataFrame) -> None:
-    """Apply keyed changes (`compare.OPERATION`): one row per key, so that no two of them meet one target row."""
+def merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_bounded: bool = False) -> None:
+    """Apply keyed changes (`compare.OPERATION`): one row per key, so that no two of them meet one target row.
+
+    Delta opens the files alone that may hold the partitions of these keys, or where it `is_bounded` the keys themselves: by
+    their list, or by the least and the greatest of them.
+    """
     columns = [name for name in changes.columns if name != OPERATION]
     source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
     assignments = {quoted(name): column_of("s", name) for name in columns}
     condition = reduce(lambda a, b: a & b, [column_of("t", key) == column_of("s", key) for key in target.keys])
-    by_key = [name for name in target.partitioned_by if name in target.keys]
+    by_key = [name for name in target.keys if is_bounded or name in target.partitioned_by]
     if by_key:
         within = literal_filter(source, {name: column_of("t", name) for name in by_key})
         condition = condition if within is None else condition & within

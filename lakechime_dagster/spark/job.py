@@ -138,7 +138,7 @@ class TableResult:
 
     `committed` is the commit of this step in the target's log, whoever made it: its end becomes the lane's place.
     `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
-    holds the time of each phase.
+    holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.merging.Fate`).
     """
 
     outcome: Outcome
@@ -152,6 +152,7 @@ class TableResult:
     watermark: int | None = None
     schema: tuple[tuple[str, str], ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    events: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property

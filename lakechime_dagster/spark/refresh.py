@@ -1,8 +1,7 @@
 """Brings one table up to date: reads the ranges, computes by the refresh mode, sifts, compares, and commits once."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
@@ -33,6 +32,7 @@ from lakechime_dagster.spark.job import Outcome, TableJob, TableResult
 from lakechime_dagster.spark.literals import local, local_rows
 from lakechime_dagster.spark.names import column, require_columns, spelled
 from lakechime_dagster.spark.narrow import narrowed
+from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.shape import same_type
 from lakechime_dagster.spark.sift import Sifted, sift
@@ -87,8 +87,10 @@ class Attempt:
     target: Target
     last: Committed | None
     open_log: OpenLog
-    seconds: dict[str, float] = field(default_factory=dict)
     held: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        self._phase = Phases(self.spark, self.job.name)
 
     def __enter__(self) -> "Attempt":
         return self
@@ -123,7 +125,7 @@ class Attempt:
             sources=tuple(result for one in inputs if (result := one.result()) is not None),
             partitions=written.partitions, files=written.files, bytes=written.bytes, watermark=stamp.watermark,
             schema=tuple((name, kind.simpleString()) for name, kind in ((f.name, f.dataType) for f in sifted.good.schema)),
-            seconds=dict(self.seconds), notes=work.notes,
+            seconds=dict(self._phase.seconds), notes=work.notes,
         )  # fmt: skip
 
     def _work(self, inputs: Sequence[Input]) -> Work:
@@ -277,13 +279,3 @@ class Attempt:
         name = f"{self.job.name}__quarantine"
         table = Target(name=name, location=location, log=self.open_log(location, name), comment=f"Rows that {self.job.name} refused")
         quarantine(self.spark, table, self.stamp, sifted.bad)
-
-    @contextmanager
-    def _phase(self, name: str) -> Iterator[None]:
-        began = time.monotonic()
-        self.spark.sparkContext.setLocalProperty("spark.job.description", f"{self.job.name}: {name}")
-        try:
-            yield
-        finally:
-            self.spark.sparkContext.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
-            self.seconds[name] = round(time.monotonic() - began, 3)

@@ -1,0 +1,277 @@
+"""Changes in Spark's rows: messages read, a table's own rows as images, and the changes of each key merged, all by plain Python."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import groupby
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from lakechime_dagster.cdc.change import Change, Key, Operation
+from lakechime_dagster.cdc.fold import Row
+from lakechime_dagster.cdc.merging import Fate, Known, merged
+from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.cdc.reading import EnvelopeReader
+from lakechime_dagster.cdc.record import Changes, Control, Record, Tombstone, Unreadable
+from lakechime_dagster.cdc.state import Role, StateRow, change_of, change_row, known_of, remembered
+from lakechime_dagster.cdc.wire import encoded, image_text, key_of, key_text, row_text
+
+Batches = Iterator[pa.RecordBatch]
+OnBatches = Callable[[Batches], Batches]
+
+HIDDEN = "__cdc"  # of the target: what is known of a row beside its values; see `wire.image_text`
+MESSAGE = ("topic", "topic_id", "partition", "offset", "key", "value", "key_bytes", "value_bytes", "headers")
+STATE_DDL = (
+    "`role` string, `key` string, `source` string, `order` string, `op` string, `columns` string, `omitted` string, `continues` string, "
+    "`transaction` bigint, `ts_ms` bigint, `snapshot` string"
+)
+COORDINATE_DDL = "`topic` string, `partition` int, `offset` bigint"
+TOLD_DDL = f"`fate` string, {STATE_DDL}, `schema` string, `types` string, {COORDINATE_DDL}, `reason` string, `message` string"
+GROUPED_DDL = f"`group` string, {STATE_DDL}, `is_new` boolean, {COORDINATE_DDL}"
+CHUNK = 10_000  # rows of a batch that is sent back
+NOTHING = StateRow(*[None] * len(StateRow._fields))  # type: ignore[arg-type]
+
+
+def merged_ddl(columns: Mapping[str, str]) -> str:
+    """What merging gives back: a table's row and its operation, what is to be remembered, what was refused, and counts."""
+    row = ", ".join(f"`{name.replace('`', '``')}`: {ddl}" for name, ddl in columns.items())
+    return f"`what` string, `operation` string, `row` struct<{row}>, {STATE_DDL}, {COORDINATE_DDL}, `reason` string, `count` bigint"
+
+
+class What:
+    """The kinds of rows that merging gives back."""
+
+    ROW, STATE, REFUSED, FATE = "row", "state", "refused", "fate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How the messages of a table are read: by a reader, which each process makes for itself.
+
+    `ignores_truncates` and `ignores_nulls` are what `CDCMerge` says; `has_bare_tombstones` says that a key without a value
+    is a deletion, as nothing else tells it.
+    """
+
+    out: pa.Schema
+    reader: Callable[[], EnvelopeReader]
+    ignores_truncates: bool = False
+    ignores_nulls: bool = False
+    has_bare_tombstones: bool = False
+
+    def __call__(self, batches: Batches) -> Batches:
+        """For each message of a batch (`MESSAGE`) the rows of `TOLD_DDL`: a row for each change, or one that says what else it is."""
+        reader, known = self.reader(), dict[int, str]()
+        for batch in batches:
+            told: list[tuple[Any, ...]] = []
+            for message in batch.select(list(MESSAGE)).to_pylist():
+                told += self._told(reader, message, known)
+            yield from _batches(told, self.out)
+
+    def _told(self, reader: EnvelopeReader, message: Mapping[str, Any], known: dict[int, str]) -> Iterator[tuple[Any, ...]]:
+        at = message["topic"], message["partition"], message["offset"]
+        record = record_of(message)
+        match reader.read(record):
+            case Changes(changes, types):
+                if is_new := id(types) not in known:
+                    known[id(types)] = schema_text(types)
+                name = schema_name(known[id(types)])
+                for index, change in enumerate(changes):
+                    shown = known[id(types)] if is_new and index == 0 and types else None
+                    fate, role = self._fate(change)
+                    row = change_row(self._as_declared(change, types)) if role is Role.CHANGE else change_row(change, role)
+                    yield (fate, *row, name, shown, *at, None, None)
+            case Tombstone() as tombstone:
+                deletion = tombstone.deletion(record.topic) if self.has_bare_tombstones else None
+                told = NOTHING if deletion is None else change_row(deletion)
+                yield (None if deletion else Fate.CONTROL.value, *told, None, None, *at, None, None)
+            case Control():
+                yield (Fate.CONTROL.value, *NOTHING, None, None, *at, None, None)
+            case Unreadable(reason):
+                raw = {"key": message["key"], "value": message["value"]}
+                yield (Fate.QUARANTINED.value, *NOTHING, None, None, *at, reason, encoded(raw))
+
+    def _fate(self, change: Change) -> tuple[str | None, Role]:
+        """What is known of a change's fate at once, and what it is to those that merge."""
+        if change.operation is not Operation.TRUNCATE:
+            return None, Role.CHANGE
+        return (Fate.CONTROL.value if self.ignores_truncates else Fate.APPLIED.value), Role.TRUNCATION
+
+    def _as_declared(self, change: Change, types: Mapping[str, str]) -> Change:
+        if not change.operation.is_upsert:
+            return change
+        omitted = tuple(name for name in types if name not in change.columns) if len(change.columns) < len(types) else ()
+        columns = change.columns
+        if self.ignores_nulls and change.operation is Operation.UPDATE:
+            columns = {name: value for name, value in columns.items() if value is not None}
+        return replace(change, columns=columns, omitted=omitted)
+
+
+def record_of(message: Mapping[str, Any]) -> Record:
+    """A message of the bronze table."""
+    key, value = (message[f"{part}_bytes"] if message[part] is None else message[part].encode() for part in ("key", "value"))
+    return Record(
+        topic=message["topic"], topic_id=message["topic_id"] or "", partition=message["partition"], offset=message["offset"], key=key,
+        value=value, headers={one["key"]: one["value"] or b"" for one in message["headers"] or ()},
+    )  # fmt: skip
+
+
+def schema_text(types: Mapping[str, str]) -> str:
+    """The columns of a schema and their types as text, in their order."""
+    return orjson.dumps(dict(types)).decode()
+
+
+def schema_name(text: str) -> str:
+    """A short name of a schema, by its text."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class TargetImages:
+    """The rows of a table as what merging starts from: `GROUPED_DDL`, each in the group of its key."""
+
+    out: pa.Schema
+    keys: tuple[str, ...]
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            names = [name for name in batch.schema.names if name != HIDDEN]
+            types = {name: batch.schema.field(name).type for name in names}
+            found = []
+            for row in batch.to_pylist():
+                values = {name: python_value(row[name], types[name]) for name in names}
+                text = key_text(tuple(values[name] for name in self.keys))
+                hidden = row[HIDDEN]
+                source = orjson.loads(hidden)["source"]
+                told = StateRow(Role.TARGET.value, text, source, hidden, columns=row_text(values))
+                found.append((self.groups.get(text, text), *told, False, None, None, None))
+            yield from _batches(found, self.out)
+
+
+@dataclass(frozen=True)
+class KeyColumns:
+    """Texts of keys as columns of the table's own types."""
+
+    out: pa.Schema
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            keys = [key_of(text) for text in batch.column(0).to_pylist()]
+            arrays = [pa.array([conformed(key[i], one.type) for key in keys], one.type) for i, one in enumerate(self.out)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merging:
+    """Merges the changes of each group of keys, which come one group after another, into `merged_ddl`."""
+
+    out: pa.Schema
+    keys: tuple[str, ...]
+    truncated: Mapping[str, frozenset[Order]]
+    frontiers: Mapping[str, Order] = field(default_factory=dict)
+
+    def __call__(self, batches: Batches) -> Batches:
+        fates, found = Counter[str](), list[tuple[Any, ...]]()
+        types = {one.name: one.type for one in self.out.field("row").type}
+        for _, rows in groupby(_rows(batches), key=lambda row: row[0]):
+            found += self._merged([row[1:] for row in rows], types, fates)
+            if len(found) >= CHUNK:
+                yield from _batches(found, self.out)
+                found = []
+        counts = [(What.FATE, fate, None, *NOTHING, None, None, None, None, count) for fate, count in fates.items()]
+        yield from _batches(found + counts, self.out)
+
+    def _merged(self, rows: Sequence[tuple[Any, ...]], types: Mapping[str, pa.DataType], fates: Counter[str]) -> Iterator[tuple[Any, ...]]:
+        size = len(StateRow._fields)
+        known: dict[Key, Known] = {}
+        told: dict[int, tuple[Any, ...]] = {}
+        changes: list[Change] = []
+        hidden: dict[str, str] = {}
+        for text, of_key in groupby(sorted(rows, key=lambda row: row[1]), key=lambda row: row[1]):
+            before: list[StateRow] = []
+            for row in of_key:
+                one = StateRow(*row[:size])
+                if row[size]:
+                    changes.append(change_of(one))
+                    told[id(changes[-1])] = row
+                else:
+                    before.append(one)
+                if one.role == Role.TARGET.value:
+                    hidden[text] = one.order
+            if (found := known_of(before)) is not None:
+                known[key_of(text)] = found
+        step = merged(known, changes, self.truncated, self.frontiers)
+        fates.update({fate.value: count for fate, count in step.fates.items()})
+        for refused in step.refused:
+            row = told[id(refused.change)]
+            yield (What.REFUSED, None, None, *row[:size], *row[size + 1 :], refused.reason, None)
+        for one in step.keys:
+            text = key_text(one.key)
+            for kept in remembered(one, known.get(one.key)):
+                yield (What.STATE, None, None, *kept, None, None, None, None, None)
+            after = self._row(one.after, types) if one.after is not None else None
+            now = image_text(one.image, one.source)
+            operation = _operation(one.before, after, hidden.get(text) == now)
+            if operation is not None:
+                row = {**after, HIDDEN: now} if after is not None else self._key_row(one.key, types)
+                yield (What.ROW, operation, row, *NOTHING, None, None, None, None, None)
+
+    def _row(self, row: Row, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
+        return {name: conformed(row.get(name), kind) for name, kind in types.items() if name != HIDDEN}
+
+    def _key_row(self, key: Key, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
+        return {name: conformed(value, types[name]) for name, value in zip(self.keys, key, strict=True)}
+
+
+def _operation(before: Row | None, after: Row | None, is_same: bool) -> str | None:
+    """What the table's row needs: I, U, D, or = where it stays; None where there is none and was none."""
+    if before is None:
+        return None if after is None else "I"
+    if after is None:
+        return "D"
+    return "=" if is_same and all(_equal(before.get(name), value) for name, value in after.items()) else "U"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one == other or encoded(one) == encoded(other)
+
+
+def conformed(value: Any, kind: pa.DataType) -> Any:
+    """A value of a narrower type as one of the table's type."""
+    if value is None:
+        return None
+    if pa.types.is_decimal(kind):
+        return Decimal(value)
+    if pa.types.is_floating(kind):
+        return float(value)
+    if pa.types.is_timestamp(kind) and type(value) is date:
+        return datetime(value.year, value.month, value.day)
+    return value
+
+
+def python_value(value: Any, kind: pa.DataType) -> Any:
+    """A value of Arrow's as the changes have it: maps are dicts."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {name: python_value(one, kind.item_type) for name, one in value}
+    if pa.types.is_list(kind):
+        return [python_value(one, kind.value_type) for one in value]
+    return value
+
+
+def _rows(batches: Batches) -> Iterator[tuple[Any, ...]]:
+    for batch in batches:
+        yield from zip(*[column.to_pylist() for column in batch.columns], strict=True)
+
+
+def _batches(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(rows), CHUNK):
+        columns = zip(*rows[start : start + CHUNK], strict=True)
+        arrays = [pa.array(list(values), schema.field(i).type) for i, values in enumerate(columns)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

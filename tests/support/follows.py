@@ -1,0 +1,128 @@
+"""A table that follows a database, for tests: its bronze table written by delta-rs, its steps run by Spark, its lane kept by hand."""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+from lakechime_dagster.lake.change_tables import STATE, CDCMerge
+from lakechime_dagster.lake.envelopes import Debezium, Envelope
+from lakechime_dagster.spark.change_job import ChangeJob
+from lakechime_dagster.spark.change_rows import HIDDEN
+from lakechime_dagster.spark.follow import follow
+from lakechime_dagster.spark.job import InputJob, TableResult
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from tests.support.refreshes import open_log
+
+BRONZE = pa.schema([
+    ("topic", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("key", pa.string()),
+    ("value", pa.string()), ("key_bytes", pa.binary()), ("value_bytes", pa.binary()),
+    ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+])  # fmt: skip
+
+
+@dataclass
+class Followed:
+    """A change table whose lane each `run` moves by one step over all that is new in its bronze table."""
+
+    spark: SparkSession
+    folder: Path
+    keys: tuple[str, ...]
+    envelope: Envelope = field(default_factory=Debezium)
+    merge: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    lane: LaneId = field(default_factory=lambda: LaneId("test", "orders"))
+    step: int = 0
+    place: SnapshotPlace = field(default_factory=SnapshotPlace)
+
+    @property
+    def location(self) -> str:
+        return str(self.folder / "orders")
+
+    @property
+    def bronze(self) -> str:
+        return f"{self.location}__changes"
+
+    def tell(self, records: Iterable[Record]) -> None:
+        """Messages come to the bronze table, in one commit."""
+        rows = [
+            {
+                "topic": one.topic, "topic_id": one.topic_id, "partition": one.partition, "offset": one.offset,
+                "key": one.key and one.key.decode(), "value": None if one.value is None else one.value.decode(), "key_bytes": None,
+                "value_bytes": None, "headers": [{"key": name, "value": value} for name, value in one.headers.items()],
+            }
+            for one in records
+        ]  # fmt: skip
+        write_deltalake(self.bronze, pa.Table.from_pylist(rows, schema=BRONZE), mode="append")
+
+    def run(self) -> TableResult:
+        """The next step."""
+        self.step += 1
+        result = self.attempt(self.step)
+        end = result.committed.stamp.end if result.committed else self.end()
+        self.place = end.sources["orders__changes"]
+        return result
+
+    def end(self, version: int | None = None) -> Place:
+        log = self.log("orders__changes")
+        end = SnapshotPlace(table_uid=log.uid, snapshot_id=SnapshotId(str(log.version if version is None else version)))
+        return Place(position=Position(0, self.step), sources={"orders__changes": end})
+
+    def attempt(self, step: int, attempt: int = 1, *, end: Place | None = None) -> TableResult:
+        """One attempt at a step; the lane stays where it is."""
+        end = end or self.end()
+        stamp = CommitStamp(lane=self.lane, step=step, attempt=attempt, execution_id=f"e{step}", end=end)
+        return follow(self.spark, self.job(end, attempt), stamp, open_log)
+
+    def job(self, end: Place, attempt: int = 1) -> ChangeJob:
+        now = end.sources["orders__changes"]
+        assert now.snapshot_id is not None
+        range_ = SnapshotRange(
+            table="orders__changes", table_uid=now.table_uid, start=self.place.snapshot_id, end=now.snapshot_id, start_uid=self.place.table_uid
+        )  # fmt: skip
+        bronze = InputJob(alias="changes", table="orders__changes", location=self.bronze, range=range_)
+        return ChangeJob(
+            name="orders", location=self.location, bronze=bronze, envelope=self.envelope, merge=CDCMerge(keys=self.keys, **self.merge),
+            start=Place(sources={"orders__changes": self.place}), may_settle_empty=attempt == 1, **self.options,
+        )  # fmt: skip
+
+    def log(self, table: str) -> DeltaLog:
+        return open_log(str(self.folder / table), table)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the table as another engine reads them, sorted by key."""
+        rows = read(self.location)
+        return sorted(
+            ({name: value for name, value in row.items() if name != HIDDEN} for row in rows),
+            key=lambda row: repr([row[key] for key in self.keys]),
+        )
+
+    @property
+    def remembered(self) -> list[dict[str, Any]]:
+        return read(self.location + STATE)
+
+
+def read(location: str) -> list[dict[str, Any]]:
+    """The rows of a table, read by delta-rs: an engine that did not write them; times without their zone's object."""
+    found = QueryBuilder().register("t", DeltaTable(location)).execute("select * from t")
+    return [{name: plain(value) for name, value in row.items()} for row in pa.table(found).to_pylist()]
+
+
+def plain(value: Any) -> Any:
+    return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) and value.tzinfo else value
+
+
+def with_offsets(records: Iterable[Record]) -> list[Record]:
+    """The messages one after another in one partition."""
+    return [replace(one, offset=offset) for offset, one in enumerate(records)]
