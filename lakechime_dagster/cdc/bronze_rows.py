@@ -1,0 +1,128 @@
+"""A message and what was read of it, as a row of the bronze table (`bronze.COLUMNS`)."""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from lakechime_dagster.cdc.bronze import Kind
+from lakechime_dagster.cdc.change import Key
+from lakechime_dagster.cdc.reading import EnvelopeReader
+from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone, Unreadable
+from lakechime_dagster.dce.partition import canonical_json
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_YEARS = 9_000 * 366 * 86_400_000  # milliseconds; a time beyond is none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A message as a feed holds it.
+
+    Attributes:
+        record: What readers read of it.
+        headers: All of them; one name may be there several times.
+        timestamp_ms: When it was written, where that is told.
+        problem: Why its parts cannot be told, so that its value is all that there is of it; empty where they can.
+    """
+
+    record: Record
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int | None = None
+    problem: str = ""
+
+
+class Read(NamedTuple):
+    """What was read of a message, in the order of the last columns of the table."""
+
+    kind: str
+    source: str | None = None
+    op: str | None = None
+    row_key: str | None = None
+    position: list[int] | None = None
+    ts_ms: int | None = None
+    snapshot: str | None = None
+    problem: str | None = None
+
+
+def bronze_row(message: Message, reader: EnvelopeReader) -> tuple[Any, ...]:
+    """The row of a message, in the order of the columns; nothing that a message can hold hinders it."""
+    record = message.record
+    read = unreadable(message.problem) if message.problem else read_of(reader.read(record))
+    key, key_bytes = _text_or_bytes(record.key)
+    value, value_bytes = _text_or_bytes(record.value)
+    headers = [{"key": _clean(name), "value": content} for name, content in message.headers]
+    return (
+        record.topic, record.topic_id or record.topic, record.partition, record.offset, _time(message.timestamp_ms), key, value, key_bytes,
+        value_bytes, headers, *read,
+    )  # fmt: skip
+
+
+def read_of(reading: Reading) -> Read:
+    """What a reading says of its message; of several changes the last one."""
+    match reading:
+        case Changes(changes) if changes:
+            last = changes[-1]
+            position = list(last.order.position) or None
+            if position is not None and not all(_LEAST <= number <= _MOST for number in position):
+                return unreadable(f"source: the position {position} has a number of more than 64 bits")
+            return Read(
+                Kind.CHANGE.value, source=_clean(last.source), op=last.operation.value, row_key=key_text(last.key) if last.key else None,
+                position=position, ts_ms=_whole(last.event_ms), snapshot=None if last.snapshot is None else _clean(last.snapshot),
+            )  # fmt: skip
+        case Changes():
+            return Read(Kind.CHANGE.value)
+        case Tombstone(key):
+            return Read(Kind.TOMBSTONE.value, row_key=None if key is None else key_text(key))
+        case Control() as control:
+            return Read(control.value)
+        case Unreadable(reason):
+            return unreadable(reason)
+
+
+def unreadable(problem: str) -> Read:
+    return Read(Kind.UNREADABLE.value, problem=_clean(problem))
+
+
+def key_text(key: Key) -> str:
+    """The values of a key's columns as a JSON array; what JSON has no type for as text."""
+    return _clean(canonical_json([_plain(value) for value in key]))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case bytes():
+            return value.hex()
+        case list() | tuple():
+            return [_plain(one) for one in value]
+        case dt.date() | dt.time():  # of times the ones with a date too
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
+def _text_or_bytes(raw: bytes | None) -> tuple[str | None, bytes | None]:
+    if raw is None:
+        return None, None
+    try:
+        return raw.decode(), None
+    except UnicodeDecodeError:
+        return None, raw
+
+
+def _time(milliseconds: int | None) -> dt.datetime | None:
+    known = milliseconds is not None and 0 <= milliseconds <= _YEARS
+    return _EPOCH + dt.timedelta(milliseconds=milliseconds) if known and milliseconds is not None else None
+
+
+def _whole(value: Any) -> int | None:
+    """A number that a column of 64 bits holds; messages may hold anything in its place."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and _LEAST <= value <= _MOST else None
+
+
+def _clean(text: str) -> str:
+    """A text without lone surrogates, which no UTF-8 has."""
+    return text.encode(errors="replace").decode()

@@ -1,0 +1,29 @@
+"""What a run is asked to do with the table of a feed's messages: plain values, without Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakechime_dagster.lake.envelopes import Envelope
+from lakechime_dagster.lake.feeds import Feed
+from lakechime_dagster.triggers.lanes import Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class BronzeJob:
+    """One execution of a table that holds the messages of a feed, by what came to it since the lane's place.
+
+    `folder` is where a feed of files lies. `keys` and `types` say how the envelope is read where a message does not say it
+    itself. `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
+    """
+
+    name: str
+    location: str
+    feed: Feed
+    envelope: Envelope
+    keys: tuple[str, ...]
+    folder: str = ""
+    types: Mapping[str, str] = field(default_factory=dict)
+    comment: str = ""
+    start: Place | None = None
+    may_settle_empty: bool = True
+    has_committed: bool = False
