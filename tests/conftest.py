@@ -7,6 +7,7 @@ pytest_plugins = [
     "tests.support.postgres",
     "tests.support.stack",
     "tests.support.stores",
+    "tests.support.topics",
     "tests.support.world",
     "tests.support.cli",
     "tests.support.properties",

@@ -44,7 +44,8 @@ class KafkaTopic:
     Attributes:
         topic: The name of a topic, or a glob that several match.
         bootstrap: Servers, such as `broker:9092`.
-        options: Further settings of Kafka's clients, by Kafka's names; a value `$NAME` is taken from the environment.
+        options: Further settings of Kafka's clients, by librdkafka's names, such as `security.protocol`, `sasl.mechanism`,
+            `sasl.username`, `sasl.password`, `ssl.ca.location`; a value `$NAME` is taken from the environment.
     """
 
     topic: str

@@ -1,0 +1,120 @@
+"""Topics of Kafka as a feed: up to which offset they can be read, and which are not what they were."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.feeds.look import Look
+from lakechime_dagster.lake.feeds import KafkaTopic
+from lakechime_dagster.triggers.feeds import FeedPlace, KafkaPlace, Span, TopicPlace
+
+NOW = "put the trigger to `now`, which leaves out all that is there, and have the connector take a new snapshot of the tables"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicState:
+    """A topic as it is.
+
+    Attributes:
+        topic_id: What tells it from one that is made under its name later; its name where the cluster has no ids.
+        spans: By partition, the first offset that is there, and the last stable one, before which every transaction has ended.
+    """
+
+    topic_id: str
+    name: str
+    spans: Mapping[int, Span]
+
+
+@dataclass(frozen=True)
+class KafkaFeed:
+    """The topics of a cluster whose names match.
+
+    A partition is read up to its last stable offset: what lies above may belong to a transaction that is still open. A
+    topic, or a partition, that was not there before is read from its first offset. One that is gone stays in the place, so
+    that one that comes under its name later is known to be another.
+
+    Attributes:
+        topic: As it is declared.
+        environment: What its options `$NAME` stand for, asked when the cluster is.
+        is_ordered_by_position: The messages tell their order; otherwise that of a partition is the only one, which does not
+            hold where messages of a key are in two.
+        seconds: That the cluster has for each answer.
+    """
+
+    topic: KafkaTopic
+    environment: Mapping[str, str] = field(repr=False)
+    is_ordered_by_position: bool = field(kw_only=True)
+    seconds: float = field(default=5, kw_only=True)
+
+    def look(self, place: FeedPlace | None) -> Look:
+        """What the topics hold after a place.
+
+        Raises:
+            FeedUnreadableError: the cluster cannot be asked, or has no such topic.
+            InvalidValueError: an option is not in the environment.
+        """
+        try:
+            from lakechime_dagster.feeds.kafka_client import ask_topics
+        except ImportError as error:
+            raise FeedUnreadableError(f"{self.topic} cannot be asked without Kafka's client: install lakechime-dagster[kafka]") from error
+        read = place if isinstance(place, KafkaPlace) else KafkaPlace()
+        topics = ask_topics(self.topic, self.environment, self.seconds)
+        return judged(self.topic, read, topics, is_ordered_by_position=self.is_ordered_by_position)
+
+
+def judged(feed: KafkaTopic, place: KafkaPlace, topics: Sequence[TopicState], *, is_ordered_by_position: bool) -> Look:
+    """What topics as they are mean for a place up to which they were read."""
+    problems = list(_problems(place, topics, is_ordered_by_position))
+    end = dict(place.topics)
+    grown = []
+    for topic in topics:
+        before = place.topics.get(topic.topic_id, TopicPlace(topic.name)).offsets
+        offsets = dict(before)
+        for partition, (earliest, stop) in sorted(topic.spans.items()):
+            start = before.get(partition, earliest)
+            offsets[partition] = max(start, stop)
+            grown += [f"{topic.name}[{partition}] came from offset {start:,} to {stop:,}"] if start < stop else []
+        end[topic.topic_id] = TopicPlace(topic.name, offsets)
+    came = grown[0] if len(grown) == 1 else f"{len(grown)} partitions grew of {feed}" if grown else ""
+    return Look(end=KafkaPlace(end), came=came, problems=tuple(problems))
+
+
+def _problems(place: KafkaPlace, topics: Sequence[TopicState], is_ordered_by_position: bool) -> Iterator[str]:
+    ids = {topic.topic_id for topic in topics}
+    gone = {known.name: (topic_id, known) for topic_id, known in sorted(place.topics.items()) if topic_id not in ids}
+    for topic in sorted(topics, key=lambda each: each.name):
+        known = place.topics.get(topic.topic_id)
+        if known is not None:
+            yield from _partition_problems(topic, known)
+            if not is_ordered_by_position and len(topic.spans) > len(known.offsets):
+                yield (
+                    f"{topic.name} was read with {len(known.offsets)} partitions, and has {len(topic.spans)} now: its messages tell no "
+                    "position, and those of one key may be in two partitions, of which nobody can say what came first; make a topic of "
+                    f"another name with as many partitions as it shall keep, or {NOW}"
+                )
+        elif topic.name in gone:
+            old_id, old = gone[topic.name]
+            yield (
+                f"{topic.name} was made anew: it was read with id {old_id} up to {_offsets(old.offsets)}, and has id {topic.topic_id} "
+                f"now, up to {_offsets({partition: stop for partition, (_, stop) in topic.spans.items()})}; let its messages come into a "
+                f"topic of another name, or {NOW}"
+            )
+
+
+def _partition_problems(topic: TopicState, known: TopicPlace) -> Iterator[str]:
+    for partition, (earliest, stop) in sorted(topic.spans.items()):
+        start = known.offsets.get(partition, 0)
+        if start < earliest:
+            yield (
+                f"{topic.name}[{partition}] was truncated: it was read up to offset {start:,}, and begins at {earliest:,} now, so that "
+                f"what lay between was never read; {NOW}"
+            )
+        elif stop < start:
+            yield (
+                f"{topic.name}[{partition}] ends at offset {stop:,}, and was read up to {start:,}: the cluster lost what it had said that "
+                f"it holds; {NOW}"
+            )
+
+
+def _offsets(offsets: Mapping[int, int]) -> str:
+    return ", ".join(f"[{partition}]@{offset}" for partition, offset in sorted(offsets.items())) or "nothing"

@@ -1,0 +1,92 @@
+"""Asking a Kafka cluster for topics: their ids, their partitions, and which offsets these hold.
+
+Imported when a cluster is asked, not before: Kafka's client is an extra.
+"""
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
+from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.feeds.kafka import TopicState
+from lakechime_dagster.lake.feeds import KafkaTopic
+from lakechime_dagster.lake.kafka import librdkafka_settings, without_secrets
+from lakechime_dagster.triggers.feeds import Span
+
+_PASSING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}  # of topics being made
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 tell
+
+
+def ask_topics(feed: KafkaTopic, environment: Mapping[str, str], seconds: float) -> list[TopicState]:
+    """The topics of a feed; the cluster has so long for each answer.
+
+    Raises:
+        FeedUnreadableError: The cluster cannot be asked, or has none.
+        InvalidValueError: An option is not in the environment.
+    """
+    said: list[str] = []
+    settings: dict[str, Any] = {"log_level": 0, "error_cb": lambda error: said.append(error.str())}
+    client = None
+    try:
+        client = AdminClient(settings | librdkafka_settings(feed, environment))
+        retrying = Retrying(retry=retry_if_exception(_is_passing), stop=stop_after_delay(seconds), wait=wait_fixed(0.2), reraise=True)
+        return retrying(_ask, feed, client, seconds)
+    except KafkaException as error:
+        if client is not None:
+            client.poll(0)  # hands over what `error_cb` is told
+        reason = without_secrets("; ".join(dict.fromkeys((error.args[0].str(), *said))), feed, environment)
+        raise FeedUnreadableError(f"{feed} cannot be asked: {reason}; check its bootstrap and options") from error
+
+
+class _ChangingError(FeedUnreadableError):
+    """Topics were made or deleted between two questions."""
+
+
+def _is_passing(error: BaseException) -> bool:
+    return isinstance(error, _ChangingError) or (isinstance(error, KafkaException) and error.args[0].code() in _PASSING)
+
+
+def _ask(feed: KafkaTopic, client: AdminClient, seconds: float) -> list[TopicState]:
+    names = [name for name in client.list_topics(timeout=seconds).topics if fnmatchcase(name, feed.topic)]
+    described = _described(client, names, seconds)
+    if not described:
+        raise FeedUnreadableError(f"{feed} is no topic, or not yet: the cluster has none of that name")
+    spans = _spans(client, {name: partitions for name, (_, partitions) in described.items()}, seconds)
+    if _described(client, names, seconds) != described:
+        raise _ChangingError(f"{feed} changes while it is asked; it is asked again")
+    return [TopicState(topic_id=topic_id, name=name, spans=spans[name]) for name, (topic_id, _) in sorted(described.items())]
+
+
+def _described(client: AdminClient, names: Iterable[str], seconds: float) -> dict[str, tuple[str, list[int]]]:
+    """By name, id and partitions; Kafka's own topics, and those that were deleted meanwhile, are not there."""
+    described = {}
+    for name, answer in client.describe_topics(TopicCollection(list(names)), request_timeout=seconds).items():
+        try:
+            topic = answer.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                continue
+            raise
+        if not topic.is_internal:
+            topic_id = str(topic.topic_id)
+            described[name] = (name if topic_id == _NO_ID else topic_id, sorted(partition.id for partition in topic.partitions))
+    return described
+
+
+def _spans(client: AdminClient, partitions: Mapping[str, Iterable[int]], seconds: float) -> dict[str, dict[int, Span]]:
+    asked = [TopicPartition(name, partition) for name, numbers in partitions.items() for partition in numbers]
+
+    def ask(spec: Any) -> dict[tuple[str, int], int]:
+        specs: dict[TopicPartition, Any] = dict.fromkeys(asked, spec)
+        answers = client.list_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds)
+        return {(one.topic, one.partition): answer.result().offset for one, answer in answers.items()}
+
+    earliest, stable = ask(OffsetSpec.earliest()), ask(OffsetSpec.latest())
+    return {
+        name: {partition: (earliest[name, partition], stable[name, partition]) for partition in numbers}
+        for name, numbers in partitions.items()
+    }

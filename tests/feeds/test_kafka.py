@@ -1,0 +1,168 @@
+"""Topics of a real Kafka as a feed: what a look at them finds, whatever happens to them between two looks."""
+
+import pytest
+
+from lakechime_dagster.errors import FeedUnreadableError, InvalidValueError
+from lakechime_dagster.feeds.kafka import KafkaFeed, TopicState, judged
+from lakechime_dagster.feeds.look import Look
+from lakechime_dagster.lake import KafkaTopic
+from lakechime_dagster.triggers.feeds import KafkaPlace, Span, TopicPlace, feed_place
+from tests.support.kafka import PASSWORD
+from tests.support.processes import free_port
+from tests.support.topics import ENVIRONMENT, LOGIN, Topics
+
+FEED = KafkaTopic("orders", bootstrap="broker:9092")
+
+
+@pytest.mark.services
+def test_the_end_is_after_the_last_message(topics: Topics) -> None:
+    topics.create("orders", 2)
+    topics.send("orders", "a", "b", partition=1)
+    look = look_at(topics)
+    assert offsets(look) == {"orders": {0: 0, 1: 2}}
+    assert look.came == f"{topics.named('orders')}[1] came from offset 0 to 2"
+    assert look_at(topics, look).came == ""
+
+
+@pytest.mark.services
+def test_the_end_is_the_last_stable_offset_while_a_transaction_is_open(topics: Topics) -> None:
+    topics.create("orders")
+    topics.send("orders", "a")
+    with topics.transaction("orders", "b") as producer:
+        topics.send("orders", "c")
+        assert offsets(look_at(topics)) == {"orders": {0: 1}}
+        producer.abort_transaction(30)
+    assert offsets(look_at(topics)) == {"orders": {0: 4}}  # with the mark that ends the transaction
+
+
+@pytest.mark.services
+def test_a_new_topic_that_matches_and_a_new_partition_are_read_from_their_beginning(topics: Topics) -> None:
+    topics.create("orders")
+    topics.send("orders", "a")
+    first = look_at(topics)
+    topics.create("orders_2")
+    topics.send("orders_2", "b", "c")
+    topics.grow("orders", 2)
+    topics.send("orders", "d", partition=1)
+    second = look_at(topics, first)
+    assert offsets(second) == {"orders": {0: 1, 1: 1}, "orders_2": {0: 2}}
+    assert (second.came, second.problems) == (f"2 partitions grew of {topics.feed()}", ())
+
+
+@pytest.mark.services
+def test_partitions_that_grew_are_a_finding_where_messages_tell_no_position(topics: Topics) -> None:
+    topics.create("orders")
+    first = look_at(topics)
+    topics.grow("orders", 3)
+    (problem,) = look_at(topics, first, is_ordered_by_position=False).problems
+    assert problem.startswith(f"{topics.named('orders')} was read with 1 partitions, and has 3 now: its messages tell no position")
+
+
+@pytest.mark.services
+def test_what_was_deleted_above_the_place_is_a_finding_with_both_offsets_and_the_choices(topics: Topics) -> None:
+    topics.create("orders")
+    topics.send("orders", "a")
+    first = look_at(topics)
+    topics.send("orders", "b", "c", "d")
+    topics.cut("orders", 3)
+    (problem,) = look_at(topics, first).problems
+    assert problem.startswith(f"{topics.named('orders')}[0] was truncated: it was read up to offset 1, and begins at 3 now")
+    assert "put the trigger to `now`" in problem
+
+
+@pytest.mark.services
+def test_what_was_deleted_below_the_place_was_read(topics: Topics) -> None:
+    topics.create("orders")
+    topics.send("orders", "a", "b", "c")
+    first = look_at(topics)
+    topics.cut("orders", 3)
+    assert look_at(topics, first) == Look(end=first.end)
+
+
+@pytest.mark.services
+def test_a_topic_that_was_deleted_and_made_anew_is_a_finding_with_both_ids(topics: Topics) -> None:
+    topics.create("orders")
+    topics.create("planes")
+    topics.send("orders", "a", "b")
+    first = look_at(topics)
+    topics.delete("orders")
+    between = look_at(topics, first)
+    assert between == Look(end=first.end)
+    topics.create("orders")
+    topics.send("orders", "c")
+    (problem,) = look_at(topics, between).problems
+    (now,) = (topic_id for topic_id, topic in place_of(look_at(topics)).topics.items() if topic.name == topics.named("orders"))
+    (before,) = (topic_id for topic_id, topic in place_of(first).topics.items() if topic.name == topics.named("orders"))
+    assert problem.startswith(f"{topics.named('orders')} was made anew: it was read with id {before} up to [0]@2, and has id {now} now")
+
+
+@pytest.mark.services
+def test_no_topic_of_the_name_is_said(topics: Topics) -> None:
+    with pytest.raises(FeedUnreadableError, match=r"is no topic, or not yet: the cluster has none of that name"):
+        look_at(topics)
+
+
+@pytest.mark.services
+def test_a_wrong_password_is_said_without_it(topics: Topics) -> None:
+    feed = KafkaFeed(topics.feed(), {"KAFKA_PASSWORD": "not-s3cret"}, is_ordered_by_position=True, seconds=1)
+    with pytest.raises(FeedUnreadableError, match="Authentication failed: Invalid username or password") as raised:
+        feed.look(None)
+    assert "s3cret" not in f"{raised.value!r} {feed!r}"
+
+
+def test_a_broker_that_does_not_answer_is_said_with_its_address_and_without_a_password() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    feed = KafkaFeed(KafkaTopic("orders", bootstrap=address, options=LOGIN), ENVIRONMENT, is_ordered_by_position=True, seconds=1)
+    with pytest.raises(FeedUnreadableError, match=rf"orders at {address} cannot be asked: .*Connection refused") as raised:
+        feed.look(None)
+    assert PASSWORD not in str(raised.value)
+
+
+def test_an_option_that_the_environment_does_not_have_is_named() -> None:
+    feed = KafkaFeed(KafkaTopic("orders", bootstrap="broker:9092", options=LOGIN), {}, is_ordered_by_position=True)
+    with pytest.raises(InvalidValueError, match=r"options\['sasl.password'\] '\$KAFKA_PASSWORD': is not in the environment"):
+        feed.look(None)
+
+
+def test_an_option_that_no_client_knows_is_named_without_what_it_hides() -> None:
+    topic = KafkaTopic("orders", bootstrap="broker:9092", options={"sasl.pasword": "$KAFKA_PASSWORD"})
+    with pytest.raises(FeedUnreadableError, match=r'No such configuration property: "sasl.pasword"') as raised:
+        KafkaFeed(topic, ENVIRONMENT, is_ordered_by_position=True).look(None)
+    assert PASSWORD not in str(raised.value)
+
+
+def test_an_end_below_the_place_is_a_finding() -> None:
+    (problem,) = judged_at({0: 7}, {0: (0, 5)}).problems
+    assert problem.startswith("orders[0] ends at offset 5, and was read up to 7")
+
+
+def test_a_new_partition_whose_beginning_is_gone_is_a_finding() -> None:
+    (problem,) = judged_at({0: 7}, {0: (0, 7), 1: (2, 4)}).problems
+    assert problem.startswith("orders[1] was truncated: it was read up to offset 0, and begins at 2 now")
+
+
+def test_a_topic_seen_for_the_first_time_is_read_from_the_first_offset_that_is_there() -> None:
+    look = judged(FEED, KafkaPlace(), [TopicState(topic_id="A", name="orders", spans={0: (5, 9)})], is_ordered_by_position=True)
+    assert look == Look(end=KafkaPlace({"A": TopicPlace("orders", {0: 9})}), came="orders[0] came from offset 5 to 9")
+
+
+def judged_at(read: dict[int, int], spans: dict[int, Span]) -> Look:
+    """What is found of a topic after a place in it."""
+    place = KafkaPlace({"A": TopicPlace("orders", read)})
+    return judged(FEED, place, [TopicState(topic_id="A", name="orders", spans=spans)], is_ordered_by_position=True)
+
+
+def look_at(topics: Topics, before: Look | None = None, *, is_ordered_by_position: bool = True) -> Look:
+    """A look at a test's topics after another one, whose end went through its JSON."""
+    place = before and feed_place(place_of(before).to_json())
+    return KafkaFeed(topics.feed(), ENVIRONMENT, is_ordered_by_position=is_ordered_by_position).look(place)
+
+
+def place_of(look: Look) -> KafkaPlace:
+    assert isinstance(look.end, KafkaPlace)
+    return look.end
+
+
+def offsets(look: Look) -> dict[str, dict[int, int]]:
+    """By the topic's name in the test."""
+    return {topic.name.partition(".")[2]: dict(topic.offsets) for topic in place_of(look).topics.values()}
