@@ -88,7 +88,8 @@ class Followed:
         now = end.sources["orders__changes"]
         assert now.snapshot_id is not None
         range_ = SnapshotRange(
-            table="orders__changes", table_uid=now.table_uid, start=self.place.snapshot_id, end=now.snapshot_id, start_uid=self.place.table_uid
+            table="orders__changes", table_uid=now.table_uid, start=self.place.snapshot_id, end=now.snapshot_id,
+            start_uid=self.place.table_uid,
         )  # fmt: skip
         bronze = InputJob(alias="changes", table="orders__changes", location=self.bronze, range=range_)
         return ChangeJob(
@@ -105,7 +106,7 @@ class Followed:
         rows = read(self.location)
         return sorted(
             ({name: value for name, value in row.items() if name != HIDDEN} for row in rows),
-            key=lambda row: repr([row[key] for key in self.keys]),
+            key=lambda row: [row[key] for key in self.keys],
         )
 
     @property
