@@ -91,14 +91,14 @@ class Kept:
             image = image.without(order)
         for change in changes:
             if change.operation.is_upsert:
-                image = self._continued(image, change).carrying(change.order, change.columns)
+                image = self.continued(image, change).carrying(change.order, change.columns)
         return image
 
     def _ends(self, key: Key, changes: Iterable[Change], below: Order) -> Iterator[Order]:
-        yield from (self._taken(key, change) for change in changes if change.operation is Operation.DELETE)
+        yield from (self.taken(key, change) for change in changes if change.operation is Operation.DELETE)
         yield from (order for order in self.truncated.get(self.windows[key].source, ()) if order < below)
 
-    def _taken(self, key: Key, deletion: Change) -> Order:
+    def taken(self, key: Key, deletion: Change) -> Order:
         """The order at and below which a deletion takes what is there: its own, or that of the row which had the key first."""
         if deletion.transaction is None:
             return deletion.order
@@ -119,7 +119,8 @@ class Kept:
                 del rows[:1]
         return deletion.order
 
-    def _continued(self, image: Image, change: Change) -> Image:
+    def continued(self, image: Image, change: Change) -> Image:
+        """An image with the columns that a key change takes from its old key; as it is where the change is none."""
         if change.continues is None:
             return image
         old = self.image(change.continues, self._left(change))
@@ -132,7 +133,7 @@ class Kept:
             return end
         since = end if change.order.position else BEFORE_ALL  # without a position its deletion is somewhere before it
         deletions = [one for one in window.changes if one.operation is Operation.DELETE and since <= one.order < change.order]
-        return min(end, self._taken(change.continues or (), max(deletions, key=_order))) if deletions else end
+        return min(end, self.taken(change.continues or (), max(deletions, key=_order))) if deletions else end
 
 
 @dataclass(frozen=True)
