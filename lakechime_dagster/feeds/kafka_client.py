@@ -18,6 +18,7 @@ from lakechime_dagster.lake.kafka import librdkafka_settings, without_secrets
 from lakechime_dagster.triggers.feeds import Span
 
 _PASSING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}  # of topics being made
+_AS_KAFKA = str.maketrans("+/", "-_")  # Kafka's own tools write ids in base64 for URLs
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 tell
 
 
@@ -72,7 +73,7 @@ def _described(client: AdminClient, names: Iterable[str], seconds: float) -> dic
                 continue
             raise
         if not topic.is_internal:
-            topic_id = str(topic.topic_id)
+            topic_id = str(topic.topic_id).translate(_AS_KAFKA)
             described[name] = (name if topic_id == _NO_ID else topic_id, sorted(partition.id for partition in topic.partitions))
     return described
 

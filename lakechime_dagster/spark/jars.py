@@ -93,7 +93,7 @@ def pyspark_home() -> Path:
 
 
 def _fetch(folder: Path, java: Java, progress: Callable[[str], None]) -> None:
-    progress(f"Fetching {len(jar_names())} jars for Spark into {folder} (once, about 13 MB)")
+    progress(f"Fetching {len(jar_names())} jars for Spark into {folder} (once, about 23 MB)")
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         fetched = Path(temporary) / "jars"
         answer = retrieve(IVY_FILE, fetched, java, cache=Path(temporary) / "cache")
