@@ -1,14 +1,17 @@
 """The composition root of the shipped code location: the lake named by LAKECHIME_LAKE as Dagster definitions."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import assert_never
 
 import dagster as dg
 
+from lakechime_dagster.assets.change_table import bronze_asset, change_asset
 from lakechime_dagster.assets.flows import flow_of
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.assets.source import source_asset
 from lakechime_dagster.assets.table import table_asset
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
+from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.lake import Lake, Table, Target
 from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
@@ -63,9 +66,17 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
 def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow]) -> dg.AssetSpec | dg.AssetsDefinition:
     """The asset of a table; what Dagster refuses about it is told by the table's name."""
     try:
-        if not isinstance(table, SourceTable | LakeTable):
-            raise DeclarationError(table.name, "change_table", "cannot be run yet")
-        return source_asset(lake, table) if isinstance(table, SourceTable) else table_asset(lake, table, flows[table.name])
+        match table:
+            case SourceTable():
+                return source_asset(lake, table)
+            case LakeTable():
+                return table_asset(lake, table, flows[table.name])
+            case BronzeTable():
+                return bronze_asset(lake, table, flows[table.name])
+            case ChangeTable():
+                return change_asset(lake, table, flows[table.name])
+            case _:
+                assert_never(table)
     except LakeChimeError:
         raise
     except Exception as error:

@@ -7,6 +7,9 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.assets.report import Report
+from lakechime_dagster.cdc.bronze import Kind
+from lakechime_dagster.lake.change_tables import BronzeTable
+from lakechime_dagster.lake.lake import Target
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -14,12 +17,16 @@ from lakechime_dagster.triggers.grid import from_milliseconds
 ROWS_ADD_UP = "rows_add_up"
 NO_DUPLICATE_KEYS = "no_duplicate_keys"
 NOTHING_QUARANTINED = "nothing_quarantined"
+NOTHING_UNREADABLE = "nothing_unreadable"
 FRESH = "fresh_by_watermark"
 
 
-def check_specs(table: LakeTable) -> list[dg.AssetCheckSpec]:
+def check_specs(table: Target) -> list[dg.AssetCheckSpec]:
     """The checks that every run of the table reports."""
     key = asset_key(table.name)
+    if isinstance(table, BronzeTable):
+        told = "Every message of the run could be read; one that could not is kept with its problem."
+        return [dg.AssetCheckSpec(NOTHING_UNREADABLE, asset=key, description=told)]
     specs = [
         dg.AssetCheckSpec(
             ROWS_ADD_UP, asset=key,
@@ -27,7 +34,7 @@ def check_specs(table: LakeTable) -> list[dg.AssetCheckSpec]:
         ),
         dg.AssetCheckSpec(NOTHING_QUARANTINED, asset=key, description=f"No row of the run went to {table.name}__quarantine."),
     ]  # fmt: skip
-    if table.keys:
+    if isinstance(table, LakeTable) and table.keys:
         specs.append(
             dg.AssetCheckSpec(
                 NO_DUPLICATE_KEYS,
@@ -40,14 +47,17 @@ def check_specs(table: LakeTable) -> list[dg.AssetCheckSpec]:
     return specs
 
 
-def needs_watermark(table: LakeTable, reports: Sequence[Report]) -> bool:
+def needs_watermark(table: Target, reports: Sequence[Report]) -> bool:
     """Whether these executions do not tell how fresh the table is, as they wrote nothing."""
     return table.fresh_within is not None and not _watermarks(reports)
 
 
-def check_results(table: LakeTable, reports: Sequence[Report], now: dt.datetime, before: int | None = None) -> list[dg.AssetCheckResult]:
+def check_results(table: Target, reports: Sequence[Report], now: dt.datetime, before: int | None = None) -> list[dg.AssetCheckResult]:
     """What the checks say of these executions; one with nothing to do leaves the watermark as it was `before`."""
     results = [report.result for report in reports if report.result is not None]
+    if isinstance(table, BronzeTable):
+        unreadable = sum(result.events.get(Kind.UNREADABLE, 0) for result in results)
+        return [_warning(NOTHING_UNREADABLE, unreadable == 0, {"messages unreadable": unreadable})]
     counts = [result.counts for result in results]
     returned, quarantined = sum(count.returned for count in counts), sum(count.quarantined for count in counts)
     parts = sum(count.changed + count.unchanged + count.deduplicated + count.quarantined for count in counts)
@@ -59,7 +69,7 @@ def check_results(table: LakeTable, reports: Sequence[Report], now: dt.datetime,
         ),
         _warning(NOTHING_QUARANTINED, quarantined == 0, {"rows quarantined": quarantined}),
     ]
-    if table.keys:
+    if isinstance(table, LakeTable) and table.keys:
         twice = sum(count.deduplicated for count in counts)
         checks.append(_warning(NO_DUPLICATE_KEYS, twice == 0, {"rows computed more than once": twice}))
     if table.fresh_within is not None:

@@ -5,11 +5,16 @@ from typing import Any
 
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
+from lakechime_dagster.lake.feeds import JsonLines
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
 from lakechime_dagster.resources.names import asset_name
 from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.settings import in_project
+from lakechime_dagster.spark.bronze_job import BronzeJob
+from lakechime_dagster.spark.change_job import ChangeJob
 from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
@@ -26,6 +31,7 @@ def flow_of(table: Target, cluster: str = "") -> Flow:
         asset_keys=(asset_name(table.name),),
         cluster=cluster,
         location=table.location,
+        feed=table.feed if isinstance(table, BronzeTable) else None,
     )
 
 
@@ -45,6 +51,48 @@ def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Ma
         partitions=running.fired_partitions,
         expect=table.expect,
         watermark=table.watermark,
+        comment=table.description,
+        start=running.execution.start,
+        may_settle_empty=running.execution.attempt == 1,
+        has_committed=running.platform.ledger.has_committed(running.execution),
+    )
+
+
+def bronze_job_of(table: BronzeTable, running: RunningExecution) -> BronzeJob:
+    """What one execution asks of Spark for a table of messages; its range is between the places of its claim."""
+    return BronzeJob(
+        name=table.name,
+        location=running.platform.location(table.name, table.location),
+        feed=table.feed,
+        folder=str(in_project(table.feed.folder)) if isinstance(table.feed, JsonLines) else "",
+        envelope=table.envelope,
+        keys=table.keys,
+        types=table.types,
+        comment=table.description,
+        start=running.execution.start,
+        may_settle_empty=running.execution.attempt == 1,
+        has_committed=running.platform.ledger.has_committed(running.execution),
+    )
+
+
+def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
+    """What one execution asks of Spark for a table that follows a database: the new rows of its bronze table."""
+    bronze = table.bronze
+    end = running.execution.end.sources.get(bronze.name)
+    return ChangeJob(
+        name=table.name,
+        location=running.platform.location(table.name, table.location),
+        bronze=InputJob(
+            alias="changes",
+            table=bronze.name,
+            location=running.platform.location(bronze.name, bronze.location),
+            range=running.ranges.get(bronze.name),
+            pinned=end.snapshot_id if end is not None else None,
+        ),
+        envelope=bronze.envelope,
+        merge=table.merge,
+        types=bronze.types,
+        on_drift=table.on_drift,
         comment=table.description,
         start=running.execution.start,
         may_settle_empty=running.execution.attempt == 1,

@@ -11,6 +11,7 @@ from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import SparkAttempt
 from lakechime_dagster.spark.job import SourceResult, TableResult
+from lakechime_dagster.triggers.feeds import spans_between
 from lakechime_dagster.triggers.grid import from_milliseconds
 
 MAX_EVENTS = 50  # shown as a table; the count is always whole
@@ -49,15 +50,14 @@ def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str
         "files written": result.files,
         "seconds": round(sum(result.seconds.values()), 3),
         "seconds by phase": dg.MetadataValue.json({phase: round(value, 3) for phase, value in result.seconds.items()}),
-        "range": dg.MetadataValue.md(
-            "\n".join(f"- {range_sentence(source)}" for source in result.sources) or "no input was read as changes"
-        ),
+        "range": dg.MetadataValue.md("\n".join(f"- {one}" for one in ranges_read(running, result)) or "no input was read as changes"),
         "events consumed": events_table(running.events),
         "step": execution.step,
         "attempt": execution.attempt,
         "spark": f"{attempt.driver}: {attempt.reason} (ready after {attempt.ready:.1f} s)",
         **lag,
     }
+    metadata |= {f"events {what}": count for what, count in sorted(result.events.items())}
     if result.watermark is not None:
         metadata["watermark"] = dg.MetadataValue.timestamp(from_milliseconds(result.watermark))
     odd = [source for source in result.sources if source.verdict is not Verdict.CONTIGUOUS]
@@ -70,6 +70,16 @@ def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str
         metadata["dagster/column_schema"] = dg.MetadataValue.table_schema(dg.TableSchema(columns=columns))
     sentence = f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} deleted, {counts.quarantined} quarantined"
     return Report(sentence=sentence, metadata=metadata, result=result)
+
+
+def ranges_read(running: RunningExecution, result: TableResult) -> list[str]:
+    """What was read, as sentences: of tables, or of a feed between the places of the claim."""
+    end, start = running.execution.end.feed, running.execution.start.feed
+    if end is None:
+        return [range_sentence(source) for source in result.sources]
+    found = spans_between(start, end)
+    shown = [f"`{what}` from {first:,} up to {stop:,}" for what, (first, stop) in found[:MAX_EVENTS]]
+    return [*shown, *([f"and {len(found) - MAX_EVENTS} more"] if len(found) > MAX_EVENTS else [])]
 
 
 def range_sentence(source: SourceResult) -> str:

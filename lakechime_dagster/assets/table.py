@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,14 +14,15 @@ from lakechime_dagster.assets.parameters import check_inputs, shared_with, with_
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
 from lakechime_dagster.dce.event import version_of
-from lakechime_dagster.errors import LaneConflictError, NotFoundError, TableUnreadableError
-from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.errors import FeedUnreadableError, LaneConflictError, NotFoundError, TableUnreadableError
+from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
 from lakechime_dagster.resources.platform import marks_of
 from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.resources.spark import SparkResource
+from lakechime_dagster.resources.spark import SparkAttempt, SparkResource
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -35,31 +36,42 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
     ) -> dg.MaterializeResult:
         keys = list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [None]
         injected |= shared_with(table, {"context": context, "lakechime": lakechime, "spark": spark})
-        reports = each_key(keys, lambda key: materialise(context, lakechime, spark, lake, table, flow, key, injected))
+
+        def attempt(running: RunningExecution) -> SparkAttempt:
+            return spark.refresh(running, job_of(lake, table, running, injected), context.log.info)
+
+        reports = each_key(keys, lambda key: materialise(context, lakechime, lake, table, flow, key, attempt))
         platform = lakechime.platform()
         now = from_milliseconds(platform.store.now())
         before = platform.log(table.name, table.location).watermark() if needs_watermark(table, reports) else None
         return dg.MaterializeResult(metadata=combined(reports), check_results=check_results(table, reports, now, before))
 
     partitions = partitions_of(lake, table)
-    metadata = {**static_metadata(table, flow), **table.dagster.get("metadata", {})}
     given = {
-        "key": asset_key(table.name),
-        "deps": [asset_key(name) for name in table.inputs],
         "partitions_def": partitions,
-        "group_name": table.group or table.name.split(".")[0],
-        "owners": [table.owner] if table.owner else None,
-        "kinds": {*table.kinds} or {"deltalake", "spark"},
-        "description": table.description or None,
-        "check_specs": check_specs(table),
         # one run for many partitions: each of them is an execution of its own, in its own lane
         "backfill_policy": dg.BackfillPolicy.single_run() if partitions is not None else None,
+        **declared(table, static_metadata(table, flow)),
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of its backfill policies that they may change
-        asset = dg.asset(**{**given, **table.dagster, "metadata": metadata})(with_signature(body, table))
+        asset = dg.asset(**given)(with_signature(body, table))
     check_inputs(table, asset)
     return asset
+
+
+def declared(table: Target, metadata: Mapping[str, Any], kinds: Iterable[str] = ("deltalake", "spark")) -> dict[str, Any]:
+    """What Dagster is told of every table that the lake writes, and what its declaration passes through."""
+    given = {
+        "key": asset_key(table.name),
+        "deps": [asset_key(name) for name in table.inputs],
+        "group_name": table.group or table.name.split(".")[0],
+        "owners": [table.owner] if table.owner else None,
+        "kinds": {*table.kinds} or {*kinds},
+        "description": table.description or None,
+        "check_specs": check_specs(table),
+    }
+    return {**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}}
 
 
 def each_key(keys: Sequence[str | None], materialise_key: Callable[[str | None], Report]) -> list[Report]:
@@ -85,26 +97,25 @@ def each_key(keys: Sequence[str | None], materialise_key: Callable[[str | None],
 def materialise(
     context: dg.AssetExecutionContext,
     lakechime: LakeChimeResource,
-    spark: SparkResource,
     lake: Lake,
-    table: LakeTable,
+    table: Target,
     flow: Flow,
     partition: str | None,
-    injected: Mapping[str, Any],
+    attempt: Callable[[RunningExecution], SparkAttempt],
 ) -> Report:
     """One execution: begin it, let Spark do the step, settle it at once, and say what happened."""
     try:
         with lakechime.execution(context, flow.name, partition=partition) as running:
-            attempt = spark.refresh(running, job_of(lake, table, running, injected), context.log.info)
-            settle(running, table, attempt.result)
-            report = report_of(running, attempt, lag_of(lake, table, running))
+            done = attempt(running)
+            settle(running, table, done.result)
+            report = report_of(running, done, lag_of(lake, table, running))
     except NothingNewError as nothing:
         report = nothing_new(str(nothing))
     context.log.info(f"{table.name}: {report.sentence}")
     return report
 
 
-def settle(running: RunningExecution, table: LakeTable, result: TableResult) -> None:
+def settle(running: RunningExecution, table: Target, result: TableResult) -> None:
     """Settle right after commit and registration, so that nothing downstream looks in between.
 
     A fired partition in which nothing changed is complete all the same: it gets a mark (law 16).
@@ -120,7 +131,7 @@ def settle(running: RunningExecution, table: LakeTable, result: TableResult) -> 
 def static_metadata(table: LakeTable, flow: Flow) -> dict[str, Any]:
     """What is known of a table before any run: what it waits for, how it is computed and laid out."""
     metadata: dict[str, Any] = {
-        "waits for": str(flow.trigger) if table.trigger is not None else "nobody: a person launches it",
+        "waits for": flow.condition if table.trigger is not None else "nobody: a person launches it",
         "refresh": table.refresh.value,
         "dagster/table_name": table.name,
     }
@@ -133,8 +144,16 @@ def static_metadata(table: LakeTable, flow: Flow) -> dict[str, Any]:
     return metadata
 
 
-def lag_of(lake: Lake, table: LakeTable, running: RunningExecution) -> dict[str, Any]:
-    """How far the table is behind its inputs now: commits that came since the claim, and seconds since the last one consumed."""
+def lag_of(lake: Lake, table: Target, running: RunningExecution) -> dict[str, Any]:
+    """How far the table is behind its inputs now: commits that came since the claim, and seconds since the last one consumed.
+
+    Of one that reads a feed, what that holds beyond the claim.
+    """
+    if running.flow.feed is not None:
+        try:
+            return {"waiting in the feed": opened(running.flow).look(running.execution.end.feed).came or "nothing"}
+        except FeedUnreadableError as error:  # the run is done: what cannot be told is said
+            return {"waiting in the feed": str(error)}
     behind = 0
     for name in table.inputs:
         end = running.execution.end.sources.get(name)

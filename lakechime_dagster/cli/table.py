@@ -1,6 +1,6 @@
 """`lakechime table`: the tables of the lake and of the store, and commits whose events are missing."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
@@ -125,18 +125,36 @@ def _document(name: str, cluster: str, table: "Table | None", record: "TableReco
 
 
 def _role(table: "Table | None") -> str:
-    from lakechime_dagster.lake.tables import SourceTable
+    from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
+    from lakechime_dagster.lake.tables import LakeTable, SourceTable
 
-    return "not declared" if table is None else "source" if isinstance(table, SourceTable) else "computed"
+    match table:
+        case None:
+            return "not declared"
+        case SourceTable():
+            return "source"
+        case LakeTable():
+            return "computed"
+        case BronzeTable():
+            return "messages"
+        case ChangeTable():
+            return "follows a database"
+        case _:
+            assert_never(table)
 
 
 def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str, Any]:
-    from lakechime_dagster.lake.tables import LakeTable
+    from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
+    from lakechime_dagster.lake.tables import LakeTable, SourceTable
 
     if table is None:
         return {}
-    readers = [one.name for one in tables if isinstance(one, LakeTable) and table.name in one.inputs]
+    readers = [one.name for one in tables if not isinstance(one, SourceTable) and table.name in one.inputs]
     facts: dict[str, Any] = {"description": table.description, "owner": table.owner, "readers": readers}
+    if isinstance(table, BronzeTable):
+        facts |= {"source": str(table.feed), "envelope": type(table.envelope).__name__, "keys": list(table.keys)}
+    if isinstance(table, ChangeTable):
+        facts |= {"inputs": list(table.inputs), "keys": list(table.keys), "source": str(table.bronze.feed)}
     if isinstance(table, LakeTable):
         trigger = str(table.trigger) if table.trigger else None
         facts |= {"inputs": list(table.inputs), "keys": list(table.keys), "refresh": table.refresh.value, "trigger": trigger}

@@ -8,9 +8,10 @@ from types import MappingProxyType
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
-from lakechime_dagster.lake.names import checked_columns, checked_table_name
+from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name
 from lakechime_dagster.lake.reads import Passthrough, Readable
 from lakechime_dagster.lake.tables import check_common
 from lakechime_dagster.triggers.grid import Schedule
@@ -87,6 +88,7 @@ class ChangeTable(Readable):
     name: str
     bronze: BronzeTable
     merge: CDCMerge
+    on_drift: Drift = Drift.LENIENT
     partitioned_by: Mapping[str, str] | PartitionLevels | None = None
     owner: str | None = None
     location: str | None = None
@@ -122,6 +124,7 @@ def change_table(
     envelope: Envelope,
     merge: CDCMerge,
     types: Mapping[str, str] | None = None,
+    on_drift: str | Drift = Drift.LENIENT,
     every: Schedule | None = None,
     owner: str | None = None,
     location: str | None = None,
@@ -136,24 +139,36 @@ def change_table(
     not in the table's rows.
 
     The messages come from `source`, which is asked `every` so often, written as `envelope` says; `types` gives the type of
-    each column for envelopes whose messages bring no schema. `merge` names the key, and says how changes are merged.
+    each column for envelopes whose messages bring no schema. `merge` names the key, and says how changes are merged;
+    `on_drift` what becomes of columns that changes bring otherwise than the table has them.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
     """
-    checked_table_name(name, "change_table")
+    checked_table_name(name, "change_table", MAX_TARGET_NAME - len(CHANGES))
     if not isinstance(source, JsonLines | KafkaTopic):
         raise DeclarationError(name, "source", f"{shown(source)} is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)")
     if not isinstance(envelope, Debezium | Canal | Maxwell | Dms):
         raise DeclarationError(name, "envelope", f"{shown(envelope)} is none of Debezium(), Canal(), Maxwell(), Dms()")
     if not isinstance(merge, CDCMerge):
         raise DeclarationError(name, "merge", f"{shown(merge)} is no CDCMerge(keys=[…])")
+    if types is not None and not isinstance(types, Mapping):
+        raise DeclarationError(name, "types", f'{shown(types)} is no map of columns to their types, such as {{"id": "bigint"}}')
+    if every is not None and not isinstance(every, Schedule):
+        raise DeclarationError(name, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
     bronze = BronzeTable(
         name=name + CHANGES, feed=source, envelope=envelope, keys=merge.keys, types=MappingProxyType(dict(types or {})), every=every,
-        location=None if location is None else location.rstrip("/") + CHANGES, kinds=("deltalake",), owner=owner, group=group,
+        location=None if location is None else location.rstrip("/") + CHANGES, owner=owner, group=group,
         description=f"The changes of {name} as they came from {source}",
     )  # fmt: skip
     return ChangeTable(
-        name=name, bronze=bronze, merge=merge, owner=owner, group=group, location=location, description=description,
-        kinds=tuple(kinds), dagster=dagster or {},
+        name=name, bronze=bronze, merge=merge, on_drift=_drift(name, on_drift), owner=owner, group=group, location=location,
+        description=description, kinds=tuple(kinds), dagster=dagster or {},
     )  # fmt: skip
+
+
+def _drift(name: str, value: object) -> Drift:
+    try:
+        return Drift(str(value))
+    except ValueError:
+        raise DeclarationError(name, "on_drift", f"{shown(value)} is none of {', '.join(Drift)}") from None

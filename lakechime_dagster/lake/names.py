@@ -8,7 +8,11 @@ from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
 
 PART = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 OWNER = re.compile(r"team:[A-Za-z0-9_\-. ]+|\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}")
-SUFFIX_RESERVED = "__quarantine"  # the table of refused rows beside each target
+RESERVED = {  # what the names of tables end with that come beside others
+    "__quarantine": "tables of refused rows",
+    "__changes": "the messages of tables that follow a database",
+    "__state": "what tables that follow a database remember",
+}
 MAX_TABLE_NAME = 200  # characters; leaves room for the folders of a warehouse
 MAX_TARGET_NAME = 128  # of a computed table: its flow has the same name
 
@@ -24,8 +28,9 @@ def checked_table_name(name: object, kind: str, limit: int = MAX_TARGET_NAME) ->
             )
     if len(name) > limit:
         raise DeclarationError(shown(name), "name", f"has {len(name)} characters; use at most {limit}")
-    if name.lower().endswith(SUFFIX_RESERVED):
-        raise DeclarationError(name, "name", f"ends with {SUFFIX_RESERVED}, which is kept for tables of refused rows; choose another")
+    for suffix, kept in RESERVED.items():
+        if name.lower().endswith(suffix):
+            raise DeclarationError(name, "name", f"ends with {suffix}, which is kept for {kept}; choose another")
     return name
 
 

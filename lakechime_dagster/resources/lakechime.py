@@ -133,7 +133,7 @@ def _fed(platform: Platform, flow: Flow, row: FlowRow) -> Firing:
     if asked.held:
         raise LaneConflictError(f"{flow.name} is HELD: {asked.held}")
     if not asked.decision.fires:
-        raise NothingNewError(f"nothing to do for {flow.name}: {asked.decision.sentence}")
+        raise NothingNewError(f"{flow.name}: {asked.decision.sentence}")
     (firing,) = asked.decision.firings
     return replace(firing, reason=f"{BY_HAND}; {firing.reason}")
 

@@ -3,11 +3,17 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.spark.bronze_job import BronzeJob
+from lakechime_dagster.spark.change_job import ChangeJob
 from lakechime_dagster.spark.job import TableJob, TableResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -24,14 +30,33 @@ class SparkResource(dg.ConfigurableResource):
     """Runs tables on Spark. The driver comes from LAKECHIME_SPARK_* settings."""
 
     def refresh(self, running: RunningExecution, job: TableJob, log: Callable[[str], None]) -> SparkAttempt:
-        """One attempt at the execution's step; jobs that earlier attempts left running are cancelled first.
+        """One attempt at the execution's step of a computed table.
 
         Raises:
             SparkFailedError: what Spark said.
         """
+        from lakechime_dagster.spark.refresh import refresh  # as below
+
+        return self._attempt(running, log, lambda spark: refresh(spark, job, running.stamp(), running.platform.log_at))
+
+    def ingest(self, running: RunningExecution, job: BronzeJob, log: Callable[[str], None]) -> SparkAttempt:
+        """The same of a table that holds the messages of a feed."""
+        from lakechime_dagster.spark.bronze import ingest
+
+        return self._attempt(running, log, lambda spark: ingest(spark, job, running.stamp(), running.platform.log_at))
+
+    def follow(self, running: RunningExecution, job: ChangeJob, log: Callable[[str], None]) -> SparkAttempt:
+        """The same of a table that follows a database."""
+        from lakechime_dagster.spark.follow import follow
+
+        return self._attempt(running, log, lambda spark: follow(spark, job, running.stamp(), running.platform.log_at))
+
+    def _attempt(
+        self, running: RunningExecution, log: Callable[[str], None], work: Callable[["SparkSession"], TableResult]
+    ) -> SparkAttempt:
+        """What the work gives on a driver; jobs that earlier attempts left running are cancelled first."""
         from lakechime_dagster.spark.driver import open_driver  # the one sanctioned lazy import: only a run needs Spark
         from lakechime_dagster.spark.failures import described
-        from lakechime_dagster.spark.refresh import refresh
 
         settings = running.platform.settings
         start = time.monotonic()
@@ -42,7 +67,7 @@ class SparkResource(dg.ConfigurableResource):
                 if cancelled := driver.cancel(tag):
                     log(f"{cancelled} Spark jobs of an earlier attempt were cancelled ({tag})")
             with driver.tagged(running.execution.job_tag):
-                result = refresh(driver.spark, job, running.stamp(), running.platform.log_at)
+                result = work(driver.spark)
             return SparkAttempt(result, driver.kind, driver.reason, ready)
 
 

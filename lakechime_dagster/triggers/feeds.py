@@ -51,6 +51,16 @@ class KafkaPlace:
 
     topics: Mapping[str, TopicPlace] = field(default_factory=dict)
 
+    def spans_after(self, place: "KafkaPlace") -> dict[str, Span]:
+        """What lies between a place and this one, by the topic's name and partition (`orders[0]`)."""
+        read = {topic_id: topic.offsets for topic_id, topic in place.topics.items()}
+        spans = {
+            f"{topic.name}[{partition}]": (read.get(topic_id, {}).get(partition, 0), end)
+            for topic_id, topic in sorted(self.topics.items(), key=lambda one: one[1].name)
+            for partition, end in sorted(topic.offsets.items())
+        }
+        return {name: (start, end) for name, (start, end) in spans.items() if start < end}
+
     def to_json(self) -> dict[str, Any]:
         topics = {
             topic_id: [topic.name, {str(partition): offset for partition, offset in sorted(topic.offsets.items())}]
@@ -64,6 +74,13 @@ class KafkaPlace:
 
 
 FeedPlace = FilesPlace | KafkaPlace
+
+
+def spans_between(start: FeedPlace | None, end: FeedPlace) -> list[tuple[str, Span]]:
+    """What lies between two places, by file, or by topic and partition."""
+    if isinstance(end, FilesPlace):
+        return list(end.spans_after(start if isinstance(start, FilesPlace) else FilesPlace()).items())
+    return list(end.spans_after(start if isinstance(start, KafkaPlace) else KafkaPlace()).items())
 
 
 def feed_place(wire: Mapping[str, Any]) -> FeedPlace:

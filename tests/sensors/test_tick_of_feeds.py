@@ -176,7 +176,7 @@ def test_a_flow_that_is_paused_does_not_ask_its_feed(world: World, platform: Pla
 
 def test_a_person_gets_what_the_feed_holds_whatever_its_pace(world: World, platform: Platform, folder: Path) -> None:
     flow = a_feed(folder, minutes=24 * 60)
-    with pytest.raises(NothingNewError, match=f"nothing to do for {NAME}: nothing new in"):
+    with pytest.raises(NothingNewError, match=f"{NAME}: nothing new in"):
         adopted(platform, flow, "run-1", None)
     drop(folder, "a.jsonl", "1")
     execution = adopted(platform, flow, "run-1", None)

@@ -1,0 +1,110 @@
+"""A table that follows a database, run by Dagster: a file that is dropped becomes messages, and these the table's rows."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Maxwell, change_table
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.triggers.feeds import FilesPlace
+from tests.assets.test_table import Location, checks, shown
+from tests.support.follows import read
+
+pytestmark = pytest.mark.spark
+
+
+def told(identity: int, amount: int, verb: str = "insert", at: int = 1) -> bytes:
+    """A message of Maxwell."""
+    data = {"id": identity, "amount": amount}
+    message = {"database": "shop", "table": "orders", "type": verb, "ts": at, "position": f"binlog.000001:{at}", "data": data}
+    return json.dumps(message).encode() + b"\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+@pytest.fixture
+def location(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Any:
+    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
+        monkeypatch.setenv(f"LAKECHIME_{name}", value)
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    table = change_table(
+        "shop.orders", source=JsonLines(str(folder)), envelope=Maxwell(), merge=CDCMerge(keys=("id",)),
+        types={"id": "bigint", "amount": "bigint"},
+    )  # fmt: skip
+    definitions = build_definitions(Lake("shop", [table]))
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        yield Location(instance, definitions, open_platform())
+
+
+def rows(location: Location) -> list[tuple[int, int]]:
+    return sorted((row["id"], row["amount"]) for row in read(location.platform.location("shop.orders")))
+
+
+def messages(location: Location) -> list[tuple[str, int, str]]:
+    found = read(location.platform.location("shop.orders__changes"))
+    return sorted((row["topic"], row["offset"], row["kind"]) for row in found)
+
+
+def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table(location: Location, folder: Path) -> None:
+    assert "nothing new in" in location.tick("shop_orders__changes").skip_message
+    (folder / "a.jsonl").write_bytes(told(1, 10) + told(2, 20, at=2) + b"{damaged\n")
+    first = location.run_of("shop_orders__changes")
+    seen = shown(first)
+    size = len(told(1, 10)) + len(told(2, 20, at=2)) + 9
+    assert seen["last fired because"] == f"{size} bytes came in a.jsonl of {folder}"
+    assert (seen["range"], seen["rows inserted"], seen["events unreadable"]) == (f"- `a.jsonl` from 0 up to {size}", 3, 1)
+    assert (seen["waiting in the feed"], seen["commit"]) == ("nothing", "version 1")
+    assert checks(first) == {"nothing_unreadable": False}
+    assert location.run_of("shop_orders").success
+    assert rows(location) == [(1, 10), (2, 20)]
+
+    (folder / "a.jsonl").open("ab").write(told(1, 11, "update", at=3) + told(2, 20, "delete", at=4))
+    (folder / "b.jsonl").write_bytes(told(3, 30, at=5))
+    second = location.run_of("shop_orders__changes")
+    assert (checks(second), shown(second)["step"]) == ({"nothing_unreadable": True}, 2)
+    followed = location.run_of("shop_orders")
+    assert followed.success
+    assert rows(location) == [(1, 11), (3, 30)]
+    assert len(messages(location)) == 6
+
+    idle = location.run_alone("shop.orders__changes")
+    assert shown(idle)["last fired because"].startswith("nothing to do: shop.orders__changes: nothing new in")
+
+
+def test_what_a_person_launches_reads_all_that_waits_and_a_lost_ledger_reads_nothing_twice(location: Location, folder: Path) -> None:
+    (folder / "a.jsonl").write_bytes(told(1, 10))
+    assert location.run("shop__tables").success
+    assert rows(location) == [(1, 10)]
+    with writing(location.platform.store.engine) as connection:
+        for table in (schema.attempt, schema.execution, schema.lane_partition, schema.lane, schema.flow):
+            connection.execute(table.delete())
+    (folder / "a.jsonl").open("ab").write(told(2, 20, at=2))
+    assert location.tick("shop_orders__changes").run_requests == []
+    assert location.run_of("shop_orders__changes").success
+    assert [topic for topic, _, _ in messages(location)] == ["a.jsonl", "a.jsonl"]
+    row = location.platform.ledger.flow("shop.orders__changes")
+    assert row is not None
+    assert location.platform.ledger.lanes(row)[""].place.feed == FilesPlace({"a.jsonl": len(told(1, 10)) + len(told(2, 20, at=2))})
+
+
+def test_messages_whose_table_was_removed_are_read_again_from_their_files(location: Location, folder: Path) -> None:
+    (folder / "a.jsonl").write_bytes(told(1, 10))
+    location.run_of("shop_orders__changes")
+    shutil.rmtree(location.platform.location("shop.orders__changes"))
+    (folder / "a.jsonl").open("ab").write(told(2, 20, at=2))
+    seen = shown(location.run_of("shop_orders__changes"))
+    assert "its feed is read again from the beginning" in seen["notes"]
+    assert len(messages(location)) == 2

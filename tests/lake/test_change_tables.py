@@ -1,0 +1,101 @@
+"""Tables that follow a database: what a declaration brings, and what it is answered with where it cannot work."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake import (
+    CDCMerge,
+    ChangeTable,
+    Debezium,
+    Drift,
+    JsonLines,
+    KafkaTopic,
+    Lake,
+    Maxwell,
+    SourceTable,
+    change_table,
+    sql_table,
+)
+from lakechime_dagster.triggers import every
+
+
+def orders(name: str = "shop.orders", **declared: Any) -> ChangeTable:
+    """A table that follows one of which only what matters is named."""
+    return change_table(
+        name, **{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared}
+    )  # fmt: skip
+
+
+def test_a_table_that_follows_a_database_brings_the_table_of_its_messages() -> None:
+    table = orders(every=every(minutes=5), owner="team:shop", location="/lake/orders/", on_drift="evolve", group="shop")
+    assert (table.bronze.name, table.bronze.location, table.bronze.owner) == ("shop.orders__changes", "/lake/orders__changes", "team:shop")
+    assert (table.keys, table.on_drift, table.inputs, table.trigger.tables) == (
+        ("id",), Drift.EVOLVE, ("shop.orders__changes",), ("shop.orders__changes",),
+    )  # fmt: skip
+    assert (table.bronze.inputs, table.bronze.trigger.tables, str(table.bronze.trigger.every)) == ((), (), "every 5 minutes")
+    lake = Lake("shop", [table])
+    assert [one.name for one in lake.targets] == ["shop.orders__changes", "shop.orders"]
+
+
+def test_other_tables_read_both() -> None:
+    table = orders()
+    kept = sql_table("gold.kinds", sql="SELECT kind, count(*) AS n FROM shop.orders__changes GROUP BY kind", refresh="full")
+    total = sql_table("gold.total", sql="SELECT count(*) AS n FROM shop.orders", refresh="full")
+    assert [one.name for one in Lake("shop", [total, kept, table]).readers("shop.orders__changes")] == ["shop.orders", "gold.kinds"]
+
+
+WRONG = [
+    (lambda: orders(source="in"), "shop.orders, source: 'in' is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)"),
+    (lambda: orders(envelope="debezium"), "shop.orders, envelope: 'debezium' is none of Debezium(), Canal(), Maxwell(), Dms()"),
+    (lambda: orders(merge=["id"]), "shop.orders, merge: ['id'] is no CDCMerge(keys=[…])"),
+    (lambda: orders(types=["id"]), "shop.orders, types: ['id'] is no map of columns to their types"),
+    (lambda: orders(every="daily"), "shop.orders, every: 'daily' is no schedule; write every(minutes=5)"),
+    (lambda: orders(on_drift="ask"), "shop.orders, on_drift: 'ask' is none of exception, evolve, try_evolve, lenient, ignore"),
+    (lambda: orders("a." + "b" * 120), "name: has 122 characters; use at most 119"),
+    (lambda: orders("shop.orders__State"), "shop.orders__State, name: ends with __state, which is kept for what tables that follow"),
+    (lambda: SourceTable("a.b__changes"), "a.b__changes, name: ends with __changes, which is kept for the messages of tables that follow"),
+    (lambda: CDCMerge(keys=()), "CDCMerge, keys: is empty; name the columns of the table's key"),
+    (lambda: JsonLines("s3://bucket/in"), "JsonLines, folder: 's3://bucket/in' is no folder of this machine, or mounted there"),
+    (lambda: JsonLines(" "), "JsonLines, folder: ' ' is no folder"),
+    (lambda: JsonLines("in", pattern="../*.jsonl"), "JsonLines, pattern: '../*.jsonl' is no pattern of names below the folder"),
+    (lambda: JsonLines("in", pattern="/in/*"), "JsonLines, pattern: '/in/*' is no pattern"),
+    (
+        lambda: build_definitions(Lake("shop", [orders(envelope=Maxwell())])),
+        "shop.orders, keys: no type is declared for id; name it in types=",
+    ),
+    (
+        lambda: build_definitions(Lake("shop", [orders(envelope=Maxwell(), types={"id": "interval"})])),
+        "shop.orders, types",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("declare", "message"), WRONG)
+def test_a_wrong_declaration_is_answered_with_table_field_and_remedy(declare: Callable[[], object], message: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(message)):
+        declare()
+
+
+def test_both_tables_are_assets_of_which_a_person_sees_where_they_come_from() -> None:
+    table = orders(source=KafkaTopic("shop.orders", bootstrap="broker:9092"), every=every(minutes=1))
+    built = build_definitions(Lake("shop", [table]))
+    graph = built.resolve_asset_graph()
+    nodes = {key.to_user_string(): graph.get(key) for key in graph.get_all_asset_keys()}
+    bronze, followed = nodes["shop/orders__changes"], nodes["shop/orders"]
+    assert (bronze.parent_keys, {key.to_user_string() for key in followed.parent_keys}) == (set(), {"shop/orders__changes"})
+    assert (set(bronze.kinds), set(followed.kinds)) == ({"deltalake", "spark", "kafka"}, {"deltalake", "spark"})
+    assert bronze.metadata["source"] == "shop.orders at broker:9092"
+    assert (bronze.metadata["envelope"], bronze.metadata["keys"]) == ("Debezium", "id")
+    assert (followed.metadata["on drift"], followed.metadata["remembers in"]) == ("lenient", "shop.orders__state")
+    assert {f"{check.asset_key.to_user_string()}: {check.name}" for check in graph.asset_check_keys} == {
+        "shop/orders__changes: nothing_unreadable", "shop/orders: rows_add_up", "shop/orders: nothing_quarantined",
+    }  # fmt: skip
+    sensors = {sensor.name: sensor.description for sensor in built.sensors or []}
+    assert sensors["shop_orders__changes"] == (
+        "Launches after messages of shop.orders at broker:9092, every minute. Each change is applied once."
+    )
