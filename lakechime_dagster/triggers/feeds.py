@@ -34,7 +34,7 @@ class FilesPlace:
         return {"files": dict(sorted(self.files.items()))}
 
     def __str__(self) -> str:
-        return f"{sum(self.files.values()):,} bytes of {len(self.files)} files"
+        return f"{sum(self.files.values()):,} bytes of {len(self.files)} file{'' if len(self.files) == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,15 @@ class KafkaPlace:
 
     topics: Mapping[str, TopicPlace] = field(default_factory=dict)
 
-    def spans_after(self, place: "KafkaPlace") -> dict[str, Span]:
-        """What lies between a place and this one, by the topic's name and partition (`orders[0]`)."""
+    def spans_after(self, place: "KafkaPlace") -> dict[tuple[str, int], Span]:
+        """What lies between a place and this one, by topic id and partition, in the order of the topics' names."""
         read = {topic_id: topic.offsets for topic_id, topic in place.topics.items()}
         spans = {
-            f"{topic.name}[{partition}]": (read.get(topic_id, {}).get(partition, 0), end)
-            for topic_id, topic in sorted(self.topics.items(), key=lambda one: one[1].name)
+            (topic_id, partition): (read.get(topic_id, {}).get(partition, 0), end)
+            for topic_id, topic in sorted(self.topics.items(), key=lambda one: (one[1].name, one[0]))
             for partition, end in sorted(topic.offsets.items())
         }
-        return {name: (start, end) for name, (start, end) in spans.items() if start < end}
+        return {where: (start, end) for where, (start, end) in spans.items() if start < end}
 
     def to_json(self) -> dict[str, Any]:
         topics = {
@@ -80,7 +80,8 @@ def spans_between(start: FeedPlace | None, end: FeedPlace) -> list[tuple[str, Sp
     """What lies between two places, by file, or by topic and partition."""
     if isinstance(end, FilesPlace):
         return list(end.spans_after(start if isinstance(start, FilesPlace) else FilesPlace()).items())
-    return list(end.spans_after(start if isinstance(start, KafkaPlace) else KafkaPlace()).items())
+    spans = end.spans_after(start if isinstance(start, KafkaPlace) else KafkaPlace())
+    return [(f"{end.topics[topic_id].name}[{partition}]", span) for (topic_id, partition), span in spans.items()]
 
 
 def feed_place(wire: Mapping[str, Any]) -> FeedPlace:

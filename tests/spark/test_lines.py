@@ -1,5 +1,6 @@
 """Lines of files as messages, in slices of any size, without Spark."""
 
+import gzip
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.spark.lines import Slice, check_there, has_message, lines, record_of, tasks
+from tests.cdc.captures import FOLDER, captures
 
 LINE = st.binary(max_size=6).map(lambda raw: raw.replace(b"\n", b"").replace(b"\r", b""))
 PARTS = {"topic": "shop.orders", "partition": 2, "offset": 40, "key": None, "value": "{}"}
@@ -67,6 +69,14 @@ def test_a_line_may_hold_the_parts_of_a_message() -> None:
         topic="shop.orders", topic_id="k1", partition=2, offset=40, key=b"k", value=b"{}", headers={"trace": b"b"}
     )
     assert (list(message.headers), message.timestamp_ms) == ([("trace", b"a"), ("trace", b"b"), ("none", None)], 5)
+
+
+def test_the_lines_of_what_was_recorded_from_kafka_are_its_messages() -> None:
+    for capture in captures():
+        with gzip.open(FOLDER / f"{capture.name}.jsonl.gz", "rb") as file:
+            found = [record_of("a", 0, line, None) for line in file if b'"offset": ' in line]
+        assert [message.record for message in found] == list(capture.records)
+        assert all(message.timestamp_ms and not message.problem for message in found)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.lake import JsonLines
 from lakechime_dagster.triggers import SnapshotTrigger, every
-from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace, KafkaPlace, TopicPlace
+from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace, KafkaPlace, TopicPlace, spans_between
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
 
@@ -35,6 +35,16 @@ def test_between_two_places_lie_the_bytes_of_files_that_grew_or_came() -> None:
     place = FilesPlace({"a.jsonl": 10, "gone.jsonl": 5, "still.jsonl": 7})
     end = FilesPlace({"still.jsonl": 7, "b.jsonl": 20, "a.jsonl": 12})
     assert list(end.spans_after(place).items()) == [("a.jsonl", (10, 12)), ("b.jsonl", (0, 20))]
+
+
+def test_between_two_places_lie_the_offsets_of_partitions_also_of_a_topic_that_was_made_anew() -> None:
+    end = KafkaPlace({"k1Ab": TopicPlace("shop.orders", {0: 40, 1: 9}), "k2": TopicPlace("shop.orders", {0: 3})})
+    assert spans_between(TOPICS, end) == [("shop.orders[1]", (7, 9)), ("shop.orders[0]", (0, 3))]
+    assert spans_between(None, FILES) == [("a.jsonl", (0, 10)), ("b.jsonl", (0, 20))]
+
+
+def test_people_see_where_a_place_is() -> None:
+    assert [str(FILES), str(TOPICS)] == ["30 bytes of 2 files", "shop.orders[0]@40, shop.orders[1]@7"]
 
 
 def test_a_place_of_a_kind_that_is_not_known_is_refused() -> None:

@@ -1,0 +1,74 @@
+"""`lakechime trigger` on a flow that reads a feed: what it says, and where a person may put it."""
+
+from pathlib import Path
+
+import pytest
+
+from lakechime_dagster.sensors.tick import run_tick
+from tests.cli.fed import NAME, fed
+from tests.sensors.test_tick import ToldRuns
+from tests.support.cli import Answer, Cli
+
+WHY = ["--reason", "the file was written anew", "--who", "ops"]
+
+
+@pytest.fixture
+def folder(lakechime: Cli) -> Path:
+    folder = Path("in")
+    folder.mkdir()
+    (folder / "a.jsonl").write_text("1\n2\n")
+    return folder
+
+
+def trigger(lakechime: Cli, verb: str, *arguments: str) -> Answer:
+    return lakechime("trigger", verb, NAME, *arguments, "--module", "tests.cli.fed")
+
+
+def ticked(lakechime: Cli) -> str:
+    """A tick of the sensor, with a run that ends at once."""
+    tick = run_tick(lakechime.platform, fed, ToldRuns())
+    for execution in tick.launches:
+        lakechime.platform.ledger.settle(execution, None)
+    return "; ".join(tick.sentences)
+
+
+def test_an_explanation_says_what_the_feed_holds(lakechime: Cli, folder: Path) -> None:
+    assert f"{NAME} fires:\n  - 4 bytes came in a.jsonl of {folder.resolve()}" in trigger(lakechime, "explain").out
+    ticked(lakechime)
+    assert f"{NAME} does not fire:\n  - nothing new in in/*.jsonl" in trigger(lakechime, "explain").out
+
+
+def test_a_trigger_shows_up_to_where_its_feed_was_read(lakechime: Cli, folder: Path) -> None:
+    ticked(lakechime)
+    (lane,) = trigger(lakechime, "show", "--json").json["lanes"]
+    assert lane["place"]["feed"] == {"files": {"a.jsonl": 4}}
+    shown = trigger(lakechime, "show").out
+    assert "messages of in/*.jsonl, as they come" in shown
+    assert "4 bytes of 1 file" in shown
+
+
+def test_a_lane_that_its_feed_holds_goes_on_when_a_person_resumes(lakechime: Cli, folder: Path) -> None:
+    ticked(lakechime)
+    (folder / "a.jsonl").write_text("3\n")
+    assert "holds 2 bytes, and 4 of it were read" in ticked(lakechime)
+    assert lakechime("status", "--json").json["lanes_held"] == 1
+    (folder / "a.jsonl").rename(folder / "b.jsonl")
+    assert trigger(lakechime, "resume", *WHY).code == 0
+    assert "2 bytes came in b.jsonl" in ticked(lakechime)
+
+
+def test_a_feed_is_put_to_now_and_not_read_again(lakechime: Cli, folder: Path) -> None:
+    ticked(lakechime)
+    back = trigger(lakechime, "seek", "--to", "beginning", *WHY)
+    assert (back.code, "its rows would be there twice" in back.err) == (1, True)
+    (folder / "b.jsonl").write_text("5\n")
+    (moved,) = trigger(lakechime, "seek", "--to", "now", *WHY, "--dry-run", "--json").json["lanes"]
+    assert moved["after"]["feed"] == {"files": {"a.jsonl": 4, "b.jsonl": 2}}
+    assert trigger(lakechime, "seek", "--to", "now", *WHY).code == 0
+    assert ticked(lakechime) == "nothing new in in/*.jsonl"
+    (folder / "b.jsonl").open("a").write("6\n")
+    assert trigger(lakechime, "resume", "--from", "since:1-1", *WHY).code == 1
+    assert trigger(lakechime, "pause", *WHY).code == 0
+    assert ticked(lakechime) == "paused: the file was written anew"
+    assert trigger(lakechime, "resume", "--from", "latest", *WHY).code == 0
+    assert ticked(lakechime) == "nothing new in in/*.jsonl"
