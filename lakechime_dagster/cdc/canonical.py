@@ -1,0 +1,180 @@
+"""The canonical text of values: one text for equal values of a business database and of the lake, in whatever engine it is computed.
+
+What a column holds has a kind. A number is its decimal digits without zeros at the end of a fraction; a moment is the
+microseconds since 1970, in UTC where it has a zone and else by its own clock; a date is the days since then; bytes are hex;
+a float is the bits of its double, so that 0.0 and -0.0, which are equal, have one text, and any NaN has one; a time of day
+has no zeros at the end of its fraction. Blanks at the end of a CHAR mean nothing. MySQL's zero dates are null, PostgreSQL's
+infinite ones the last, or the first, of the lake.
+"""
+
+import datetime
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+Twin = Callable[[Any], str]
+
+
+class Dialect(StrEnum):
+    """Whose SQL an expression is written in; MariaDB speaks MySQL's."""
+
+    MYSQL = "mysql"
+    POSTGRES = "postgresql"
+    SPARK = "spark"
+
+
+class Kind(StrEnum):
+    """What the text of a value says."""
+
+    NUMBER = "number"
+    FLOAT = "float"
+    TEXT = "text"
+    PADDED = "padded text"
+    BINARY = "binary"
+    DATE = "date"
+    MOMENT = "moment"
+    TIME = "time of day"
+    UUID = "uuid"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canonical:
+    """How the values of one column become canonical text: an expression of each side, in which `{}` stands for the column.
+
+    `twin` gives the same text in plain Python for a value of the lake that is not null.
+    """
+
+    kind: Kind
+    source: str
+    lake: str
+    twin: Twin
+
+
+def canonical(dialect: Dialect, source_type: str, lake_type: str) -> Canonical | None:
+    """The canonical text of a column; None where no text of the two types is known to be equal for equal values.
+
+    Args:
+        dialect: The database's.
+        source_type: The type in the database's words: `column_type` of MySQL's information_schema, `format_type` of PostgreSQL,
+            where an enum of a name of its own is `enum`.
+        lake_type: The type in Spark's words.
+    """
+    expressions = _expressions(_SOURCES[dialect], source_type.lower())
+    texts = _lake_texts(lake_type.lower().replace(" ", ""))
+    for kind, source in expressions.items():
+        if kind in texts:
+            lake, twin = texts[kind]
+            return Canonical(kind=kind, source=source, lake=lake, twin=twin)
+    return None
+
+
+def _expressions(types: Mapping[str, Mapping[Kind, str]], source_type: str) -> dict[Kind, str]:
+    """The expressions of a type; what its pattern captures stands in them as `[length]`."""
+    for pattern, expressions in types.items():
+        if found := re.fullmatch(pattern, source_type):
+            length = found[1] if found.lastindex else ""
+            return {kind: text.replace("[length]", length) for kind, text in expressions.items()}
+    return {}
+
+
+_BITS = "LOWER(HEX(REVERSE(SUBSTRING(ST_AsBinary(POINT({} + 0e0, 0)), 6, 8))))"  # a point is the only way to a double's bits
+_NO_ZEROS = "TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM CONCAT('', {} + 0)))"  # + 0: of ZEROFILL the number
+_MYSQL: dict[str, dict[Kind, str]] = {
+    r"(?:tiny|small|medium|big)?int\b.*|year.*": {Kind.NUMBER: "CONCAT('', {} + 0)"},
+    r"decimal\(\d+,0\).*": {Kind.NUMBER: "CONCAT('', {} + 0)"},
+    r"decimal\(\d+,[1-9]\d*\).*": {Kind.NUMBER: _NO_ZEROS},
+    r"(?:float|double)\b.*": {Kind.FLOAT: _BITS},
+    r"bit\((\d+)\)": {Kind.TEXT: "LPAD(BIN({} + 0), [length], '0')", Kind.NUMBER: "CONCAT('', {} + 0)"},
+    r"char\b.*": {Kind.PADDED: "RTRIM(CONVERT({} USING utf8mb4))"},
+    r"(?:varchar|(?:tiny|medium|long)?text|enum|set)\b.*": {Kind.TEXT: "CONVERT({} USING utf8mb4)"},
+    r"(?:var)?binary\(\d+\)|(?:tiny|medium|long)?blob": {Kind.BINARY: "LOWER(HEX({}))"},
+    r"date": {Kind.DATE: "CONCAT('', DATEDIFF({}, '1970-01-01'))"},
+    r"datetime\b.*": {Kind.MOMENT: "CONCAT('', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {}))"},
+    # independent of the session's zone; 0 is the zero date
+    r"timestamp\b.*": {Kind.MOMENT: "CONCAT('', NULLIF(CAST(UNIX_TIMESTAMP({}) * 1000000 AS SIGNED), 0))"},
+    r"time\b.*": {Kind.TIME: "TRIM(TRAILING '0' FROM CAST({} AS TIME(6)))"},
+    r"uuid": {Kind.UUID: "LOWER({})"},
+}
+_TIME_OF_DAY = "rtrim(to_char({}, 'HH24:MI:SS.US'), '0')"
+_MICROSECONDS = (
+    "CASE {} WHEN 'infinity' THEN '253402300799999999' WHEN '-infinity' THEN '-62135596800000000'"
+    " ELSE (extract(epoch FROM {}) * 1000000)::bigint::text END"
+)
+_POSTGRES: dict[str, dict[Kind, str]] = {
+    r"smallint|integer|bigint|oid": {Kind.NUMBER: "{}::text"},
+    r"numeric.*": {Kind.NUMBER: "trim_scale({})::text"},
+    r"real|double precision": {
+        Kind.FLOAT: "CASE WHEN {} = 'NaN' THEN '7ff8000000000000' ELSE encode(float8send({}::float8 + 0), 'hex') END"
+    },
+    r"boolean": {Kind.NUMBER: "{}::int::text"},
+    r"bit\(1\)": {Kind.NUMBER: "{}::int::text", Kind.TEXT: "{}::text"},
+    r"bit\(\d+\)": {Kind.TEXT: "{}::text"},
+    r"character\(\d+\)": {Kind.PADDED: "{}::text"},  # which leaves the blanks out
+    r"character varying.*|text|citext|name|enum|jsonb?": {Kind.TEXT: "{}::text"},
+    r"bytea": {Kind.BINARY: "encode({}, 'hex')"},
+    r"date": {Kind.DATE: "CASE {} WHEN 'infinity' THEN '2932896' WHEN '-infinity' THEN '-719162' ELSE ({} - DATE '1970-01-01')::text END"},
+    r"timestamp\b.*": {Kind.MOMENT: _MICROSECONDS},
+    r"time(?:\(\d\))? with time zone": {Kind.TIME: _TIME_OF_DAY.format("({} AT TIME ZONE 'UTC')::time")},
+    r"time\b.*": {Kind.TIME: _TIME_OF_DAY},
+    r"uuid": {Kind.UUID: "{}::text"},
+}
+_SOURCES = {Dialect.MYSQL: _MYSQL, Dialect.POSTGRES: _POSTGRES}
+
+# Decimals become text by try_cast, as cast writes 0E-10 where ANSI mode is off.
+_FRACTION = "rtrim('.', rtrim('0', {}))"
+_TIME = "regexp_replace({}, '(Z|[+]00:00)$', '')"
+_LAKE_BITS = (  # reflect does not take null for a double
+    "CASE WHEN {} IS NOT NULL THEN"
+    " lpad(lower(hex(CAST(reflect('java.lang.Double', 'doubleToLongBits', CAST({} AS DOUBLE) + 0.0D) AS BIGINT))), 16, '0') END"
+)
+_LAKE: dict[str, dict[Kind, tuple[str, Twin]]] = {
+    r"tinyint|smallint|int|bigint": {Kind.NUMBER: ("CAST({} AS STRING)", str)},
+    r"decimal\(\d+,0\)": {Kind.NUMBER: ("CAST({} AS STRING)", lambda value: format(value, "f"))},
+    r"decimal\(\d+,[1-9]\d*\)": {
+        Kind.NUMBER: (_FRACTION.format("try_cast({} AS STRING)"), lambda value: _without_zeros(format(value, "f")))
+    },
+    r"boolean": {Kind.NUMBER: ("CAST(CAST({} AS INT) AS STRING)", lambda value: str(int(value)))},
+    r"float": {Kind.FLOAT: (_LAKE_BITS, lambda value: _bits(struct.unpack("f", struct.pack("f", value))[0]))},
+    r"double": {Kind.FLOAT: (_LAKE_BITS, lambda value: _bits(value))},
+    r"string": {
+        Kind.TEXT: ("{}", str),
+        Kind.PADDED: ("rtrim({})", lambda value: value.rstrip(" ")),
+        Kind.UUID: ("lower({})", str.lower),
+        Kind.NUMBER: (f"if(contains({{}}, '.'), {_FRACTION}, {{}})", lambda value: _without_zeros(value)),
+        Kind.TIME: (f"rtrim('0', {_TIME} || if(contains({{}}, '.'), '', '.'))", lambda value: _time(value)),
+    },
+    r"binary": {Kind.BINARY: ("lower(hex({}))", lambda value: bytes(value).hex())},
+    r"date": {Kind.DATE: ("CAST(unix_date({}) AS STRING)", lambda value: str((value - _EPOCH_DAY).days))},
+    r"timestamp": {Kind.MOMENT: ("CAST(unix_micros({}) AS STRING)", lambda value: str((value - _UTC_EPOCH) // _MICROSECOND))},
+    r"timestamp_ntz": {  # as text, because what counts the units of a moment goes by the session's zone
+        Kind.MOMENT: (
+            "CAST(unix_micros(CAST(CAST({} AS STRING) || 'Z' AS TIMESTAMP)) AS STRING)",
+            lambda value: str((value - _EPOCH) // _MICROSECOND),
+        )
+    },
+}
+_EPOCH_DAY = datetime.date(1970, 1, 1)
+_EPOCH = datetime.datetime(1970, 1, 1)  # a wall clock
+_UTC_EPOCH = _EPOCH.replace(tzinfo=datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+def _lake_texts(lake_type: str) -> Mapping[Kind, tuple[str, Twin]]:
+    return next((texts for pattern, texts in _LAKE.items() if re.fullmatch(pattern, lake_type)), {})
+
+
+def _without_zeros(number: str) -> str:
+    return number.rstrip("0").rstrip(".") if "." in number else number
+
+
+def _time(text: str) -> str:
+    bare = text.removesuffix("Z").removesuffix("+00:00")
+    return (bare if "." in bare else f"{bare}.").rstrip("0")
+
+
+def _bits(value: float) -> str:
+    return "7ff8000000000000" if math.isnan(value) else struct.pack(">d", value + 0.0).hex()

@@ -1,0 +1,76 @@
+"""What databases themselves said of the canonical texts and checksums of tables whose changes were captured, and the rows of the lake."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.checksum import ColumnPair, Comparison
+from lakechime_dagster.cdc.columns import Columns
+from lakechime_dagster.cdc.compare import Key, Summary
+from lakechime_dagster.cdc.connect import connect_schema
+from lakechime_dagster.cdc.fold import Kept, with_changes
+from lakechime_dagster.lake.envelopes import PLACEHOLDER
+from tests.cdc.captures import captures
+from tests.cdc.test_captures import changes_of
+
+FILE = Path(__file__).with_name("checksums.json")
+CAPTURES = {capture.name: capture for capture in captures() if capture.name.rpartition("-")[2] in ("types", "edges")}
+TABLES = [(name, topic.rpartition(".")[2]) for name, capture in CAPTURES.items() for topic in capture.rows]
+LOST = {  # by table, the columns that a message does not tell as the database has them, and rows that it does not tell at all
+    "mariadb-types.numbers": {"f"},
+    "mariadb-types.zero_dates": {"d_required", "dt_required"},
+    "postgres-types.not_numbers": {"d", "n"},
+}
+UNREAD = {"postgres-types": "DELETE FROM moments WHERE id = 2"}  # a moment of the year 1, which a snapshot reads two days early
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the database told of one table: types, the text and hash of each row by its key, the order of keys, checksums of ranges."""
+
+    types: dict[str, str]
+    rows: dict[Key, tuple[str, int]]
+    order: list[Key]
+    ranges: list[tuple[Key | None, Key | None, Summary]]
+
+
+def told(name: str, table: str) -> Told:
+    """What was recorded of a table."""
+    known = json.loads(FILE.read_text(encoding="utf-8"))[f"{name}.{table}"]
+    return Told(
+        types=known["types"],
+        rows={tuple(key): (text, value) for *key, text, value in known["rows"]},
+        order=[tuple(key) for key in known["order"]],
+        ranges=[(low and tuple(low), high and tuple(high), Summary(*summary)) for low, high, summary in known["ranges"]],
+    )
+
+
+def topic_of(name: str, table: str) -> str:
+    return next(topic for topic in CAPTURES[name].rows if topic.rpartition(".")[2] == table)
+
+
+def lake_types(name: str, table: str) -> dict[str, str]:
+    """The types of the lake's columns, by the schema of the table's messages."""
+    value = next(record.value for record in CAPTURES[name].of(topic_of(name, table)) if record.value is not None)
+    row = connect_schema(json.loads(value)["schema"]).field("after")
+    assert row is not None
+    return dict(Columns(row, PLACEHOLDER).ddl)
+
+
+def lake_rows(name: str, table: str) -> list[Mapping[str, Any]]:
+    """The rows of the lake, by the messages of the table."""
+    changes, _ = changes_of(name, topic_of(name, table))
+    kept = with_changes(Kept(), changes).kept
+    rows = (kept.image(key).row(list(lake_types(name, table))) for key in kept.windows)
+    return [row for row in rows if row is not None]
+
+
+def comparison(name: str, table: str, source_types: dict[str, str]) -> Comparison:
+    """The comparison of the columns that messages tell."""
+    lost, lake = LOST.get(f"{name}.{table}", ()), lake_types(name, table)
+    pairs = [ColumnPair(name=one, source_type=kind, lake_type=lake[one]) for one, kind in source_types.items() if one not in lost]
+    dialect = Dialect.MYSQL if name.startswith("mariadb") else Dialect.POSTGRES
+    return Comparison.of(dialect, pairs, CAPTURES[name].keys[topic_of(name, table)])
