@@ -59,6 +59,10 @@ class FeedUnreadableError(LakeChimeError):
     """A feed of messages cannot be asked, or no longer holds what it said that it holds."""
 
 
+class SourceUnreadableError(LakeChimeError):
+    """A business database cannot be asked, or does not tell what is asked of it."""
+
+
 class SparkUnavailableError(LakeChimeError):
     """No Spark driver could be started or attached; says what is missing."""
 

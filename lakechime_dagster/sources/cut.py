@@ -1,0 +1,137 @@
+"""A consistent cut of a business database: its state at one moment, and where its log stood then, without a lock.
+
+All that is asked of a cut is answered from the same state, on one connection that writes nothing; each statement has a time
+limit. The cut holds old versions of rows back in the database from being cleaned up, so it is short.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.engine.url import make_url
+from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.order import Position
+from lakechime_dagster.cdc.position import binlog_place
+from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError, without_password
+
+_DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mysql+pymysql", "postgresql": "postgresql+psycopg"}
+
+
+@dataclass(frozen=True)
+class BinlogPlace:
+    """Where the binary log stood: all that lies below is in the cut, nothing else."""
+
+    position: Position
+
+    def includes(self, position: Position, transaction: int | None = None) -> bool:
+        """Whether a change is in the cut, by its position."""
+        return position[: len(self.position)] < self.position
+
+
+@dataclass(frozen=True)
+class TransactionSnapshot:
+    """Which transactions the cut of PostgreSQL sees: those below `end` but for the ones that were `open` then.
+
+    All that it sees was committed below the log's place `lsn`; what lies below that place and is not seen, its number tells.
+    Numbers are those of the log, of 32 bits, which begin anew.
+    """
+
+    lsn: int
+    end: int
+    open: frozenset[int]
+
+    def includes(self, position: Position, transaction: int | None = None) -> bool:
+        """Whether a change is in the cut, by its transaction.
+
+        Raises:
+            InvalidValueError: The change tells no transaction.
+        """
+        if transaction is None:
+            raise InvalidValueError("transaction", transaction, "a change of PostgreSQL is told by the number of its transaction")
+        ahead = (transaction - self.end) % 2**32 < 2**31
+        return not ahead and transaction % 2**32 not in self.open
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One state of a database: the connection that reads it, and the place of the log that it is the state of."""
+
+    dialect: Dialect
+    connection: sa.Connection
+    place: BinlogPlace | TransactionSnapshot
+
+
+@contextmanager
+def taken(url: str, *, seconds: int = 60) -> Iterator[Cut]:
+    """A cut, which ends with the context; a statement may take so many seconds.
+
+    Raises:
+        InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
+        SourceUnreadableError: The database cannot be asked, or does not tell where its log stands.
+    """
+    if seconds < 1:
+        raise InvalidValueError("seconds", seconds, "is how long a statement may take; give 1 or more")
+    address = _address(url)
+    dialect = Dialect(address.get_backend_name())
+    engine = _engine(address, dialect)
+    try:
+        with engine.connect() as connection:
+            place = _of_mariadb(connection, seconds) if dialect is Dialect.MYSQL else _of_postgres(connection, seconds)
+            yield Cut(dialect, connection, place)
+            connection.rollback()
+    except SQLAlchemyError as error:
+        raise SourceUnreadableError(f"{without_password(url)} cannot be read: {getattr(error, 'orig', None) or error}") from error
+    finally:
+        engine.dispose()
+
+
+def _address(url: str) -> sa.URL:
+    try:
+        address = make_url(url)
+        driver = _DRIVERS[address.get_backend_name()]
+    except (KeyError, SQLAlchemyError):
+        remedy = "give postgresql://user@host/database, or mysql://user@host/database for MySQL and MariaDB"
+        raise InvalidValueError("url", without_password(url), remedy) from None
+    return address.set(drivername=driver)
+
+
+def _engine(address: sa.URL, dialect: Dialect) -> sa.Engine:
+    options = {"charset": "utf8mb4", "connect_timeout": 10} if dialect is Dialect.MYSQL else {"connect_timeout": 10}
+    connect_args = {name: value for name, value in options.items() if name not in address.query}
+    try:
+        return sa.create_engine(address, poolclass=NullPool, connect_args=connect_args)
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        remedy = f"the driver of {address.drivername} is not installed: pip install 'lakechime-dagster[mysql]'"
+        raise SourceUnreadableError(remedy) from error
+
+
+def _of_mariadb(connection: sa.Connection, seconds: int) -> BinlogPlace:
+    """MariaDB tells the place of its binary log that a consistent snapshot is of."""
+    # psycopg and pymysql begin a transaction by themselves; here it is begun by words of its own
+    connection.execution_options(isolation_level="AUTOCOMMIT")
+    connection.execute(sa.text("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+    if not connection.dialect.is_mariadb:  # pyright: ignore[reportAttributeAccessIssue]
+        raise SourceUnreadableError("MySQL does not tell where its binary log stands without a lock; only MariaDB is cut")
+    connection.execute(sa.text("SET SESSION max_statement_time = :seconds, time_zone = '+00:00'"), {"seconds": seconds})
+    connection.execute(sa.text("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"))
+    status = {name.lower(): value for name, value in connection.execute(sa.text("SHOW STATUS LIKE 'binlog_snapshot_%'"))}
+    position = binlog_place(f"{status.get('binlog_snapshot_file')}:{status.get('binlog_snapshot_position')}")
+    if not position:
+        raise SourceUnreadableError("MariaDB writes no binary log; start it with log_bin, as the connector needs it too")
+    return BinlogPlace(position)
+
+
+def _of_postgres(connection: sa.Connection, seconds: int) -> TransactionSnapshot:
+    """PostgreSQL tells which transactions a snapshot sees; the log's place is asked after the snapshot was taken."""
+    connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    connection.execute(sa.text("SELECT set_config('statement_timeout', :limit, true)"), {"limit": f"{seconds}s"})
+    place = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
+    snapshot, lsn = connection.execute(sa.text(f"SELECT pg_current_snapshot()::text, {place}::text")).one()
+    _, end, running = snapshot.split(":")
+    high, low = lsn.split("/")
+    ids = frozenset(int(one) % 2**32 for one in running.split(",") if one)
+    return TransactionSnapshot((int(high, 16) << 32) + int(low, 16), int(end) % 2**32, ids)

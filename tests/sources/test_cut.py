@@ -1,0 +1,226 @@
+"""A cut of a real database: one state of it, beside writers, and the place of its log that it is the state of."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine.url import make_url
+
+from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.checksum import ColumnPair, Comparison
+from lakechime_dagster.cdc.compare import Fault, compare
+from lakechime_dagster.errors import InvalidValueError, NotFoundError, SourceUnreadableError
+from lakechime_dagster.sources.cut import BinlogPlace, TransactionSnapshot, taken
+from lakechime_dagster.sources.tables import TableSide, column_types
+from tests.support.mariadb import CAPTURE_USER, MariaDB
+
+ODD = 'odd: "name" `of` a:b 100%'
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database that a test may write to; `quote` puts a name into its quotes."""
+
+    url: str
+    schema: str
+    dialect: Dialect
+    run: Callable[..., list[str]]
+    quote: str
+
+    def name(self, text: str) -> str:
+        return self.quote + text.replace(self.quote, self.quote * 2) + self.quote
+
+
+@contextmanager
+def on_mariadb(server: MariaDB) -> Iterator[Database]:
+    schema = f"cut_{uuid.uuid4().hex[:8]}"
+    admin = server.session()
+    admin.run(f"CREATE DATABASE {schema}", f"USE {schema}")
+    try:
+        url = f"mysql://{CAPTURE_USER}:{CAPTURE_USER}@127.0.0.1:{server.port}/{schema}"
+        yield Database(url, schema, Dialect.MYSQL, admin.run, "`")
+    finally:
+        admin.run(f"DROP DATABASE {schema}")
+        admin.close()
+
+
+@contextmanager
+def on_postgres(url: str) -> Iterator[Database]:
+    schema = f"cut_{uuid.uuid4().hex[:8]}"
+    plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(plain, autocommit=True) as connection:
+
+        def run(*statements: str) -> list[str]:
+            cursors = [connection.execute(statement.encode()) for statement in statements]
+            return [str(row[0]) for cursor in cursors if cursor.description for row in cursor]
+
+        run(f"CREATE SCHEMA {schema}", f"SET search_path = {schema}")
+        yield Database(url, schema, Dialect.POSTGRES, run, '"')
+
+
+@pytest.fixture(params=[Dialect.MYSQL, Dialect.POSTGRES])
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    if request.param is Dialect.MYSQL:
+        with on_mariadb(request.getfixturevalue("mariadb")) as found:
+            yield found
+    else:
+        with on_postgres(request.getfixturevalue("postgres_url")) as found:
+            yield found
+
+
+def a_side(database: Database, connection: sa.Connection, table: str = "orders") -> TableSide:
+    types = column_types(connection, database.schema, table)
+    pairs = [ColumnPair(name=name, source_type=kind, lake_type="bigint" if "int" in kind else "string") for name, kind in types.items()]
+    return TableSide(connection, Comparison.of(database.dialect, pairs, ["id"]).source(database.schema, table))
+
+
+@pytest.mark.services
+def test_a_cut_does_not_see_what_is_committed_after_it(database: Database):
+    database.run("CREATE TABLE orders (id INT PRIMARY KEY, value VARCHAR(20))", "INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
+    with taken(database.url) as cut:
+        side = a_side(database, cut.connection)
+        before = side.summary(None, None)
+        database.run("INSERT INTO orders VALUES (3, 'c')", "DELETE FROM orders WHERE id = 1")
+        assert side.summary(None, None) == before
+        assert before.count == 2
+    with taken(database.url) as later:
+        assert {key for key, _ in a_side(database, later.connection).rows(None, None)} == {("2",), ("3",)}
+
+
+@pytest.mark.services
+def test_a_cut_of_mariadb_is_at_the_place_of_its_binary_log(mariadb: MariaDB):
+    with on_mariadb(mariadb) as database:
+        database.run("CREATE TABLE orders (id INT PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
+        before = place_of_log(database)
+        with taken(database.url) as cut:
+            database.run("INSERT INTO orders VALUES (2)")
+            assert cut.place == BinlogPlace(before)
+            assert not cut.place.includes((*before, 0))
+            assert cut.place.includes((before[0], before[1] - 1, 5))
+            assert not cut.place.includes(place_of_log(database))
+
+
+def place_of_log(database: Database) -> tuple[int, int]:
+    (line,) = database.run("SHOW MASTER STATUS")
+    file, byte, *_ = line.split("\t")
+    return int(file.rpartition(".")[2]), int(byte)
+
+
+@pytest.mark.services
+def test_a_cut_of_postgresql_tells_which_transactions_it_sees(postgres_url: str):
+    """One that began before and is open does not belong to it, nor does one that begins later."""
+    with on_postgres(postgres_url) as database, on_postgres(postgres_url) as other:
+        database.run("CREATE TABLE orders (id INT PRIMARY KEY)", "BEGIN", "INSERT INTO orders VALUES (1)")
+        seen = int(database.run("SELECT txid_current()")[0])
+        database.run("COMMIT")
+        other.run("BEGIN")
+        unseen = [int(other.run("SELECT txid_current()")[0])]
+        database.run("INSERT INTO orders VALUES (2)")
+        with taken(database.url) as cut:
+            unseen += [int(database.run("SELECT txid_current()")[0])]
+            other.run("COMMIT")
+            assert isinstance(cut.place, TransactionSnapshot)
+            assert cut.place.includes((), seen)
+            assert [cut.place.includes((), one) for one in unseen] == [False, False]
+            assert cut.place.lsn <= int(database.run("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")[0])
+
+
+def test_numbers_of_transactions_begin_anew():
+    place = TransactionSnapshot(lsn=0, end=5, open=frozenset({2**32 - 2}))
+    assert [place.includes((), one) for one in (2**32 - 3, 2**32 - 2, 2**32 - 1, 3, 4, 5, 6)] == [
+        True,
+        False,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    with pytest.raises(InvalidValueError, match="transaction"):
+        place.includes((7,))
+
+
+@pytest.mark.services
+def test_a_cut_writes_nothing(database: Database):
+    database.run("CREATE TABLE orders (id INT PRIMARY KEY)")
+    with pytest.raises(SourceUnreadableError, match=r"(?i)read.only"), taken(database.url) as cut:
+        cut.connection.execute(sa.text(f"INSERT INTO {database.schema}.orders VALUES (1)"))
+    assert database.run("SELECT COUNT(*) FROM orders") == ["0"]
+
+
+@pytest.mark.services
+def test_a_statement_that_takes_too_long_is_ended_by_the_database(database: Database):
+    slow = "SELECT pg_sleep(60)" if database.dialect is Dialect.POSTGRES else "SELECT SLEEP(60)"
+    with pytest.raises(SourceUnreadableError, match=r"(?i)timeout|max_statement_time|interrupted"), taken(database.url, seconds=1) as cut:
+        cut.connection.execute(sa.text(slow))
+
+
+@pytest.mark.services
+def test_names_of_any_letters_are_asked_by_their_exact_names(database: Database):
+    name = database.name(ODD)
+    database.run(f"CREATE TABLE {name} (id INT PRIMARY KEY, {name} VARCHAR(20))", f"INSERT INTO {name} VALUES (1, 'a'), (2, NULL)")
+    with taken(database.url) as cut:
+        side = a_side(database, cut.connection, ODD)
+        assert side.summary(None, ("1",)).count == 1
+        assert [key for key, _ in side.at([("1",), ("7",)])] == [("1",)]
+        assert side.middle(None, None, 1) == ("2",)
+        assert side.middle(None, None, 2) is None
+
+
+@pytest.mark.services
+def test_the_two_databases_are_one_table_to_a_comparison(mariadb: MariaDB, postgres_url: str):
+    """Their hashes are the same, and so is the order of keys that their own collations order differently."""
+    words = ["a", "A ", "b", "B", "ä", "Z", "z", "～", "💡", "", "o''n"]
+    values = ", ".join(f"('{word}', {number})" for number, word in enumerate(words))
+    with on_mariadb(mariadb) as one, on_postgres(postgres_url) as other:
+        one.run("CREATE TABLE words (id VARCHAR(9) COLLATE utf8mb4_nopad_bin PRIMARY KEY, n INT)", f"INSERT INTO words VALUES {values}")
+        other.run("CREATE TABLE words (id VARCHAR(9) PRIMARY KEY, n INT)", f"INSERT INTO words VALUES {values}")
+        with taken(one.url) as mine, taken(other.url) as theirs:
+            assert compare(a_side(one, mine.connection, "words"), a_side(other, theirs.connection, "words")).is_equal
+        other.run("UPDATE words SET n = 7 WHERE id = 'Z'", "DELETE FROM words WHERE id = ''", "INSERT INTO words VALUES ('ö', 1)")
+        with taken(one.url) as mine, taken(other.url) as theirs:
+            found = compare(a_side(one, mine.connection, "words"), a_side(other, theirs.connection, "words"), leaf=1)
+        assert found.faults == {("Z",): Fault.DIFFERENT, ("",): Fault.MISSING, ("ö",): Fault.EXTRA}
+
+
+@pytest.mark.services
+def test_a_table_that_is_not_there_is_named(database: Database):
+    with taken(database.url) as cut, pytest.raises(NotFoundError, match=f"no table {database.schema}.nothing"):
+        column_types(cut.connection, database.schema, "nothing")
+
+
+@pytest.mark.services
+def test_the_types_are_in_the_words_of_the_database(postgres_url: str):
+    with on_postgres(postgres_url) as database:
+        database.run(
+            "CREATE TYPE mood AS ENUM ('good')",
+            "CREATE DOMAIN price AS NUMERIC(10,2)",
+            "CREATE TABLE orders (id INT, gone INT, m mood, p price, at TIMESTAMP(3))",
+            "ALTER TABLE orders DROP gone",
+        )
+        with taken(database.url) as cut:
+            assert column_types(cut.connection, database.schema, "orders") == {
+                "id": "integer", "m": "enum", "p": "numeric(10,2)", "at": "timestamp(3) without time zone",
+            }  # fmt: skip
+
+
+@pytest.mark.parametrize("url", ["sqlite:///x", "oracle://u:secret@h/d", "nothing", "postgresql+asyncpg"])
+def test_a_url_of_another_database_is_refused(url: str):
+    with pytest.raises(InvalidValueError, match="url") as refused, taken(url):
+        pass
+    assert "secret" not in str(refused.value)
+
+
+def test_a_statement_has_a_second_at_least():
+    with pytest.raises(InvalidValueError, match="seconds 0"), taken("postgresql://h/d", seconds=0):
+        pass
+
+
+def test_a_database_that_is_not_there_is_told_without_the_password():
+    with pytest.raises(SourceUnreadableError, match="cannot be read") as refused, taken("postgresql://u:secret@127.0.0.1:1/d"):
+        pass
+    assert "secret" not in str(refused.value)
