@@ -1,7 +1,7 @@
 """Comparing two tables by the checksums of ranges of keys, down to the rows that differ."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -41,6 +41,21 @@ class Side(Protocol):
     def at(self, keys: Sequence[Key]) -> Sequence[Row]:
         """All rows of these keys."""
         ...
+
+
+def chunks(side: Side, size: int) -> Iterator[Range]:
+    """All keys in ranges of so many rows of one side, one after the other: none takes the database long, given an index of the key.
+
+    Raises:
+        InvalidValueError: `size` is below 1.
+    """
+    if size < 1:
+        raise InvalidValueError("size", size, "is how many rows a range has; give 1 or more")
+    low: Key | None = None
+    while (high := side.middle(low, None, size - 1)) is not None:
+        yield low, high
+        low = high
+    yield low, None
 
 
 class Fault(StrEnum):

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.compare import Differences, Fault, Key, Row, Summary, compare, confirmed
+from lakechime_dagster.cdc.compare import Differences, Fault, Key, Row, Summary, chunks, compare, confirmed
+from lakechime_dagster.errors import InvalidValueError
 
 
 @dataclass
@@ -124,6 +125,22 @@ def test_a_row_that_arrived_meanwhile_is_no_fault():
     assert set(suspects.faults.values()) == {Fault.MISSING, Fault.DIFFERENT}
     theirs.held.append(ours.held[9])
     assert confirmed(suspects, ours, theirs, at_once=1).faults == {a_key(2): Fault.DIFFERENT}
+
+
+@given(source=ROWS, size=st.integers(1, 60))
+def test_chunks_hold_each_key_once_and_few_rows(source: list[Row], size: int):
+    table = Table(list({key: (key, value) for key, value in source}.values()))
+    ranges = list(chunks(table, size))
+    assert [low for low, _ in ranges] == [None, *(high for _, high in ranges[:-1])]
+    assert ranges[-1][1] is None
+    counts = [table.summary(low, high).count for low, high in ranges]
+    assert counts[:-1] == [size] * (len(counts) - 1)
+    assert counts[-1] < size
+
+
+def test_a_chunk_holds_a_row_at_least():
+    with pytest.raises(InvalidValueError, match="size 0"):
+        list(chunks(a_table(1), 0))
 
 
 @pytest.mark.parametrize("leaf", [0, -1])
