@@ -2,8 +2,9 @@
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import orjson
 
 from lakechime_dagster.cdc.bronze import Kind
 from lakechime_dagster.cdc.change import Key
@@ -11,13 +12,12 @@ from lakechime_dagster.cdc.reading import EnvelopeReader
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone, Unreadable
 from lakechime_dagster.dce.partition import canonical_json
 
+_CHANGE = Kind.CHANGE.value
 _LEAST, _MOST = -(2**63), 2**63 - 1
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_YEARS = 9_000 * 366 * 86_400_000  # milliseconds; a time beyond is none
+_LAST_MS = 253_402_300_799_999  # the end of the year 9999; a time beyond is none
 
 
-@dataclass(frozen=True, kw_only=True)
-class Message:
+class Message(NamedTuple):
     """A message as a feed holds it.
 
     Attributes:
@@ -47,16 +47,18 @@ class Read(NamedTuple):
 
 
 def bronze_row(message: Message, reader: EnvelopeReader) -> tuple[Any, ...]:
-    """The row of a message, in the order of the columns; nothing that a message can hold hinders it."""
-    record = message.record
-    read = unreadable(message.problem) if message.problem else read_of(reader.read(record))
+    """The row of a message, in the order of the columns; nothing that a message can hold hinders it.
+
+    Its time is in microseconds since the epoch.
+    """
+    record, headers, timestamp_ms, problem = message
+    read = unreadable(problem) if problem else read_of(reader.read(record))
     key, key_bytes = _text_or_bytes(record.key)
     value, value_bytes = _text_or_bytes(record.value)
-    headers = [{"key": _clean(name), "value": content} for name, content in message.headers]
-    return (
-        record.topic, record.topic_id or record.topic, record.partition, record.offset, _time(message.timestamp_ms), key, value, key_bytes,
-        value_bytes, headers, *read,
-    )  # fmt: skip
+    time = timestamp_ms * 1000 if timestamp_ms is not None and 0 <= timestamp_ms <= _LAST_MS else None
+    told = [{"key": _clean(name), "value": content} for name, content in headers] if headers else []
+    coordinate = record.topic, record.topic_id or record.topic, record.partition, record.offset
+    return (*coordinate, time, key, value, key_bytes, value_bytes, told, *read)
 
 
 def read_of(reading: Reading) -> Read:
@@ -65,14 +67,13 @@ def read_of(reading: Reading) -> Read:
         case Changes(changes) if changes:
             last = changes[-1]
             position = list(last.order.position) or None
-            if position is not None and not all(_LEAST <= number <= _MOST for number in position):
+            if position is not None and not (min(position) >= _LEAST and max(position) <= _MOST):
                 return unreadable(f"source: the position {position} has a number of more than 64 bits")
-            return Read(
-                Kind.CHANGE.value, source=_clean(last.source), op=last.operation.value, row_key=key_text(last.key) if last.key else None,
-                position=position, ts_ms=_whole(last.event_ms), snapshot=None if last.snapshot is None else _clean(last.snapshot),
-            )  # fmt: skip
+            key = key_text(last.key) if last.key else None
+            snapshot = None if last.snapshot is None else _clean(last.snapshot)
+            return Read(_CHANGE, _clean(last.source), last.operation.value, key, position, _whole(last.event_ms), snapshot)
         case Changes():
-            return Read(Kind.CHANGE.value)
+            return Read(_CHANGE)
         case Tombstone(key):
             return Read(Kind.TOMBSTONE.value, row_key=None if key is None else key_text(key))
         case Control() as control:
@@ -87,13 +88,16 @@ def unreadable(problem: str) -> Read:
 
 def key_text(key: Key) -> str:
     """The values of a key's columns as a JSON array; what JSON has no type for as text."""
-    return _clean(canonical_json([_plain(value) for value in key]))
+    try:
+        return orjson.dumps([_plain(value) for value in key]).decode()
+    except TypeError:  # a number of more than 64 bits, or half of a surrogate
+        return _clean(canonical_json([_plain(value) for value in key]))
 
 
 def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | int):
+        return value
     match value:
-        case None | bool() | int() | str():
-            return value
         case bytes():
             return value.hex()
         case list() | tuple():
@@ -113,11 +117,6 @@ def _text_or_bytes(raw: bytes | None) -> tuple[str | None, bytes | None]:
         return None, raw
 
 
-def _time(milliseconds: int | None) -> dt.datetime | None:
-    known = milliseconds is not None and 0 <= milliseconds <= _YEARS
-    return _EPOCH + dt.timedelta(milliseconds=milliseconds) if known and milliseconds is not None else None
-
-
 def _whole(value: Any) -> int | None:
     """A number that a column of 64 bits holds; messages may hold anything in its place."""
     return value if isinstance(value, int) and not isinstance(value, bool) and _LEAST <= value <= _MOST else None
@@ -125,4 +124,4 @@ def _whole(value: Any) -> int | None:
 
 def _clean(text: str) -> str:
     """A text without lone surrogates, which no UTF-8 has."""
-    return text.encode(errors="replace").decode()
+    return text if text.isascii() else text.encode(errors="replace").decode()
