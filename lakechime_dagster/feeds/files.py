@@ -1,6 +1,6 @@
 """Files of JSON lines in a folder: which grew, up to which whole line, and which are not what they were."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +19,9 @@ CHOICES = (
 class FilesFeed:
     """The files below a folder whose names match a pattern.
 
-    A file is read up to its last whole line, and may grow. One that is gone was read: it drops out of the place, and a
-    file that comes under its name later is a new one.
+    A file is read up to its last whole line, and may grow. One that was written anew is noticed by its size, or because no
+    line ends any more where it was read up to. One that is gone was read: it drops out of the place, and a file that comes
+    under its name later is a new one.
     """
 
     folder: Path
@@ -34,6 +35,7 @@ class FilesFeed:
         """
         read = place.files if isinstance(place, FilesPlace) else {}
         ends: dict[str, int] = {}
+        rest: dict[str, int] = {}
         problems: list[str] = []
         try:
             for name, path, size in sorted(self._files()):
@@ -41,10 +43,11 @@ class FilesFeed:
                 problem = _problem(path, start, size)
                 problems += [problem] if problem else []
                 ends[name] = start if problem else end_of_lines(path, start, size)
+                rest |= {name: size - ends[name]} if size > ends[name] and not problem else {}
         except OSError as error:
             raise FeedUnreadableError(f"{error.filename or self.folder} cannot be read: {error.strerror or error}") from error
         end = FilesPlace({name: end for name, end in ends.items() if end})
-        return Look(end=end, came=self._came(end, FilesPlace(read)), problems=tuple(problems))
+        return Look(end=end, came=self._came(end, FilesPlace(read)), rest=self._rest(rest), problems=tuple(problems))
 
     def _files(self) -> Iterator[tuple[str, Path, int]]:
         if not self.folder.is_dir():
@@ -66,6 +69,12 @@ class FilesFeed:
         size = sum(stop - start for start, stop in spans.values())
         where = next(iter(spans)) if len(spans) == 1 else f"{len(spans)} files"
         return f"{size:,} bytes came in {where} of {self.folder}"
+
+    def _rest(self, rest: Mapping[str, int]) -> str:
+        if not rest:
+            return ""
+        where = next(iter(rest)) if len(rest) == 1 else f"{len(rest)} files"
+        return f"{sum(rest.values()):,} bytes at the end of {where} wait for the end of their line"
 
 
 def end_of_lines(path: Path, start: int, size: int) -> int:

@@ -13,11 +13,13 @@ class Look:
     Attributes:
         end: Up to where it can be read; without `problems`, not before the place from which it was looked at.
         came: What lies between that place and the end, in words; empty where nothing does.
+        rest: What is there beyond the end and cannot be read yet, in words.
         problems: Why it cannot be read on from the place unless a person decides how, each with the choices.
     """
 
     end: FeedPlace
     came: str = ""
+    rest: str = ""
     problems: tuple[str, ...] = ()
 
 

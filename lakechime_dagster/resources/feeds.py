@@ -55,7 +55,7 @@ def ask(platform: Platform, flow: Flow, row: FlowRow, asked_ms: int | None = Non
         return Asked(decision=Decision(trigger=flow.name, fires=False, reasons=(rests,)))
     look = opened(flow).look(lane.place.feed)
     came = "" if look.problems else look.came
-    reasons = look.problems or (look.came or f"nothing new in {flow.feed}",)
+    reasons = look.problems or (look.came or f"nothing new in {flow.feed}", *([look.rest] if look.rest else []))
     firings = (Firing(reason=came, settled=lane.settled, feed=look.end),) if came else ()
     decision = Decision(trigger=flow.name, fires=bool(came), reasons=reasons, firings=firings)
     return Asked(decision=decision, at_ms=moment.now, held="; ".join(look.problems), lane=moment.lanes.get(""))

@@ -27,7 +27,9 @@ def test_a_file_is_read_up_to_its_last_whole_line(feed: FilesFeed) -> None:
     assert look.end == FilesPlace({"a.jsonl": 18})
     assert look.came == f"18 bytes came in a.jsonl of {feed.folder}"
     (feed.folder / "a.jsonl").open("ab").write(b":3}\n")
-    assert feed.look(look.end).end == FilesPlace({"a.jsonl": 27})
+    assert look.rest == "5 bytes at the end of a.jsonl wait for the end of their line"
+    look = feed.look(look.end)
+    assert (look.end, look.rest) == (FilesPlace({"a.jsonl": 27}), "")
 
 
 def test_a_line_that_is_not_whole_is_nothing_yet(feed: FilesFeed) -> None:

@@ -92,6 +92,13 @@ def test_the_next_claim_goes_on_where_the_last_one_ended(world: World, platform:
     assert read_to(world) == FilesPlace({"a.jsonl": 2, "b.jsonl": 2})
 
 
+def test_a_line_whose_end_has_not_come_is_told(platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    (folder / "a.jsonl").write_text('{"id":1}')
+    (folder / "b.jsonl").write_text("{")
+    told = "9 bytes at the end of 2 files wait for the end of their line"
+    assert run_tick(platform, a_feed(folder), runs).sentences == (f"nothing new in {folder}/*.jsonl", told)
+
+
 def test_a_retry_reads_just_what_was_claimed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
     flow = a_feed(folder)
     drop(folder, "a.jsonl", "1")
