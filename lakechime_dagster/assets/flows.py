@@ -6,6 +6,7 @@ from typing import Any
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
+from lakechime_dagster.lake.envelopes import tells_position
 from lakechime_dagster.lake.feeds import JsonLines
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.reads import Read, ReadMode
@@ -32,6 +33,7 @@ def flow_of(table: Target, cluster: str = "") -> Flow:
         cluster=cluster,
         location=table.location,
         feed=table.feed if isinstance(table, BronzeTable) else None,
+        is_ordered_by_position=isinstance(table, BronzeTable) and tells_position(table.envelope),
     )
 
 

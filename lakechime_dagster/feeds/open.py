@@ -1,17 +1,26 @@
 """From a declared feed to one that can be asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.files import FilesFeed
+from lakechime_dagster.feeds.kafka import KafkaFeed
 from lakechime_dagster.feeds.look import OpenFeed
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.triggers.feeds import AnyFeed
 
 
-def open_feed(feed: AnyFeed, located: Callable[[str], Path]) -> OpenFeed:
-    """The feed, to be asked; `located` says where a declared folder lies, which may be relative.
+def open_feed(
+    feed: AnyFeed, located: Callable[[str], Path], environment: Mapping[str, str], *, is_ordered_by_position: bool = False
+) -> OpenFeed:
+    """The feed, to be asked.
+
+    Args:
+        feed: As it is declared.
+        located: Where a declared folder lies, which may be relative.
+        environment: What settings of a feed that are written `$NAME` stand for.
+        is_ordered_by_position: Its messages tell their order, wherever they lie in it.
 
     Raises:
         FeedUnreadableError: nothing here can ask such a feed.
@@ -20,5 +29,5 @@ def open_feed(feed: AnyFeed, located: Callable[[str], Path]) -> OpenFeed:
         case JsonLines():
             return FilesFeed(located(feed.folder), feed.pattern)
         case KafkaTopic():
-            raise FeedUnreadableError(f"{feed}: topics of Kafka cannot be asked yet")
+            return KafkaFeed(feed, environment, is_ordered_by_position=is_ordered_by_position)
     raise FeedUnreadableError(f"{feed} is neither JsonLines(…) nor KafkaTopic(…)")

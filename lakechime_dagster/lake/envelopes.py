@@ -85,3 +85,11 @@ class Dms:
 
 
 Envelope = Debezium | Canal | Maxwell | Dms
+
+
+def tells_position(envelope: Envelope) -> bool:
+    """Whether messages tell where their change stands in the database's log, as far as the declaration says it.
+
+    Maxwell and DMS tell it only where they are set up to.
+    """
+    return isinstance(envelope, Debezium)

@@ -1,5 +1,6 @@
 """Flows that read a feed: whether they fire now, what hinders them, and where a person may put them."""
 
+import os
 from dataclasses import dataclass, replace
 
 from lakechime_dagster.errors import LakeChimeError
@@ -35,7 +36,7 @@ class Asked:
 def opened(flow: Flow) -> OpenFeed:
     """The feed of a flow that has one, to be asked."""
     assert flow.feed is not None
-    return open_feed(flow.feed, in_project)
+    return open_feed(flow.feed, in_project, os.environ, is_ordered_by_position=flow.is_ordered_by_position)
 
 
 def ask(platform: Platform, flow: Flow, row: FlowRow, asked_ms: int | None = None) -> Asked:

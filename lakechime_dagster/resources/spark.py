@@ -1,8 +1,9 @@
 """Spark for runs: a driver as the settings ask for it, and one attempt at a table on it."""
 
+import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -43,6 +44,7 @@ class SparkResource(dg.ConfigurableResource):
         """The same of a table that holds the messages of a feed."""
         from lakechime_dagster.spark.bronze import ingest
 
+        job = replace(job, environment=os.environ)
         return self._attempt(running, log, lambda spark: ingest(spark, job, running.stamp(), running.platform.log_at))
 
     def follow(self, running: RunningExecution, job: ChangeJob, log: Callable[[str], None]) -> SparkAttempt:

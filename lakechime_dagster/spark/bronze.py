@@ -11,16 +11,16 @@ from pyspark.sql.types import StructType
 
 from lakechime_dagster.cdc.bronze import COLUMNS
 from lakechime_dagster.cdc.readers import reader_of
-from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.spark.bronze_job import BronzeJob
 from lakechime_dagster.spark.commit import Target, append, append_nothing, commit, commit_at, create_if_missing, is_own, newest_commit
 from lakechime_dagster.spark.delta_files import files_frame
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult
+from lakechime_dagster.spark.kafka import Messages, read_topics
 from lakechime_dagster.spark.lines import SLICE, Lines, check_there, has_message, tasks
 from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.refresh import OpenLog, skipped
-from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace
+from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace, KafkaPlace
 from lakechime_dagster.triggers.lanes import CommitStamp
 
 PROPERTIES = {"delta.appendOnly": "true"}
@@ -90,13 +90,26 @@ def _rows(spark: SparkSession, job: BronzeJob, start: FeedPlace | None, end: Fee
         case JsonLines():
             return _of_files(spark, job, job.feed, _files(start), _files(end))
         case KafkaTopic():
-            raise FeedUnreadableError(f"{job.feed}: topics of Kafka cannot be read yet")
+            return _of_topics(spark, job, job.feed, _topics(start), _topics(end))
         case _:
             assert_never(job.feed)
 
 
 def _files(place: FeedPlace | None) -> FilesPlace:
     return place if isinstance(place, FilesPlace) else FilesPlace()
+
+
+def _topics(place: FeedPlace | None) -> KafkaPlace:
+    return place if isinstance(place, KafkaPlace) else KafkaPlace()
+
+
+def _of_topics(spark: SparkSession, job: BronzeJob, feed: KafkaTopic, start: KafkaPlace, end: KafkaPlace) -> DataFrame | None:
+    messages = read_topics(spark, feed, start, end, job.environment)
+    if messages is None or messages.isEmpty():
+        return None
+    schema = bronze_schema()
+    read = Messages(out=to_arrow_schema(schema), reader=partial(reader_of, job.envelope, job.keys, dict(job.types)))
+    return messages.mapInArrow(read, schema)  # type: ignore[arg-type]
 
 
 def _of_files(spark: SparkSession, job: BronzeJob, feed: JsonLines, start: FilesPlace, end: FilesPlace) -> DataFrame | None:

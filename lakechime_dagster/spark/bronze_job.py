@@ -12,8 +12,9 @@ from lakechime_dagster.triggers.lanes import Place
 class BronzeJob:
     """One execution of a table that holds the messages of a feed, by what came to it since the lane's place.
 
-    `folder` is where a feed of files lies. `keys` and `types` say how the envelope is read where a message does not say it
-    itself. `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
+    `folder` is where a feed of files lies, `environment` what a feed's settings written `$NAME` stand for. `keys` and `types`
+    say how the envelope is read where a message does not say it itself. `start`, `may_settle_empty` and `has_committed` are
+    as of `job.TableJob`.
     """
 
     name: str
@@ -23,6 +24,7 @@ class BronzeJob:
     keys: tuple[str, ...]
     folder: str = ""
     types: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     comment: str = ""
     start: Place | None = None
     may_settle_empty: bool = True

@@ -17,7 +17,8 @@ class Flow:
     lake table that the flow writes (at `location`, where that is not the warehouse's own), None for a flow without
     one: it settles by run success and is at-least-once. `asset_keys` (as user strings) and `job` let a manual run
     find its flow. A partition that the trigger waits for is one of the flow's `cluster`, unless its condition names another.
-    A flow with a `feed` reads it, and no table: its trigger only says how often the feed is asked.
+    A flow with a `feed` reads it, and no table: its trigger only says how often the feed is asked. `is_ordered_by_position`
+    says that the feed's messages tell their order, wherever they lie in it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Flow:
     cluster: str = ""
     location: str | None = None
     feed: AnyFeed | None = None
+    is_ordered_by_position: bool = False
 
     def __post_init__(self) -> None:
         checked_text("flow name", self.name, limit=128)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds import files
 from lakechime_dagster.feeds.files import FilesFeed
+from lakechime_dagster.feeds.kafka import KafkaFeed
 from lakechime_dagster.feeds.open import open_feed
 from lakechime_dagster.lake import JsonLines, KafkaTopic
 from lakechime_dagster.triggers.feeds import FilesPlace
@@ -26,8 +27,8 @@ def test_a_file_is_read_up_to_its_last_whole_line(feed: FilesFeed) -> None:
     look = feed.look(None)
     assert look.end == FilesPlace({"a.jsonl": 18})
     assert look.came == f"18 bytes came in a.jsonl of {feed.folder}"
-    (feed.folder / "a.jsonl").open("ab").write(b":3}\n")
     assert look.rest == "5 bytes at the end of a.jsonl wait for the end of their line"
+    (feed.folder / "a.jsonl").open("ab").write(b":3}\n")
     look = feed.look(look.end)
     assert (look.end, look.rest) == (FilesPlace({"a.jsonl": 27}), "")
 
@@ -95,11 +96,12 @@ def test_a_name_that_is_no_text_is_told(feed: FilesFeed) -> None:
 def test_a_declared_feed_is_opened_where_its_folder_lies(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.log").write_bytes(b"1\n")
-    assert open_feed(JsonLines("in", pattern="*.log"), tmp_path.joinpath).look(None).end == FilesPlace({"a.log": 2})
-    with pytest.raises(FeedUnreadableError, match="orders at broker:9092: topics of Kafka cannot be asked yet"):
-        open_feed(KafkaTopic("orders", bootstrap="broker:9092"), Path)
+    assert open_feed(JsonLines("in", pattern="*.log"), tmp_path.joinpath, {}).look(None).end == FilesPlace({"a.log": 2})
+    topic = KafkaTopic("orders", bootstrap="broker:9092")
+    opened = open_feed(topic, Path, {"NAME": "value"}, is_ordered_by_position=True)
+    assert opened == KafkaFeed(topic, {"NAME": "value"}, is_ordered_by_position=True)
     with pytest.raises(FeedUnreadableError, match="42 is neither"):
-        open_feed(42, Path)
+        open_feed(42, Path, {})
 
 
 WRITES = st.lists(st.tuples(st.sampled_from(["a.jsonl", "b.jsonl"]), st.binary(max_size=8).map(lambda raw: raw.replace(b"0", b"\n"))))

@@ -5,15 +5,27 @@ process id, however the tests end.
 """
 
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.kafka import Connect, Kafka, connect_worker, kafka_broker
-from tests.support.mariadb import MariaDB, mariadb_server
+from tests.support.mariadb import CAPTURE_USER, MariaDB, mariadb_server
 from tests.support.missing import missing
 from tests.support.stack_jars import ensure_stack_jars
+
+
+def debezium_settings(name: str, mariadb: MariaDB, kafka: Kafka) -> dict[str, str]:
+    """A connector that brings the tables of a database to topics `<name>.<database>.<table>`; both have the connector's name."""
+    return {
+        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector", "tasks.max": "1", "topic.prefix": name,
+        "database.hostname": "127.0.0.1", "database.port": str(mariadb.port), "database.user": CAPTURE_USER,
+        "database.password": CAPTURE_USER, "database.server.id": str(1000 + zlib.crc32(name.encode()) % 1_000_000),
+        "database.include.list": name, "schema.history.internal.kafka.bootstrap.servers": kafka.address,
+        "schema.history.internal.kafka.topic": f"{name}-history",
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="session")

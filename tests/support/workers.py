@@ -18,6 +18,7 @@ TOGETHER = {
     "tests/support/test_stack.py": "stack",
     "tests/feeds/test_kafka.py": "stack",
     "tests/spark/test_kafka.py": "stack",
+    "tests/assets/test_change_table_of_kafka.py": "stack",
 }
 LONG = ["lakes", "machines", "tests/spark/test_refresh.py", "tests/spark/test_warm.py", "tests/store/test_commit_order.py"]
 SAID = "said"
