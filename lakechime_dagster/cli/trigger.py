@@ -131,9 +131,11 @@ def resume(
 ) -> None:
     """Go on: with all that waited, only with what comes from now on, or with what came since a time or position.
 
-    Keys of a partition trigger that have not fired yet fire in any case; `latest` and `since` leave out late changes.
+    Keys of a partition trigger that have not fired yet fire in any case; `latest` and `since` leave out late changes. What is
+    held because its feed lost messages goes on with those that are there.
     """
     from lakechime_dagster.resources.feeds import place_at as place_found
+    from lakechime_dagster.resources.feeds import place_kept
     from lakechime_dagster.store.interventions import Interventions
 
     where = _resume_from(from_)
@@ -147,6 +149,8 @@ def resume(
         flow = flow_declared(name, module, manual=True)
         place_at = place_found(platform, flow, where)
         moved = _first_lane(platform, flow, row, place_at, dry_run) or interventions.seek(row, None, by, place_at, dry_run=True)
+    elif (flow := _declared_or_none(module).get(name)) and (place_at := place_kept(platform, flow, row)):
+        moved = interventions.seek(row, None, by, place_at, dry_run=True)
     if not dry_run:
         interventions.resume(row, by, place_at)
     document = {"trigger": name, "paused": False, "from": from_, "lanes": _moves(moved), "dry_run": dry_run}

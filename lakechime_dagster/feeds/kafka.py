@@ -8,7 +8,10 @@ from lakechime_dagster.feeds.look import Look
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.triggers.feeds import FeedPlace, KafkaPlace, Span, TopicPlace
 
-NOW = "put the trigger to `now`, which leaves out all that is there, and have the connector take a new snapshot of the tables"
+CHOICES = (
+    "`trigger resume` goes on with all that is there and gives up what is gone, `trigger resume --from latest` leaves out that too; after "
+    "either a new snapshot by the connector brings the rows again"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +79,20 @@ def judged(feed: KafkaTopic, place: KafkaPlace, topics: Sequence[TopicState], *,
             grown += [f"{topic.name}[{partition}] came from offset {start:,} to {stop:,}"] if start < stop else []
         end[topic.topic_id] = TopicPlace(topic.name, offsets)
     came = grown[0] if len(grown) == 1 else f"{len(grown)} partitions grew of {feed}" if grown else ""
-    return Look(end=KafkaPlace(end), came=came, problems=tuple(problems))
+    kept = _kept(place, topics) if problems else None
+    return Look(end=KafkaPlace(end), came=came, problems=tuple(problems), kept=kept)
+
+
+def _kept(place: KafkaPlace, topics: Sequence[TopicState]) -> KafkaPlace:
+    """The place without what is gone: as near to it as there are offsets, and all partitions known; a topic made anew is new."""
+    made_anew = {topic.name for topic in topics if topic.topic_id not in place.topics}
+    kept = {topic_id: known for topic_id, known in place.topics.items() if known.name not in made_anew}
+    for topic in topics:
+        if topic.topic_id in kept:
+            before = kept[topic.topic_id].offsets
+            offsets = {number: min(max(before.get(number, 0), earliest), stop) for number, (earliest, stop) in topic.spans.items()}
+            kept[topic.topic_id] = TopicPlace(topic.name, {**before, **offsets})
+    return KafkaPlace(kept)
 
 
 def _problems(place: KafkaPlace, topics: Sequence[TopicState], is_ordered_by_position: bool) -> Iterator[str]:
@@ -89,15 +105,14 @@ def _problems(place: KafkaPlace, topics: Sequence[TopicState], is_ordered_by_pos
             if not is_ordered_by_position and len(topic.spans) > len(known.offsets):
                 yield (
                     f"{topic.name} was read with {len(known.offsets)} partitions, and has {len(topic.spans)} now: its messages tell no "
-                    "position, and those of one key may be in two partitions, of which nobody can say what came first; make a topic of "
-                    f"another name with as many partitions as it shall keep, or {NOW}"
+                    "position, and those of one key may be in two partitions, of which nobody can say what came first; let them come into "
+                    "a topic of another name with as many partitions as it shall keep; `trigger resume` reads all partitions all the same"
                 )
         elif topic.name in gone:
             old_id, old = gone[topic.name]
             yield (
                 f"{topic.name} was made anew: it was read with id {old_id} up to {_offsets(old.offsets)}, and has id {topic.topic_id} "
-                f"now, up to {_offsets({partition: stop for partition, (_, stop) in topic.spans.items()})}; let its messages come into a "
-                f"topic of another name, or {NOW}"
+                f"now, up to {_offsets({partition: stop for partition, (_, stop) in topic.spans.items()})}; {CHOICES}"
             )
 
 
@@ -107,12 +122,12 @@ def _partition_problems(topic: TopicState, known: TopicPlace) -> Iterator[str]:
         if start < earliest:
             yield (
                 f"{topic.name}[{partition}] was truncated: it was read up to offset {start:,}, and begins at {earliest:,} now, so that "
-                f"what lay between was never read; {NOW}"
+                f"what lay between was never read; {CHOICES}"
             )
         elif stop < start:
             yield (
                 f"{topic.name}[{partition}] ends at offset {stop:,}, and was read up to {start:,}: the cluster lost what it had said that "
-                f"it holds; {NOW}"
+                f"it holds; {CHOICES}"
             )
 
 

@@ -15,12 +15,15 @@ class Look:
         came: What lies between that place and the end, in words; empty where nothing does.
         rest: What is there beyond the end and cannot be read yet, in words.
         problems: Why it cannot be read on from the place unless a person decides how, each with the choices.
+        kept: With problems, from where all that is there and was not read is read on, if what is gone is given up; None where
+            it is the same place.
     """
 
     end: FeedPlace
     came: str = ""
     rest: str = ""
     problems: tuple[str, ...] = ()
+    kept: FeedPlace | None = None
 
 
 class OpenFeed(Protocol):

@@ -12,7 +12,7 @@ from lakechime_dagster.store.interventions import PlaceAt
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.triggers.decision import Decision, Firing, LaneView, feed_rests
 from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Place
+from lakechime_dagster.triggers.lanes import LaneState, Place
 from lakechime_dagster.triggers.model import SnapshotTrigger, StartFrom
 
 
@@ -66,6 +66,18 @@ def hold(platform: Platform, row: FlowRow, asked: Asked) -> None:
     """Let the lane wait for a person, where its feed asks for one."""
     if asked.held and asked.lane is not None:
         platform.ledger.hold(row, asked.lane, asked.held)
+
+
+def place_kept(platform: Platform, flow: Flow, row: FlowRow) -> PlaceAt | None:
+    """Where a lane that its feed holds goes on when a person lets it, what is gone given up; None where it does not move for that.
+
+    Raises:
+        FeedUnreadableError: the feed cannot be asked.
+    """
+    lane = platform.ledger.lanes(row).get("")
+    if flow.feed is None or lane is None or lane.state is not LaneState.HELD or (kept := opened(flow).look(lane.place.feed).kept) is None:
+        return None
+    return lambda connection, held: replace(held.place, feed=kept)
 
 
 def place_at(platform: Platform, flow: Flow, where: StartFrom) -> PlaceAt:

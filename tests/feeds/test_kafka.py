@@ -67,7 +67,7 @@ def test_what_was_deleted_above_the_place_is_a_finding_with_both_offsets_and_the
     topics.cut("orders", 3)
     (problem,) = look_at(topics, first).problems
     assert problem.startswith(f"{topics.named('orders')}[0] was truncated: it was read up to offset 1, and begins at 3 now")
-    assert "put the trigger to `now`" in problem
+    assert "`trigger resume` goes on with all that is there and gives up what is gone" in problem
 
 
 @pytest.mark.services
@@ -144,6 +144,22 @@ def test_a_new_partition_whose_beginning_is_gone_is_a_finding() -> None:
 def test_a_topic_seen_for_the_first_time_is_read_from_the_first_offset_that_is_there() -> None:
     look = judged(FEED, KafkaPlace(), [TopicState(topic_id="A", name="orders", spans={0: (5, 9)})], is_ordered_by_position=True)
     assert look == Look(end=KafkaPlace({"A": TopicPlace("orders", {0: 9})}), came="orders[0] came from offset 5 to 9")
+
+
+def test_a_person_may_give_up_what_is_gone_and_read_all_that_is_there() -> None:
+    place = KafkaPlace(
+        {"A": TopicPlace("orders", {0: 7, 1: 2, 2: 9}), "B": TopicPlace("planes", {0: 4}), "C": TopicPlace("deleted", {0: 1})}
+    )
+    topics = [
+        TopicState(topic_id="A", name="orders", spans={0: (0, 5), 1: (3, 8), 2: (0, 9), 3: (1, 2)}),
+        TopicState(topic_id="D", name="planes", spans={0: (2, 6)}),
+    ]
+    look = judged(FEED, place, topics, is_ordered_by_position=False)
+    assert len(look.problems) == 5
+    assert look.kept == KafkaPlace({"A": TopicPlace("orders", {0: 5, 1: 3, 2: 9, 3: 1}), "C": TopicPlace("deleted", {0: 1})})
+    assert isinstance(look.kept, KafkaPlace)
+    goes_on = judged(FEED, look.kept, topics, is_ordered_by_position=False)
+    assert (goes_on.problems, goes_on.kept, goes_on.came) == ((), None, "3 partitions grew of orders at broker:9092")
 
 
 def judged_at(read: dict[int, int], spans: dict[int, Span]) -> Look:

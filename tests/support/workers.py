@@ -17,6 +17,7 @@ TOGETHER = {
     "tests/test_bare_machine.py": "machines",
     "tests/support/test_stack.py": "stack",
     "tests/feeds/test_kafka.py": "stack",
+    "tests/cli/test_trigger_of_topics.py": "stack",
     "tests/spark/test_kafka.py": "stack",
     "tests/assets/test_change_table_of_kafka.py": "stack",
 }
