@@ -75,7 +75,7 @@ def canonical(dialect: Dialect, source_type: str, lake_type: str) -> Canonical |
 def _expressions(types: Mapping[str, Mapping[Kind, str]], source_type: str) -> dict[Kind, str]:
     """The expressions of a type; what its pattern captures stands in them as `[length]`."""
     for pattern, expressions in types.items():
-        if found := re.fullmatch(pattern, source_type):
+        if found := re.fullmatch(pattern, source_type, re.DOTALL):
             length = found[1] if found.lastindex else ""
             return {kind: text.replace("[length]", length) for kind, text in expressions.items()}
     return {}

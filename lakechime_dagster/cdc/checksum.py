@@ -18,6 +18,7 @@ from lakechime_dagster.cdc.compare import Key
 from lakechime_dagster.errors import InvalidValueError
 
 NULL = "n"
+_IN_ORDER_AS_TEXT = {"string", "boolean", "bit"}  # types that hold numbers and are not ordered as such
 _HASHES = {
     Dialect.MYSQL: "CAST(CONV(LEFT(MD5({}), 16), 16, -10) AS SIGNED)",
     Dialect.POSTGRES: "('x' || left(md5(convert_to({}, 'UTF8')), 16))::bit(64)::bigint",
@@ -248,7 +249,7 @@ def _row(dialect: Dialect, texts: Iterable[str]) -> str:
 def _key(dialect: Dialect, pair: ColumnPair, found: Canonical, column: str, text: str) -> KeyColumn:
     """A column of the key, ordered by itself where every engine orders its type alike, and else by its text's bytes."""
     kind, is_spark = found.kind, dialect is Dialect.SPARK
-    if kind is Kind.NUMBER and pair.lake_type.lower() not in ("string", "boolean"):
+    if kind is Kind.NUMBER and not _IN_ORDER_AS_TEXT & {pair.source_type.lower().partition("(")[0], pair.lake_type.lower()}:
         return KeyColumn(text=text, order=column, parameter=_number)
     if kind is Kind.DATE:
         return KeyColumn(text=text, order=column, parameter=_date)

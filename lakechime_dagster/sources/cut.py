@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.engine.url import make_url
 from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -78,15 +80,9 @@ def taken(url: str, *, seconds: int = 60) -> Iterator[Cut]:
     address = _address(url)
     dialect = Dialect(address.get_backend_name())
     engine = _engine(address, dialect)
-    try:
-        with engine.connect() as connection:
-            place = _of_mariadb(connection, seconds) if dialect is Dialect.MYSQL else _of_postgres(connection, seconds)
-            yield Cut(dialect, connection, place)
-            connection.rollback()
-    except SQLAlchemyError as error:
-        raise SourceUnreadableError(f"{without_password(url)} cannot be read: {getattr(error, 'orig', None) or error}") from error
-    finally:
-        engine.dispose()
+    with engine.connect() as connection:
+        place = _of_mariadb(connection, seconds) if dialect is Dialect.MYSQL else _of_postgres(connection, seconds)
+        yield Cut(dialect, connection, place)
 
 
 def _address(url: str) -> sa.URL:
@@ -103,10 +99,17 @@ def _engine(address: sa.URL, dialect: Dialect) -> sa.Engine:
     options = {"charset": "utf8mb4", "connect_timeout": 10} if dialect is Dialect.MYSQL else {"connect_timeout": 10}
     connect_args = {name: value for name, value in options.items() if name not in address.query}
     try:
-        return sa.create_engine(address, poolclass=NullPool, connect_args=connect_args)
+        engine = sa.create_engine(address, poolclass=NullPool, connect_args=connect_args)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         remedy = f"the driver of {address.drivername} is not installed: pip install 'lakechime-dagster[mysql]'"
         raise SourceUnreadableError(remedy) from error
+    event.listen(engine, "handle_error", _translate)
+    return engine
+
+
+def _translate(context: ExceptionContext) -> None:
+    url = without_password(context.engine.url.render_as_string()) if context.engine else "the database"
+    raise SourceUnreadableError(f"{url} cannot be read: {context.original_exception}") from context.original_exception
 
 
 def _of_mariadb(connection: sa.Connection, seconds: int) -> BinlogPlace:

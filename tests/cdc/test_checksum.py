@@ -170,3 +170,7 @@ def test_a_column_has_a_name_of_its_own_in_the_lake():
     assert "`amt`" in compared.lake("t").rows().sql
     assert "`amount`" in compared.source("t").rows().sql
     assert compared.row_text({"amt": Decimal("1.50")}) == "3:1.5"
+
+
+def test_values_of_an_enum_may_hold_anything():
+    assert not a_comparison(id="enum('a\nb','c')").unchecked

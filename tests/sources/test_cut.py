@@ -1,7 +1,9 @@
 """A cut of a real database: one state of it, beside writers, and the place of its log that it is the state of."""
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -9,6 +11,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine.url import make_url
+from sqlalchemy.exc import OperationalError
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.checksum import ColumnPair, Comparison
@@ -129,6 +132,64 @@ def test_a_cut_of_postgresql_tells_which_transactions_it_sees(postgres_url: str)
             assert cut.place.lsn <= int(database.run("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")[0])
 
 
+@contextmanager
+def written_to(*statements: Callable[[], object]) -> Iterator[None]:
+    """While each of these is done again and again by a thread of its own."""
+    over = threading.Event()
+
+    def again(statement: Callable[[], object]) -> None:
+        while not over.is_set():
+            statement()
+
+    with ThreadPoolExecutor(len(statements)) as pool:
+        writers = [pool.submit(again, statement) for statement in statements]
+        try:
+            yield
+        finally:
+            over.set()
+        for writer in writers:
+            writer.result()
+
+
+@pytest.mark.services
+def test_a_cut_of_mariadb_beside_a_writer_holds_what_lies_below_its_place_and_nothing_else(mariadb: MariaDB):
+    with on_mariadb(mariadb) as database:
+        database.run("CREATE TABLE orders (id INT PRIMARY KEY AUTO_INCREMENT)")
+        held = dict[tuple[int, ...], int]()
+        with written_to(lambda: database.run("INSERT INTO orders VALUES ()")):
+            while len(set(held.values())) < 5:
+                with taken(database.url) as cut:
+                    assert isinstance(cut.place, BinlogPlace)
+                    held[cut.place.position] = a_side(database, cut.connection).summary(None, None).count
+        events = [
+            line.split("\t")
+            for file in {place[0] for place in held}
+            for line in database.run(f"SHOW BINLOG EVENTS IN 'mysql-bin.{file:06}'")
+        ]
+        written = [
+            (int(file.rpartition(".")[2]), int(byte))
+            for file, byte, kind, *_, about in events
+            if kind == "Table_map" and database.schema in about
+        ]
+        assert held == {place: sum(BinlogPlace(place).includes((*one, 0)) for one in written) for place in held}
+
+
+@pytest.mark.services
+def test_a_cut_of_postgresql_beside_writers_holds_the_transactions_that_it_tells_and_no_others(postgres_url: str):
+    with on_postgres(postgres_url) as database, on_postgres(postgres_url) as other:
+        database.run("CREATE TABLE orders (id BIGINT PRIMARY KEY DEFAULT txid_current())")
+        cuts = list[tuple[TransactionSnapshot, set[int]]]()
+        insert = f"INSERT INTO {database.schema}.orders DEFAULT VALUES"
+        with written_to(lambda: database.run(insert), lambda: other.run("BEGIN", insert, "COMMIT")):
+            while len({len(held) for _, held in cuts}) < 5:
+                with taken(database.url) as cut:
+                    assert isinstance(cut.place, TransactionSnapshot)
+                    cuts.append((cut.place, {int(key) for (key,), _ in a_side(database, cut.connection).rows(None, None)}))
+        written = [int(one) for one in database.run("SELECT id FROM orders")]
+        for place, held in cuts:
+            assert held == {one for one in written if place.includes((), one)}
+
+
 def test_numbers_of_transactions_begin_anew():
     place = TransactionSnapshot(lsn=0, end=5, open=frozenset({2**32 - 2}))
     assert [place.includes((), one) for one in (2**32 - 3, 2**32 - 2, 2**32 - 1, 3, 4, 5, 6)] == [
@@ -157,6 +218,12 @@ def test_a_statement_that_takes_too_long_is_ended_by_the_database(database: Data
     slow = "SELECT pg_sleep(60)" if database.dialect is Dialect.POSTGRES else "SELECT SLEEP(60)"
     with pytest.raises(SourceUnreadableError, match=r"(?i)timeout|max_statement_time|interrupted"), taken(database.url, seconds=1) as cut:
         cut.connection.execute(sa.text(slow))
+
+
+@pytest.mark.services
+def test_an_error_of_another_database_is_left_as_it_is(database: Database):
+    with pytest.raises(OperationalError, match="nowhere"), taken(database.url), sa.create_engine("sqlite://").connect() as other:
+        other.execute(sa.text("SELECT * FROM nowhere"))
 
 
 @pytest.mark.services
