@@ -21,11 +21,13 @@ class TopicState:
     Attributes:
         topic_id: What tells it from one that is made under its name later; its name where the cluster has no ids.
         spans: By partition, the first offset that is there, and the last stable one, before which every transaction has ended.
+        ends: By partition, the offset that the next message will get.
     """
 
     topic_id: str
     name: str
     spans: Mapping[int, Span]
+    ends: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,14 @@ def judged(feed: KafkaTopic, place: KafkaPlace, topics: Sequence[TopicState], *,
         end[topic.topic_id] = TopicPlace(topic.name, offsets)
     came = grown[0] if len(grown) == 1 else f"{len(grown)} partitions grew of {feed}" if grown else ""
     kept = _kept(place, topics) if problems else None
-    return Look(end=KafkaPlace(end), came=came, problems=tuple(problems), kept=kept)
+    return Look(end=KafkaPlace(end), came=came, rest="; ".join(_open_transactions(topics)), problems=tuple(problems), kept=kept)
+
+
+def _open_transactions(topics: Sequence[TopicState]) -> Iterator[str]:
+    for topic in topics:
+        for partition, (_, stop) in sorted(topic.spans.items()):
+            if (end := topic.ends.get(partition, stop)) > stop:
+                yield f"{topic.name}[{partition}] ends at offset {end:,}, and is read up to {stop:,}, where a transaction is open"
 
 
 def _kept(place: KafkaPlace, topics: Sequence[TopicState]) -> KafkaPlace:

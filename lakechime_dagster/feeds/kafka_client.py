@@ -15,7 +15,6 @@ from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.kafka import TopicState
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.kafka import librdkafka_settings, without_secrets
-from lakechime_dagster.triggers.feeds import Span
 
 _PASSING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}  # of topics being made
 _AS_KAFKA = str.maketrans("+/", "-_")  # Kafka's own tools write ids in base64 for URLs
@@ -56,10 +55,21 @@ def _ask(feed: KafkaTopic, client: AdminClient, seconds: float) -> list[TopicSta
     described = _described(client, names, seconds)
     if not described:
         raise FeedUnreadableError(f"{feed} is no topic, or not yet: the cluster has none of that name")
-    spans = _spans(client, {name: partitions for name, (_, partitions) in described.items()}, seconds)
+    asked = [TopicPartition(name, number) for name, (_, partitions) in described.items() for number in partitions]
+    earliest = _offsets(client, asked, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED, seconds)
+    # The ends before: what comes in between shall not look as if a transaction held it back.
+    ends = _offsets(client, asked, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED, seconds)
+    stable = _offsets(client, asked, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED, seconds)
     if _described(client, names, seconds) != described:
         raise _ChangingError(f"{feed} changes while it is asked; it is asked again")
-    return [TopicState(topic_id=topic_id, name=name, spans=spans[name]) for name, (topic_id, _) in sorted(described.items())]
+    return [
+        TopicState(
+            topic_id=topic_id, name=name,
+            spans={number: (earliest[name, number], stable[name, number]) for number in partitions},
+            ends={number: ends[name, number] for number in partitions},
+        )
+        for name, (topic_id, partitions) in sorted(described.items())
+    ]  # fmt: skip
 
 
 def _described(client: AdminClient, names: Iterable[str], seconds: float) -> dict[str, tuple[str, list[int]]]:
@@ -78,16 +88,9 @@ def _described(client: AdminClient, names: Iterable[str], seconds: float) -> dic
     return described
 
 
-def _spans(client: AdminClient, partitions: Mapping[str, Iterable[int]], seconds: float) -> dict[str, dict[int, Span]]:
-    asked = [TopicPartition(name, partition) for name, numbers in partitions.items() for partition in numbers]
-
-    def ask(spec: Any) -> dict[tuple[str, int], int]:
-        specs: dict[TopicPartition, Any] = dict.fromkeys(asked, spec)
-        answers = client.list_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds)
-        return {(one.topic, one.partition): answer.result().offset for one, answer in answers.items()}
-
-    earliest, stable = ask(OffsetSpec.earliest()), ask(OffsetSpec.latest())
-    return {
-        name: {partition: (earliest[name, partition], stable[name, partition]) for partition in numbers}
-        for name, numbers in partitions.items()
-    }
+def _offsets(
+    client: AdminClient, asked: Iterable[TopicPartition], spec: Any, level: IsolationLevel, seconds: float
+) -> dict[tuple[str, int], int]:
+    specs: dict[TopicPartition, Any] = dict.fromkeys(asked, spec)
+    answers = client.list_offsets(specs, isolation_level=level, request_timeout=seconds)
+    return {(one.topic, one.partition): answer.result().offset for one, answer in answers.items()}

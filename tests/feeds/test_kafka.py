@@ -30,9 +30,12 @@ def test_the_end_is_the_last_stable_offset_while_a_transaction_is_open(topics: T
     topics.send("orders", "a")
     with topics.transaction("orders", "b") as producer:
         topics.send("orders", "c")
-        assert offsets(look_at(topics)) == {"orders": {0: 1}}
+        look = look_at(topics)
+        assert offsets(look) == {"orders": {0: 1}}
+        assert look.rest == f"{topics.named('orders')}[0] ends at offset 3, and is read up to 1, where a transaction is open"
         producer.abort_transaction(30)
-    assert offsets(look_at(topics)) == {"orders": {0: 4}}  # with the mark that ends the transaction
+    look = look_at(topics)
+    assert (offsets(look), look.rest) == ({"orders": {0: 4}}, "")  # with the mark that ends the transaction
 
 
 @pytest.mark.services

@@ -1,7 +1,8 @@
 """Exact ranges of a real Kafka's topics, read by Spark with a login."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.kafka import KafkaFeed
-from lakechime_dagster.lake import KafkaTopic
+from lakechime_dagster.lake import KafkaTopic, Maxwell
 from lakechime_dagster.lake.kafka import java_settings
+from lakechime_dagster.spark.bronze import ingest
+from lakechime_dagster.spark.bronze_job import BronzeJob
 from lakechime_dagster.spark.failures import SparkFailedError, described
+from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.spark.kafka import EARLIEST, read_topics, spans_after
 from lakechime_dagster.triggers.feeds import KafkaPlace, TopicPlace
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from tests.support.follows import read
+from tests.support.refreshes import open_log
 from tests.support.topics import ENVIRONMENT, Topics
 
 
@@ -124,6 +131,37 @@ def test_a_topic_that_was_made_anew_after_the_claim_is_not_read(reading: Reading
     reading.topics.send("orders", "b")
     with pytest.raises(FeedUnreadableError, match=r"orders is to be read with id \S+, and has id \S+ now: it was made anew"):
         reading.frame(end)
+
+
+@pytest.mark.spark
+@pytest.mark.services
+def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(reading: Reading, tmp_path: Path) -> None:
+    job = BronzeJob(
+        name="shop.orders__changes", location=str(tmp_path / "table"), feed=reading.topics.feed(), envelope=Maxwell(), keys=("id",),
+        types={"id": "bigint"}, environment=ENVIRONMENT,
+    )  # fmt: skip
+
+    def attempt(step: int, number: int, start: KafkaPlace, end: KafkaPlace) -> TableResult:
+        stamp = CommitStamp(lane=LaneId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Place(feed=end))
+        return ingest(reading.spark, replace(job, start=Place(feed=start), may_settle_empty=number == 1), stamp, open_log)
+
+    reading.topics.create("orders", 2)
+    told = '{"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": {"id": 7}}'
+    reading.topics.send("orders", told, b"\xff\x00", None, key="k", partition=1)
+    first = reading.look()
+    result = attempt(1, 1, reading.place, first)
+    assert (result.outcome, result.counts.rows_in, result.events) == (Outcome.COMMITTED, 3, {"change": 1, "tombstone": 1, "unreadable": 1})
+    reading.topics.aborted("orders", "no")
+    second = reading.look()
+    assert attempt(1, 2, reading.place, second).outcome is Outcome.SKIPPED
+    assert attempt(2, 1, first, second).outcome is Outcome.NOTHING
+    change, unreadable, tombstone = sorted(read(job.location), key=lambda row: row["offset"])
+    (topic_id,) = first.topics
+    assert (change["topic"], change["topic_id"], change["partition"]) == (reading.topics.named("orders"), topic_id, 1)
+    assert (change["kind"], change["row_key"], change["value"], change["key"]) == ("change", "[7]", told, "k")
+    assert (change["headers"], change["timestamp"].year > 2000) == ([{"key": "origin", "value": b"test"}], True)
+    assert (unreadable["kind"], unreadable["value"], unreadable["value_bytes"]) == ("unreadable", None, b"\xff\x00")
+    assert (tombstone["kind"], tombstone["value"], tombstone["value_bytes"]) == ("tombstone", None, None)
 
 
 @pytest.mark.spark

@@ -55,7 +55,7 @@ class Topics:
         (deleted,) = self._admin.delete_records([TopicPartition(self.named(name), partition, before)]).values()
         deleted.result()
 
-    def send(self, name: str, *values: str | None, partition: int = 0, key: str | None = None) -> None:
+    def send(self, name: str, *values: str | bytes | None, partition: int = 0, key: str | None = None) -> None:
         producer = Producer(self._settings | {"linger.ms": 0})  # one that lived longer would not know of new partitions
         _send(producer, self.named(name), values, partition, key)
         assert producer.flush(30) == 0
@@ -85,7 +85,7 @@ def topics(kafka: Kafka) -> Topics:
     return Topics(kafka)
 
 
-def _send(producer: Producer, topic: str, values: Sequence[str | None], partition: int, key: str | None) -> None:
+def _send(producer: Producer, topic: str, values: Sequence[str | bytes | None], partition: int, key: str | None) -> None:
     for value in values:
         producer.produce(topic, value, key=key, partition=partition, headers=[("origin", b"test")], on_delivery=_expect_delivered)
 
