@@ -7,13 +7,14 @@ and of the ranges between its keys.
 
 import json
 import tempfile
-from collections.abc import Callable
+import uuid
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any, cast
 
 import psycopg
 import sqlalchemy as sa
+from sqlalchemy.engine.url import make_url
 
 from lakechime_dagster.sources.cut import taken
 from lakechime_dagster.sources.tables import TableSide, column_types
@@ -21,8 +22,8 @@ from tests.cdc.checksums import FILE, TABLES, UNREAD, comparison
 from tests.cdc.recording.column_types import types
 from tests.cdc.recording.edges import edges
 from tests.cdc.recording.stack import PostgresSession
-from tests.cdc.recording.stage import SCHEMA, Session, Stage
-from tests.support.mariadb import CAPTURE_USER, mariadb_server
+from tests.cdc.recording.stage import Session, Stage
+from tests.support.mariadb import CAPTURE_USER, MariaDB, mariadb_server
 from tests.support.postgres import find_binaries, fresh_database, server
 
 SCENARIOS = {"types": types, "edges": edges}
@@ -40,43 +41,51 @@ class Bare:
 
 def main() -> None:
     """Plays the scenarios on both databases, and writes what they say."""
-    found = dict[str, Any]()
     with tempfile.TemporaryDirectory(prefix="lakechime-checksums-") as folder:
         Path(folder).chmod(0o755)
         with mariadb_server(Path(folder) / "mariadb") as mariadb:
-            for name, play in SCENARIOS.items():
-                admin = mariadb.session()
-                admin.run(f"DROP DATABASE IF EXISTS {SCHEMA}", f"CREATE DATABASE {SCHEMA}")
-                admin.close()
-                session = mariadb.session(SCHEMA)
-                play(cast(Stage, Bare(session, is_postgres=False)))
-                session.close()
-                found |= tables_of(f"mariadb-{name}", f"mysql://{CAPTURE_USER}:{CAPTURE_USER}@127.0.0.1:{mariadb.port}/{SCHEMA}")
+            found = of_mariadb(mariadb)
     with server(find_binaries(), durable=False) as postgres:
-        for name, play in SCENARIOS.items():
-            with fresh_database(postgres.url) as url:
-                play_on_postgres(play, url, UNREAD.get(f"postgres-{name}", ""))
-                found |= tables_of(f"postgres-{name}", url)
+        found |= of_postgres(postgres.url)
     FILE.write_text(json.dumps(found, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
 
 
-def play_on_postgres(play: Callable[[Stage], None], url: str, afterwards: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {SCHEMA}".encode())
-        connection.execute(f"SET search_path = {SCHEMA}, public".encode())
-        play(cast(Stage, Bare(PostgresSession(connection), is_postgres=True)))
-        connection.execute(afterwards.encode())
+def of_mariadb(mariadb: MariaDB) -> dict[str, Any]:
+    """What a server says, of databases that are dropped again."""
+    found = dict[str, Any]()
+    for name, play in SCENARIOS.items():
+        schema = f"checksums_{uuid.uuid4().hex[:8]}"
+        session = mariadb.session()
+        session.run(f"CREATE DATABASE {schema}", f"USE {schema}")
+        play(cast(Stage, Bare(session, is_postgres=False)))
+        found |= tables_of(f"mariadb-{name}", f"mysql://{CAPTURE_USER}:{CAPTURE_USER}@127.0.0.1:{mariadb.port}/{schema}", schema)
+        session.run(f"DROP DATABASE {schema}")
+        session.close()
+    return found
 
 
-def tables_of(name: str, url: str) -> dict[str, Any]:
+def of_postgres(server_url: str) -> dict[str, Any]:
+    """What a server says, of databases that are dropped again."""
+    found = dict[str, Any]()
+    for name, play in SCENARIOS.items():
+        with fresh_database(server_url) as url:
+            plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+            with psycopg.connect(plain, autocommit=True) as connection:
+                play(cast(Stage, Bare(PostgresSession(connection), is_postgres=True)))
+                connection.execute(UNREAD.get(f"postgres-{name}", "").encode())
+            found |= tables_of(f"postgres-{name}", url, "public")
+    return found
+
+
+def tables_of(name: str, url: str, schema: str) -> dict[str, Any]:
     with taken(url) as cut:
-        return {f"{name}.{table}": table_of(cut.connection, name, table) for capture, table in TABLES if capture == name}
+        return {f"{name}.{table}": table_of(cut.connection, name, schema, table) for capture, table in TABLES if capture == name}
 
 
-def table_of(connection: sa.Connection, name: str, table: str) -> dict[str, Any]:
+def table_of(connection: sa.Connection, name: str, schema: str, table: str) -> dict[str, Any]:
     """What the table answers."""
-    types = column_types(connection, SCHEMA, table)
-    queries = comparison(name, table, types).source(SCHEMA, table)
+    types = column_types(connection, schema, table)
+    queries = comparison(name, table, types).source(schema, table)
     side = TableSide(connection, queries)
     rows = [list(row) for row in connection.execute(sa.text(queries.texts().sql))]
     keys = [side.middle(None, None, offset) for offset in range(len(rows))]
