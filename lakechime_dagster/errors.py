@@ -47,6 +47,10 @@ class LaneConflictError(LakeChimeError):
     """Another attempt, run or command moved this lane first; nothing was changed."""
 
 
+class LaneHeldError(LakeChimeError):
+    """A step must not go on before a person has decided; the message holds the evidence and the choices."""
+
+
 class TableUnreadableError(LakeChimeError):
     """A lake table, or its log, cannot be read where it is said to be."""
 

@@ -25,6 +25,8 @@ class Role(StrEnum):
         CHANGE: A change of a key.
         TRUNCATION: A truncation of a source.
         MARK: A snapshot's first or last row, as a change without columns.
+        PLACE: How far a partition of a source has come, or which epoch of a source may be entered.
+        FRONTIER: The order of a source below which it is forgotten which rows were deleted.
     """
 
     TARGET = "target"
@@ -32,6 +34,8 @@ class Role(StrEnum):
     CHANGE = "change"
     TRUNCATION = "truncation"
     MARK = "mark"
+    PLACE = "place"
+    FRONTIER = "frontier"
 
 
 class StateRow(NamedTuple):

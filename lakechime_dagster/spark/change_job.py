@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from lakechime_dagster.lake.change_tables import CDCMerge
 from lakechime_dagster.lake.drift import Drift
@@ -14,7 +15,8 @@ from lakechime_dagster.triggers.lanes import Place
 class ChangeJob:
     """One execution of a table that follows a database, by the new rows of its bronze table.
 
-    `types` are those of the columns, for envelopes whose messages bring none. `start`, `may_settle_empty` and
+    `types` are those of the columns, for envelopes whose messages bring none. What is older than `allowed_lateness` is no longer
+    waited for, and forgotten when it is most of what is remembered, and more than `collects_above` changes. `start`, `may_settle_empty` and
     `has_committed` are as of `job.TableJob`.
     """
 
@@ -25,6 +27,8 @@ class ChangeJob:
     merge: CDCMerge
     types: Mapping[str, str] = field(default_factory=dict)
     on_drift: Drift = Drift.LENIENT
+    allowed_lateness: timedelta = timedelta(days=1)
+    collects_above: int = 10_000
     comment: str = ""
     start: Place | None = None
     may_settle_empty: bool = True

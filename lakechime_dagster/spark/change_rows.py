@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.fold import Row
@@ -70,9 +71,15 @@ class Reading:
             told: list[tuple[Any, ...]] = []
             for message in batch.select(list(MESSAGE)).to_pylist():
                 told += self._told(reader, message, known)
-            yield from _batches(told, self.out)
+            yield from record_batches(told, self.out)
 
-    def _told(self, reader: EnvelopeReader, message: Mapping[str, Any], known: dict[int, str]) -> Iterator[tuple[Any, ...]]:
+    def _told(self, reader: EnvelopeReader, message: Mapping[str, Any], known: dict[int, str]) -> list[tuple[Any, ...]]:
+        try:
+            return list(self._rows(reader, message, known))
+        except (TypeError, ValueError) as problem:  # such as half of a surrogate in a text, which no table holds
+            return [_unreadable(message, f"value: it has no form in a table: {problem}")]
+
+    def _rows(self, reader: EnvelopeReader, message: Mapping[str, Any], known: dict[int, str]) -> Iterator[tuple[Any, ...]]:
         at = message["topic"], message["partition"], message["offset"]
         record = record_of(message)
         match reader.read(record):
@@ -92,8 +99,7 @@ class Reading:
             case Control():
                 yield (Fate.CONTROL.value, *NOTHING, None, None, *at, None, None)
             case Unreadable(reason):
-                raw = {"key": message["key"], "value": message["value"]}
-                yield (Fate.QUARANTINED.value, *NOTHING, None, None, *at, reason, encoded(raw))
+                yield _unreadable(message, reason)
 
     def _fate(self, change: Change) -> tuple[str | None, Role]:
         """What is known of a change's fate at once, and what it is to those that merge."""
@@ -109,6 +115,12 @@ class Reading:
         if self.ignores_nulls and change.operation is Operation.UPDATE:
             columns = {name: value for name, value in columns.items() if value is not None}
         return replace(change, columns=columns, omitted=omitted)
+
+
+def _unreadable(message: Mapping[str, Any], reason: str) -> tuple[Any, ...]:
+    raw = encoded({"key": message["key"], "value": message["value"]})
+    at = message["topic"], message["partition"], message["offset"]
+    return (Fate.QUARANTINED.value, *NOTHING, None, None, *at, reason, raw)
 
 
 def record_of(message: Mapping[str, Any]) -> Record:
@@ -150,7 +162,7 @@ class TargetImages:
                 source = orjson.loads(hidden)["source"]
                 told = StateRow(Role.TARGET.value, text, source, hidden, columns=row_text(values))
                 found.append((self.groups.get(text, text), *told, False, None, None, None))
-            yield from _batches(found, self.out)
+            yield from record_batches(found, self.out)
 
 
 @dataclass(frozen=True)
@@ -174,17 +186,18 @@ class Merging:
     keys: tuple[str, ...]
     truncated: Mapping[str, frozenset[Order]]
     frontiers: Mapping[str, Order] = field(default_factory=dict)
+    casts: bool = False  # a value of another type becomes one of the column's, or null where it cannot
 
     def __call__(self, batches: Batches) -> Batches:
         fates, found = Counter[str](), list[tuple[Any, ...]]()
         types = {one.name: one.type for one in self.out.field("row").type}
-        for _, rows in groupby(_rows(batches), key=lambda row: row[0]):
+        for _, rows in groupby(rows_of(batches), key=lambda row: row[0]):
             found += self._merged([row[1:] for row in rows], types, fates)
             if len(found) >= CHUNK:
-                yield from _batches(found, self.out)
+                yield from record_batches(found, self.out)
                 found = []
         counts = [(What.FATE, fate, None, *NOTHING, None, None, None, None, count) for fate, count in fates.items()]
-        yield from _batches(found + counts, self.out)
+        yield from record_batches(found + counts, self.out)
 
     def _merged(self, rows: Sequence[tuple[Any, ...]], types: Mapping[str, pa.DataType], fates: Counter[str]) -> Iterator[tuple[Any, ...]]:
         size = len(StateRow._fields)
@@ -222,7 +235,8 @@ class Merging:
                 yield (What.ROW, operation, row, *NOTHING, None, None, None, None, None)
 
     def _row(self, row: Row, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
-        return {name: conformed(row.get(name), kind) for name, kind in types.items() if name != HIDDEN}
+        as_type = cast if self.casts else conformed
+        return {name: as_type(row.get(name), kind) for name, kind in types.items() if name != HIDDEN}
 
     def _key_row(self, key: Key, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
         return {name: conformed(value, types[name]) for name, value in zip(self.keys, key, strict=True)}
@@ -254,6 +268,14 @@ def conformed(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
+def cast(value: Any, kind: pa.DataType) -> Any:
+    """A value of any type as one of the table's type; null where it is none."""
+    try:
+        return pa.scalar(conformed(value, kind)).cast(kind).as_py()
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
+        return None
+
+
 def python_value(value: Any, kind: pa.DataType) -> Any:
     """A value of Arrow's as the changes have it: maps are dicts."""
     if value is None:
@@ -265,12 +287,19 @@ def python_value(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def _rows(batches: Batches) -> Iterator[tuple[Any, ...]]:
+def on_batches(rows: DataFrame, function: OnBatches, ddl: str) -> DataFrame:
+    """The rows that a plain function over Arrow's batches makes of these."""
+    return rows.mapInArrow(function, ddl)  # type: ignore[arg-type]
+
+
+def rows_of(batches: Batches) -> Iterator[tuple[Any, ...]]:
+    """The rows of batches, one after another."""
     for batch in batches:
         yield from zip(*[column.to_pylist() for column in batch.columns], strict=True)
 
 
-def _batches(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def record_batches(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows as batches of a schema."""
     for start in range(0, len(rows), CHUNK):
         columns = zip(*rows[start : start + CHUNK], strict=True)
         arrays = [pa.array(list(values), schema.field(i).type) for i, values in enumerate(columns)]

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
+from lakechime_dagster.cdc.collecting import collected_rows, frontier_before
 from lakechime_dagster.cdc.fold import BEFORE_ALL, Row
 from lakechime_dagster.cdc.merging import Fate, Known, Merged, merged
-from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.cdc.order import READ, Order
 from lakechime_dagster.cdc.state import Role, StateRow, base_row, known_of, remembered
 from lakechime_dagster.cdc.wire import key_text
 from tests.cdc.oracle import rows_of
-from tests.cdc.test_fold import COLUMNS, LENGTHS, SEEDS, at, deletion, history, upsert
+from tests.cdc.test_fold import COLUMNS, LENGTHS, SEEDS, SOURCES, at, deletion, history, upsert
 
 
 @dataclass
@@ -25,8 +27,13 @@ class Lake:
     targets: dict[Key, tuple[StateRow, Row]] = field(default_factory=dict)
     state: list[StateRow] = field(default_factory=list)
     truncated: dict[str, frozenset[Order]] = field(default_factory=dict)
+    frontiers: dict[str, Order] = field(default_factory=dict)
     fates: Counter[Fate] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> list[Key]:
+        return [one.key for one in merged(self.known(), [], self.truncated, self.frontiers).keys if one.waits]
 
     @property
     def rows(self) -> dict[Key, Row]:
@@ -41,13 +48,19 @@ class Lake:
 
     keys: dict[str, Key] = field(default_factory=dict)
 
+    def collect(self, frontier: Order) -> None:
+        self.frontiers = {source: max(frontier, self.frontiers.get(source, frontier)) for source in SOURCES}
+        self.state = collected_rows(self.state, self.truncated, self.frontiers)
+        ends = {source: frozenset(one for one in orders if one >= self.frontiers[source]) for source, orders in self.truncated.items()}
+        self.truncated = ends
+
     def step(self, changes: Sequence[Change]) -> Merged:
         for change in changes:
             self.keys[key_text(change.key)] = change.key
             if change.operation is Operation.TRUNCATE:
                 self.truncated[change.source] = self.truncated.get(change.source, frozenset()) | {change.order}
         known = self.known()
-        found = merged(known, [change for change in changes if change.operation is not Operation.TRUNCATE], self.truncated, {})
+        found = merged(known, [change for change in changes if change.operation is not Operation.TRUNCATE], self.truncated, self.frontiers)
         for one in found.keys:
             self.state += remembered(one, known.get(one.key))
             self.targets.pop(one.key, None)
@@ -72,6 +85,25 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length
     assert lake.rows == rows_of(changes, COLUMNS)
     assert not lake.refused
     assert sum(lake.fates.values()) == sum(change.operation is not Operation.TRUNCATE for change in shuffled)
+
+
+@given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
+@settings(max_examples=1000)
+def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(seed: int, length: int, lateness: int) -> None:
+    dice = random.Random(seed)
+    changes = [told(change) for change in history(dice, length)]
+    by_arrival = sorted(changes, key=lambda change: (change.order.position[0] + dice.randint(0, lateness), dice.random()))
+    lake = Lake()
+    for index, change in enumerate(by_arrival):
+        lake.step([change])
+        expected = min((later.order for later in by_arrival[index + 1 :]), default=at(10**6))
+        if dice.random() < 0.5:
+            lake.collect(at(expected.position[0], READ))
+    assert lake.rows == rows_of(changes, COLUMNS)
+    assert not lake.refused
+    lake.collect(at(10**6))
+    assert all(key_text(key) in {row.key for row in lake.state} for key in lake.waiting), "what waits is remembered"
+    assert len(lake.state) == len(lake.waiting), "and nothing else"
 
 
 def told(change: Change) -> Change:
@@ -139,3 +171,12 @@ def test_a_first_change_is_remembered_with_what_was_known_before_it() -> None:
     lake.step([replace(deletion(3), key=(1,)), rekeyed])
     assert lake.rows[2,] == {name: [name, 1] for name in COLUMNS}
     assert lake.known()[1,].newest == at(5) > BEFORE_ALL
+
+
+def test_a_frontier_stands_before_the_transaction_of_the_oldest_change_that_is_waited_for() -> None:
+    change = Order(epoch=1, position=(90, 95), rank=2, topic="t", partition=0, offset=5)
+    frontier = frontier_before(change)
+    assert frontier is not None
+    assert Order(epoch=1, position=(89, 99)) < frontier < Order(epoch=1, position=(90, 1)) < change
+    assert frontier_before(change._replace(position=(3, 120, 0))) == Order(epoch=1, position=(3, 120, 0), rank=-1)
+    assert frontier_before(change._replace(position=())) is None

@@ -1,5 +1,6 @@
 """A table that follows a database is what the database was, whatever comes in which step."""
 
+import datetime as dt
 import json
 import random
 from dataclasses import replace
@@ -13,8 +14,8 @@ from lakechime_dagster.cdc.change import Change
 from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.envelopes import PLACEHOLDER, Debezium
-from lakechime_dagster.spark.follow import Step
 from lakechime_dagster.spark.job import Outcome
 from tests.cdc.captures import captures
 from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record
@@ -75,7 +76,7 @@ def test_an_attempt_that_dies_between_its_commits_leaves_the_next_one_the_same_w
     table.tell([order(1, at=3, name="Bob"), deletion(2, at=4)])
     end = table.end()
     with monkeypatch.context() as dying:
-        dying.setattr(Step, "_write", interrupt)
+        dying.setattr("lakechime_dagster.spark.follow.write_rows", interrupt)
         with pytest.raises(KeyboardInterrupt):
             table.attempt(2)
     table.tell([order(1, at=5, name="Cid"), order(3, at=6)])
@@ -91,7 +92,7 @@ def test_an_attempt_that_dies_between_its_commits_leaves_the_next_one_the_same_w
     assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Cid"), (3, "Ann")]
 
 
-def interrupt(*_: object) -> None:
+def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -104,6 +105,9 @@ def test_a_step_without_a_difference_commits_nothing_and_a_later_attempt_a_fence
     assert again.outcome is Outcome.NOTHING
     assert again.events == {"delivered again": 1, "stale": 1}
     assert table.attempt(2, attempt=2).outcome is Outcome.FENCED
+    table.place, table.step = table.end().sources["orders__changes"], 2
+    assert table.attempt(3).outcome is Outcome.NOTHING
+    assert table.attempt(3, attempt=2).outcome is Outcome.FENCED
 
 
 def test_a_table_is_rebuilt_from_its_bronze_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -140,13 +144,13 @@ def test_what_cannot_be_read_or_does_not_fit_is_quarantined_with_its_place_and_n
     table.run()
     text = [("id", "int32", False), ("name", "string", True), ("amount", "string", True)]
     other = make_record(make_payload(source=at_position(3), after={"id": 3, "name": "Eve", "amount": "x"}), schema=envelope_schema(*text))
-    table.tell([replace(order(1, at=2), value=b"no JSON", offset=70), replace(other, offset=71), order(2, at=4)])
+    table.tell([replace(order(1, at=2), value=b"no JSON", offset=2), replace(other, offset=3), order(2, at=4)])
     result = table.run()
     assert result.events == {"applied": 1, "quarantined": 2}
     assert [row["id"] for row in table.rows] == [1, 2]
     refused = {one["offset"]: row["reason"] for row in read(f"{table.location}__quarantine") if (one := json.loads(row["row"]))}
-    assert "is no JSON" in refused[70]
-    assert "of types that the table cannot hold" in refused[71]
+    assert "is no JSON" in refused[2]
+    assert "of types that the table cannot hold" in refused[3]
 
 
 def test_a_truncation_takes_all_rows_of_its_source_unless_it_is_declared_to_be_ignored(spark: SparkSession, tmp_path: Path) -> None:
@@ -180,15 +184,15 @@ def test_what_real_databases_said_gives_their_rows(spark: SparkSession, tmp_path
     assert differences(table.rows, capture.rows[topic], capture.keys[topic]) <= UNTOLD.get(label(name, topic), set())
 
 
-def order(number: int, *, at: int, name: str = "Ann", amount: int = 5) -> Record:
+def order(number: int, *, at: int, name: str = "Ann", amount: int = 5, ts_ms: int = 0) -> Record:
     """An order as it was at a position."""
     row = {"id": number, "name": name, "amount": amount}
-    payload = make_payload("u", source=at_position(at), after=row)
+    payload = make_payload("u", source=at_position(at, ts_ms), after=row)
     return make_record(payload, schema=envelope_schema(), key={"id": number}, offset=at)
 
 
-def deletion(number: int, *, at: int) -> Record:
-    payload = make_payload("d", source=at_position(at), before={"id": number, "name": None, "amount": None})
+def deletion(number: int, *, at: int, ts_ms: int = 0) -> Record:
+    payload = make_payload("d", source=at_position(at, ts_ms), before={"id": number, "name": None, "amount": None})
     return make_record(payload, schema=envelope_schema(), key={"id": number}, offset=at)
 
 
@@ -196,5 +200,68 @@ def truncation(*, at: int) -> Record:
     return make_record(make_payload("t", source=at_position(at)), schema=envelope_schema(), key=None, offset=at)
 
 
-def at_position(at: int) -> dict[str, object]:
-    return {**BINLOG, "pos": at}
+def at_position(at: int, ts_ms: int = 0) -> dict[str, object]:
+    return {**BINLOG, "pos": at, "ts_ms": ts_ms}
+
+
+def test_positions_that_begin_anew_hold_the_lane_until_somebody_says_that_they_may(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=10, name="old"), order(2, at=20)])
+    table.run()
+    table.tell([replace(order(1, at=4, name="new"), offset=21), replace(order(3, at=6), offset=22)])
+    with pytest.raises(
+        LaneHeldError, match=r"goes back from \[3, 20, 0\] to \[3, 4, 0\] at offset 21.*lakechime cdc epoch orders --confirm"
+    ):
+        table.attempt(2)
+    table.confirm_epoch("m.shop.orders", 1)
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "new"), (2, "Ann"), (3, "Ann")]
+    table.tell([replace(order(3, at=8, name="newer"), offset=23)])
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "new"), (2, "Ann"), (3, "newer")]
+
+
+def test_a_whole_snapshot_after_positions_began_anew_speaks_for_its_source(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=10), order(2, at=20)])
+    table.run()
+    table.tell(
+        [
+            replace(snapshot_row(2, at=4, mark="first"), offset=21),
+            replace(snapshot_row(3, at=4, mark="last"), offset=22),
+            replace(order(3, at=5, name="Bob"), offset=23),
+        ]
+    )
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(2, "Ann"), (3, "Bob")]
+
+
+def test_messages_that_come_again_further_on_in_their_topic_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """As a connector sends them that was killed before it could say how far it was."""
+    records = [order(1, at=10), order(2, at=11), order(1, at=12, name="Bob")]
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell(records)
+    table.run()
+    table.tell([replace(one, offset=offset) for offset, one in enumerate([*records[1:], order(3, at=13)], start=20)])
+    assert table.run().events == {"delivered again": 2, "applied": 1}
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Bob"), (2, "Ann"), (3, "Ann")]
+
+
+def test_what_is_remembered_does_not_grow_with_the_age_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",), options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4})
+    table.tell([order(9, at=1, ts_ms=1), deletion(9, at=2, ts_ms=2)])
+    table.run()
+    for at in (10, 20, 30):
+        table.tell([order(1 + i, at=at + i, ts_ms=at + i) for i in range(4)])
+        table.run()
+    assert {row["key"] for row in table.remembered if row["role"] in ("change", "base")} == {f"[{number}]" for number in (1, 2, 3, 4)}
+    assert len(table.remembered) < 16
+    late = [order(9, at=1, name="late", ts_ms=1), order(2, at=25, name="late", ts_ms=25)]
+    table.tell([replace(one, partition=1) for one in late])
+    assert table.run().events == {"stale": 1, "quarantined": 1}  # nobody knows any more that the one was deleted
+    assert [row["id"] for row in table.rows] == [1, 2, 3, 4]
+
+
+def snapshot_row(number: int, *, at: int, mark: str) -> Record:
+    payload = make_payload("r", source={**at_position(at), "snapshot": mark}, after={"id": number, "name": "Ann", "amount": 5})
+    return make_record(payload, schema=envelope_schema(), key={"id": number}, offset=at)

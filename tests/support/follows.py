@@ -11,6 +11,9 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.cdc.bronze import COLUMNS
+from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
+from lakechime_dagster.cdc.readers import reader_of
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.position import Position
@@ -21,14 +24,16 @@ from lakechime_dagster.spark.change_job import ChangeJob
 from lakechime_dagster.spark.change_rows import HIDDEN
 from lakechime_dagster.spark.follow import follow
 from lakechime_dagster.spark.job import InputJob, TableResult
+from lakechime_dagster.spark.remembered import opened_row
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
 from tests.support.refreshes import open_log
 
-BRONZE = pa.schema([
-    ("topic", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("key", pa.string()),
-    ("value", pa.string()), ("key_bytes", pa.binary()), ("value_bytes", pa.binary()),
-    ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-])  # fmt: skip
+ARROW = {
+    "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary(), "timestamp": pa.timestamp("us", "UTC"),
+    "array<bigint>": pa.list_(pa.int64()),
+    "array<struct<key:string,value:binary>>": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+}  # fmt: skip
+BRONZE = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
 
 
 @dataclass
@@ -55,15 +60,10 @@ class Followed:
 
     def tell(self, records: Iterable[Record]) -> None:
         """Messages come to the bronze table, in one commit."""
-        rows = [
-            {
-                "topic": one.topic, "topic_id": one.topic_id, "partition": one.partition, "offset": one.offset,
-                "key": one.key and one.key.decode(), "value": None if one.value is None else one.value.decode(), "key_bytes": None,
-                "value_bytes": None, "headers": [{"key": name, "value": value} for name, value in one.headers.items()],
-            }
-            for one in records
-        ]  # fmt: skip
-        write_deltalake(self.bronze, pa.Table.from_pylist(rows, schema=BRONZE), mode="append")
+        reader = reader_of(self.envelope, self.keys, {})
+        rows = [bronze_row(Message(one, list(one.headers.items())), reader) for one in records]
+        columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), BRONZE, strict=True)]
+        write_deltalake(self.bronze, pa.Table.from_arrays(columns, schema=BRONZE), mode="append")
 
     def run(self) -> TableResult:
         """The next step."""
@@ -72,6 +72,12 @@ class Followed:
         end = result.committed.stamp.end if result.committed else self.end()
         self.place = end.sources["orders__changes"]
         return result
+
+    def confirm_epoch(self, source: str, epoch: int) -> None:
+        """As the command says that what follows in a source is newer."""
+        row = {"step": self.step, **opened_row(source, epoch)._asdict()}
+        schema = DeltaTable(self.location + STATE).schema().to_arrow()
+        write_deltalake(self.location + STATE, pa.Table.from_pylist([row], schema=pa.schema(schema)), mode="append")
 
     def end(self, version: int | None = None) -> Place:
         log = self.log("orders__changes")
@@ -91,7 +97,7 @@ class Followed:
             table="orders__changes", table_uid=now.table_uid, start=self.place.snapshot_id, end=now.snapshot_id,
             start_uid=self.place.table_uid,
         )  # fmt: skip
-        bronze = InputJob(alias="changes", table="orders__changes", location=self.bronze, range=range_)
+        bronze = InputJob(alias="changes", table="orders__changes", location=self.bronze, range=None if self.place == now else range_)
         return ChangeJob(
             name="orders", location=self.location, bronze=bronze, envelope=self.envelope, merge=CDCMerge(keys=self.keys, **self.merge),
             start=Place(sources={"orders__changes": self.place}), may_settle_empty=attempt == 1, **self.options,

@@ -1,0 +1,53 @@
+"""Writes what a step made of a table that follows a database: one commit, or none where nothing differs."""
+
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakechime_dagster.cdc.drift import Evolution
+from lakechime_dagster.spark.change_rows import HIDDEN, What
+from lakechime_dagster.spark.commit import Target, append_nothing, commit, create_if_missing, merge, replace_all
+from lakechime_dagster.spark.compare import OPERATION
+from lakechime_dagster.spark.ddl import ddl_of, struct_of
+from lakechime_dagster.spark.names import column
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed
+
+PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
+Counted = Mapping[tuple[str, str | None], int]  # rows by what they are, and their operation
+
+
+def write_rows(
+    spark: SparkSession, target: Target, stamp: CommitStamp, found: DataFrame, counted: Counted, evolution: Evolution, *,
+    is_new: bool, may_settle_empty: bool,
+) -> Committed | None:  # fmt: skip
+    """Bring the table to the merged rows, and say whose commit the step holds; None where it holds all already.
+
+    Where it `is_new`, what the table held before is replaced. Where columns were widened, all rows are written anew: no reader
+    needs to know how Delta widens a column in place.
+    """
+    if not evolution.columns:
+        return None
+    columns = ddl_of({**evolution.columns, HIDDEN: "string"})
+    create_if_missing(spark, target, struct_of(columns), PROPERTIES)
+    changes = found.where((F.col("what") == What.ROW) & (F.col("operation") != "=")).select("row.*", F.col("operation").alias(OPERATION))
+    has_rows = any(counted.get((What.ROW, operation), 0) for operation in "IUD")
+
+    def prepare() -> Callable[[], None] | None:
+        if is_new and target.log.version > 0:
+            return lambda: replace_all(changes.drop(OPERATION), target)
+        if evolution.widened:
+            return lambda: replace_all(_rewritten(spark, target, changes, columns), target)
+        if has_rows or (evolution.added and not is_new):
+            return lambda: merge(spark, target, changes, is_bounded=True)
+        return None if may_settle_empty else lambda: append_nothing(spark, target)
+
+    return commit(spark, target, stamp, prepare)
+
+
+def _rewritten(spark: SparkSession, target: Target, changes: DataFrame, columns: str) -> DataFrame:
+    """All rows in the types that the columns have now."""
+    now, keys, wanted = target.read(spark), list(target.keys), struct_of(columns)
+    cast = [(column(one.name) if one.name in now.columns else F.lit(None)).cast(one.dataType).alias(one.name) for one in wanted]
+    stays = now.select(*cast).join(changes.select(*map(column, keys)), keys, "left_anti").select(*map(column, wanted.names))
+    return stays.unionByName(changes.where(F.col(OPERATION) != "D").drop(OPERATION))

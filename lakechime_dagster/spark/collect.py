@@ -1,0 +1,99 @@
+"""Forgets what need no longer be remembered of a table's changes, so that what is does not grow with the table's age."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakechime_dagster.cdc.collecting import collected_rows, compacted, frontier_before, open_snapshots
+from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.cdc.state import Role, StateRow, change_of
+from lakechime_dagster.cdc.wire import order_of, order_text
+from lakechime_dagster.spark.change_rows import CHUNK, STATE_DDL, Batches, on_batches, record_batches, rows_of
+from lakechime_dagster.spark.ddl import arrow_of, struct_of
+from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, in_groups
+
+OLDEST_DDL = "source string, `order` string"
+
+
+def is_worth_while(state: DataFrame, lateness: timedelta, least: int) -> bool:
+    """Whether half of what is remembered, and at least so many changes, are older than is waited for."""
+    newest = state.groupBy("source").agg(F.max("ts_ms").alias("newest"))
+    aged = state.where(F.col("role") == Role.CHANGE.value).join(F.broadcast(newest), "source")
+    old = F.count_if(F.col("ts_ms") < F.col("newest") - _milliseconds(lateness))
+    found = aged.agg(old.alias("old"), F.count(F.lit(1)).alias("rows")).collect()[0]
+    return found["old"] >= max(least, found["rows"] / 2)
+
+
+def collected_state(spark: SparkSession, state: DataFrame, seen: Seen, lateness: timedelta, groups: DataFrame | None) -> DataFrame:
+    """All that is still to be remembered (`STATE_COLUMNS`) of what is; `seen` is what of it concerns more than its keys.
+
+    Nothing is forgotten of a source of which a snapshot is being taken.
+    """
+    frontiers = {**seen.frontier, **_frontiers(state, lateness, open_snapshots(seen.marks))}
+    truncated: dict[str, frozenset[Order]] = {}
+    for one in map(change_of, seen.truncations):
+        truncated[one.source] = truncated.get(one.source, frozenset()) | {one.order}
+    rows = state.where(F.col("role").isin(Role.BASE.value, Role.CHANGE.value)).select(F.col("key").alias("group"), *STATE_COLUMNS)
+    together = in_groups(rows, groups).select("group", *STATE_COLUMNS).repartition("group").sortWithinPartitions("group")
+    kept = on_batches(together, Collecting(arrow_of(STATE_DDL), truncated, frontiers), STATE_DDL)
+    others = compacted([*seen.places, *seen.truncations, *seen.marks], frontiers)
+    return kept.unionByName(spark.createDataFrame([tuple(one) for one in others], struct_of(STATE_DDL)))
+
+
+def _frontiers(state: DataFrame, lateness: timedelta, without: set[str]) -> dict[str, Order]:
+    """By source the order up to which nothing is waited for any more."""
+    newest = state.groupBy("source").agg(F.max("ts_ms").alias("newest"))
+    changes = state.where(F.col("role") == Role.CHANGE.value).join(F.broadcast(newest), "source")
+    young = changes.where(F.coalesce(F.col("ts_ms") >= F.col("newest") - _milliseconds(lateness), F.lit(True)))
+    oldest = on_batches(young.select("source", "order"), Oldest(arrow_of(OLDEST_DDL)), OLDEST_DDL).collect()
+    least: dict[str, Order] = {}
+    for source, order in oldest:
+        least[source] = min(least.get(source, order_of(order)), order_of(order))
+    found = {source: frontier_before(order) for source, order in least.items() if source not in without}
+    return {source: order for source, order in found.items() if order is not None}
+
+
+def _milliseconds(lateness: timedelta) -> int:
+    return lateness // timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class Oldest:
+    """The least order of each source."""
+
+    out: pa.Schema
+
+    def __call__(self, batches: Batches) -> Batches:
+        least: dict[str, Order] = {}
+        for source, text in rows_of(batches):
+            order = order_of(text)
+            least[source] = min(least.get(source, order), order)
+        yield from record_batches([(source, order_text(order)) for source, order in least.items()], self.out)
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """Collects each group of keys, which come one group after another."""
+
+    out: pa.Schema
+    truncated: Mapping[str, frozenset[Order]]
+    frontiers: Mapping[str, Order]
+
+    def __call__(self, batches: Batches) -> Batches:
+        found: list[tuple[Any, ...]] = []
+        for rows in self._groups(batches):
+            found += collected_rows(rows, self.truncated, self.frontiers)
+            if len(found) >= CHUNK:
+                yield from record_batches(found, self.out)
+                found = []
+        yield from record_batches(found, self.out)
+
+    def _groups(self, batches: Batches) -> Iterator[Sequence[StateRow]]:
+        for _, rows in groupby(rows_of(batches), key=lambda row: row[0]):
+            yield [StateRow(*row[1:]) for row in rows]

@@ -1,0 +1,168 @@
+"""What of a table's changes concerns more than their own keys, from the messages of a step and from what was remembered."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import orjson
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakechime_dagster.cdc.epoch import Epochs, Partition
+from lakechime_dagster.cdc.merging import Fate
+from lakechime_dagster.cdc.order import Order, Position
+from lakechime_dagster.cdc.snapshot import MARKS, Snapshots
+from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_of, change_row
+from lakechime_dagster.cdc.wire import order_of, order_text
+
+STATE_COLUMNS = [name for name in COLUMNS if name != "step"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """Schemas, key changes, truncations, the first and last rows of snapshots; of what was remembered the frontiers and epochs too.
+
+    `fates` counts the messages whose fate is known at once.
+    """
+
+    types: tuple[Mapping[str, str], ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    truncations: tuple[StateRow, ...] = ()
+    marks: tuple[StateRow, ...] = ()
+    places: tuple[StateRow, ...] = ()
+    frontiers: tuple[StateRow, ...] = ()
+    fates: Mapping[str, int] = field(default_factory=dict)
+
+    def ended(self, known: "Seen") -> list[StateRow]:
+        """The truncations that snapshots mean which are complete with what was known before."""
+        before, _ = Snapshots().with_changes(map(change_of, known.marks))
+        _, complete = before.with_changes(map(change_of, self.marks))
+        return [change_row(change, Role.TRUNCATION) for change in complete]
+
+    def added_to(self, known: "Seen", ended: Sequence[StateRow], marks: Sequence[StateRow]) -> "Seen":
+        """What was known, and of this step what is to be remembered."""
+        return replace(
+            known, truncations=(*known.truncations, *self.truncations, *ended), marks=(*known.marks, *marks),
+            places=(*known.places, *self.places), links=(*known.links, *self.links),
+        )  # fmt: skip
+
+    @cached_property
+    def epochs(self) -> dict[str, Epochs]:
+        """How far the epochs of each source have come."""
+        found: dict[str, Epochs] = {}
+        for row in self.places:
+            order, epochs = order_of(row.order), found.get(row.source, Epochs())
+            if row.op == OPENED:
+                found[row.source] = Epochs(opened=max(epochs.opened, order.epoch), places=epochs.places)
+                continue
+            partition = order.topic, order.partition
+            place = max(epochs.places.get(partition, (0, ())), (order.epoch, order.position))
+            found[row.source] = Epochs(opened=max(epochs.opened, order.epoch), places={**epochs.places, partition: place})
+        return found
+
+    @property
+    def offsets(self) -> dict[tuple[str, str, int], int]:
+        """Of each source the offset up to which each partition has come."""
+        found: dict[tuple[str, str, int], int] = {}
+        for row in self.places:
+            order = order_of(row.order)
+            if row.op != OPENED:
+                line = row.source, order.topic, order.partition
+                found[line] = max(order.offset, found.get(line, order.offset))
+        return found
+
+    @property
+    def frontier(self) -> dict[str, Order]:
+        """By source the order below which it is forgotten which rows were deleted."""
+        found: dict[str, Order] = {}
+        for row in self.frontiers:
+            order = order_of(row.order)
+            found[row.source] = max(order, found.get(row.source, order))
+        return found
+
+
+OPENED = "opened"  # of a row of Role.PLACE that says which epoch of its source may be entered
+
+
+def place_row(source: str, partition: Partition, place: tuple[int, Position], offset: int) -> StateRow:
+    """How far a partition has come."""
+    order = Order(epoch=place[0], position=place[1], topic=partition[0], partition=partition[1], offset=offset)
+    return StateRow(Role.PLACE.value, None, source, order_text(order))
+
+
+def opened_row(source: str, epoch: int) -> StateRow:
+    """That an epoch of a source may be entered."""
+    return StateRow(Role.PLACE.value, None, source, order_text(Order(epoch=epoch)), op=OPENED)
+
+
+def seen_in(told: DataFrame) -> Seen:
+    """What of the messages of a step concerns more than their keys, and the fates that are known at once."""
+    is_truncation = (F.col("role") == Role.TRUNCATION.value) & (F.col("fate") == Fate.APPLIED.value)
+    is_mark = (F.col("op") == "r") & F.col("snapshot").isin(*MARKS)
+    found = told.agg(
+        F.collect_set("types").alias("types"), *_common(is_truncation, is_mark),
+        *[F.count_if(F.col("fate") == fate.value).alias(fate.value) for fate in Fate],
+    ).collect()[0]  # fmt: skip
+    return Seen(
+        types=tuple(orjson.loads(text) for text in found["types"]), fates={fate.value: found[fate.value] for fate in Fate}, **_read(found)
+    )
+
+
+def seen_before(state: DataFrame) -> Seen:
+    """The same of what was remembered."""
+    role = F.col("role")
+    found = state.agg(
+        *_common(role == Role.TRUNCATION.value, role == Role.MARK.value),
+        _rows(role == Role.PLACE.value).alias("places"), _rows(role == Role.FRONTIER.value).alias("frontiers"),
+    ).collect()[0]  # fmt: skip
+    return Seen(places=_state_rows(found["places"]), frontiers=_state_rows(found["frontiers"]), **_read(found))
+
+
+def _common(is_truncation: Any, is_mark: Any) -> list[Any]:
+    link = F.when(F.col("continues").isNotNull(), F.struct("key", "continues"))
+    return [F.collect_set(link).alias("links"), _rows(is_truncation).alias("truncations"), _rows(is_mark).alias("marks")]
+
+
+def _rows(condition: Any) -> Any:
+    return F.collect_list(F.when(condition, F.struct(*STATE_COLUMNS)))
+
+
+def _read(found: Any) -> dict[str, Any]:
+    return {
+        "links": tuple((link["key"], link["continues"]) for link in found["links"]),
+        "truncations": _state_rows(found["truncations"]),
+        "marks": _state_rows(found["marks"]),
+    }
+
+
+def _state_rows(found: Sequence[Any]) -> tuple[StateRow, ...]:
+    return tuple(StateRow(*row) for row in found)
+
+
+def groups_of(spark: SparkSession, links: Sequence[tuple[str, str]]) -> DataFrame | None:
+    """Of each key that continues another one, or is continued, the group (`linked`) that is merged together; None where no key does."""
+    return spark.createDataFrame(list(components(links).items()), "key string, linked string") if links else None
+
+
+def in_groups(rows: DataFrame, groups: DataFrame | None) -> DataFrame:
+    """Rows in the groups of their keys, which are by themselves where they are in none."""
+    if groups is None:
+        return rows
+    return rows.join(F.broadcast(groups), "key", "left").withColumn("group", F.coalesce("linked", "group")).drop("linked")
+
+
+def components(links: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Of each linked key the group that is merged together, named by one of its keys."""
+    parents: dict[str, str] = {}
+
+    def root(key: str) -> str:
+        while (parent := parents.setdefault(key, key)) != key:
+            parents[key] = parents[parent]
+            key = parents[key]
+        return key
+
+    for one, other in links:
+        first, second = sorted((root(one), root(other)))
+        parents[second] = first
+    return {key: root(key) for key in list(parents)}
