@@ -132,10 +132,12 @@ def resume(
     """Go on: with all that waited, only with what comes from now on, or with what came since a time or position.
 
     Keys of a partition trigger that have not fired yet fire in any case; `latest` and `since` leave out late changes. What is
-    held because its feed lost messages goes on with those that are there.
+    held because its feed lost messages goes on with those that are there; a step that asked for a person is tried again, with
+    all that came meanwhile.
     """
     from lakechime_dagster.resources.feeds import place_at as place_found
     from lakechime_dagster.resources.feeds import place_kept
+    from lakechime_dagster.resources.held import ends_of_held
     from lakechime_dagster.store.interventions import Interventions
 
     where = _resume_from(from_)
@@ -145,14 +147,17 @@ def resume(
     interventions = Interventions(platform.ledger)
     place_at = None
     moved: Moved = []
+    ends = {}
     if where is not None:
         flow = flow_declared(name, module, manual=True)
         place_at = place_found(platform, flow, where)
         moved = _first_lane(platform, flow, row, place_at, dry_run) or interventions.seek(row, None, by, place_at, dry_run=True)
-    elif (flow := _declared_or_none(module).get(name)) and (place_at := place_kept(platform, flow, row)):
-        moved = interventions.seek(row, None, by, place_at, dry_run=True)
+    elif flow := _declared_or_none(module).get(name):
+        ends = ends_of_held(platform, flow, row)
+        if place_at := place_kept(platform, flow, row):
+            moved = interventions.seek(row, None, by, place_at, dry_run=True)
     if not dry_run:
-        interventions.resume(row, by, place_at)
+        interventions.resume(row, by, place_at, ends)
     document = {"trigger": name, "paused": False, "from": from_, "lanes": _moves(moved), "dry_run": dry_run}
     _told(document, f"{name} {_would(dry_run)} resumed", as_json, moved)
 

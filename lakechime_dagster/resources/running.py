@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, to_json, version_of
 from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
-from lakechime_dagster.errors import LakeChimeError, LaneConflictError
+from lakechime_dagster.errors import LakeChimeError, LaneConflictError, LaneHeldError
 from lakechime_dagster.resources.platform import FIRED, Platform, tags_of
 from lakechime_dagster.store.consumed import events_of
 from lakechime_dagster.store.matched import matched_before
@@ -153,6 +153,7 @@ class RunningExecution:
 def kept(running: RunningExecution, target: "DeltaLog | None", log: Callable[[str], None]) -> Iterator[RunningExecution]:
     """Keep the lease while the body works; at its end settle by what the target holds.
 
+    A body that raises LaneHeldError lets its lane wait for a person at once.
     A flow without a target is not settled here: its run must have succeeded first, which its sensor sees.
     """
     stop = threading.Event()
@@ -162,6 +163,9 @@ def kept(running: RunningExecution, target: "DeltaLog | None", log: Callable[[st
         yield running
         if target is not None and not running.settled:
             running.settled = running.platform.settle_if_committed(target, running.execution) is not None
+    except LaneHeldError as error:
+        _hold(running, str(error), log)
+        raise
     except Exception as error:
         _note(running, error, log)
         raise
@@ -177,6 +181,17 @@ def _note(running: RunningExecution, error: Exception, log: Callable[[str], None
         running.platform.ledger.note_error(running.execution, f"{type(error).__name__}: {error}".splitlines()[0])
     except Exception as failure:  # noqa: BLE001 - whatever hinders that must not hide the error itself
         log(f"the error of attempt {running.execution.attempt} could not be kept: {failure}")
+
+
+def _hold(running: RunningExecution, reason: str, log: Callable[[str], None]) -> None:
+    """Let the lane wait for a person, unless another attempt has followed this one."""
+    execution, name = running.execution, running.flow.name
+    try:
+        reason = f"{reason}; then `lakechime trigger resume {name} --reason …` tries step {execution.step} again"
+        if running.platform.ledger.hold_step(execution, reason):
+            log(f"{name} is HELD: {reason}")
+    except Exception as failure:  # noqa: BLE001 - as above; without it the next attempt comes here again
+        log(f"{name} could not be held: {failure}")
 
 
 def _keep(running: RunningExecution, stop: threading.Event, log: Callable[[str], None]) -> None:

@@ -1,6 +1,6 @@
 """What people do to flows and lanes: pause, resume, seek, skip, retry, forget — each with a reason, kept as who, when, before, after."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -73,16 +73,17 @@ class Interventions:
             connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**values))
             _record(connection, flow, Action.PAUSE, by, {"paused": flow.paused_reason}, {"paused": by.reason})
 
-    def resume(self, flow: FlowRow, by: By, place_at: PlaceAt | None = None) -> None:
+    def resume(self, flow: FlowRow, by: By, place_at: PlaceAt | None = None, ends: Mapping[str, Place] | None = None) -> None:
         """Go on; with `place_at` every lane is put there first (`latest`, `since`), without it all that waited is consumed.
 
-        A lane that is HELD because of its feed goes on too: who resumes has decided what the feed's trouble asked for.
+        A lane that is HELD because its feed or its step asked for a person goes on too: who resumes has decided. The step is
+        tried again, up to the place that `ends` names for its lane, else just as before.
         """
         with writing(self.ledger.engine) as connection:
             moved = self._move(connection, flow, None, place_at) if place_at else []
             values = {"paused_ts": None, "paused_reason": None}
             connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**values))
-            released = self._released(connection, flow)
+            released = self._released(connection, flow, ends or {})
             before = {"paused": flow.paused_reason, "held": released, "places": [[lane.key, lane.place.to_json()] for lane, _ in moved]}
             _record(connection, flow, Action.RESUME, by, before, {"places": [[lane.key, place.to_json()] for lane, place in moved]})
 
@@ -197,17 +198,20 @@ class Interventions:
             connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**nothing_looked(connection)))
         return moved
 
-    def _released(self, connection: Connection, flow: FlowRow) -> list[list[str]]:
-        """The lanes that were held at a place in a feed, without an open execution, with why; they are active now."""
-        busy = self.ledger.open_lanes(connection, flow)
+    def _released(self, connection: Connection, flow: FlowRow, ends: Mapping[str, Place]) -> list[list[str]]:
+        """The lanes that waited for a person's choice, with why; they are active now, and a step that asked for it is tried again."""
+        lanes = lanes_of(connection, flow.flow_id, lock=True).values()
+        busy, steps = self.ledger.open_lanes(connection, flow), self.ledger.held_steps(connection, flow)
         found = [
             lane
-            for lane in lanes_of(connection, flow.flow_id, lock=True).values()
-            if lane.state is LaneState.HELD and lane.place.feed is not None and lane.lane_id not in busy
+            for lane in lanes
+            if lane.state is LaneState.HELD and (lane.lane_id in steps or (lane.place.feed is not None and lane.lane_id not in busy))
         ]
         active = {"state": LaneState.ACTIVE.value, "state_reason": ""}
         for lane in found:
             connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == lane.lane_id).values(**active))
+            if (step := steps.get(lane.lane_id)) is not None:
+                self.ledger.next_attempt(connection, step, ends.get(lane.key, step.end), due_ts=now_ms(connection))
         return [[lane.key, lane.state_reason] for lane in found]
 
     def _open_flow(self, connection: Connection, execution: Execution) -> FlowRow:

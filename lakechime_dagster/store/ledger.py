@@ -30,6 +30,7 @@ from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, Execut
 
 LEASE_MS = 60_000
 MAX_ATTEMPTS = 5
+HELD = "held"  # the outcome of an attempt that asked for a person
 BACKOFF_MS = (0, 10_000, 30_000, 120_000, 300_000)  # before attempts 2, 3, 4, 5
 
 
@@ -213,6 +214,19 @@ class Ledger(Registry):
             _hold(connection, current, reason)
             return True
 
+    def hold_step(self, execution: Execution, reason: str) -> bool:
+        """End an attempt whose step asks for a person, and let its lane wait; False when another attempt has followed it.
+
+        `Interventions.resume` makes the next one, however many there were.
+        """
+        with writing(self.engine) as connection:
+            current = self.locked(connection, execution.execution_id)
+            if current.state is not ExecutionState.OPEN or current.attempt != execution.attempt:
+                return False
+            _end_attempt(connection, current, HELD, storable(reason), now_ms(connection))
+            _hold(connection, self.lane_of(connection, current), storable(reason))
+            return True
+
     # Settling
 
     def settle(self, execution: Execution, committed: Committed | None, *, reason: str = "") -> bool:
@@ -269,6 +283,12 @@ class Ledger(Registry):
         connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == lane.lane_id).values(**values))
 
     # Reading rows inside a transaction
+
+    def held_steps(self, connection: Connection, flow: FlowRow) -> dict[int, Execution]:
+        """The open executions of a flow whose newest attempt asked for a person, by lane."""
+        asked = (schema.execution.c.state == ExecutionState.OPEN.value, schema.attempt.c.outcome == HELD)
+        rows = connection.execute(EXECUTIONS.where(schema.lane.c.flow_id == flow.flow_id, *asked))
+        return {row.lane_id: execution_from(row) for row in rows}
 
     def _find(self, connection: Connection, execution_id: str) -> Execution | None:
         this = (schema.flow.c.deployment == self.deployment, schema.execution.c.execution_id == execution_id)

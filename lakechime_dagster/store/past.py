@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.interventions import Action
-from lakechime_dagster.store.ledger import MAX_ATTEMPTS
+from lakechime_dagster.store.ledger import HELD, MAX_ATTEMPTS
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, Attempt, FlowRow, LaneRow, attempt_from, execution_from
 from lakechime_dagster.store.registry import lanes_of
 from lakechime_dagster.triggers.lanes import Execution, LaneState, Place
@@ -73,8 +73,11 @@ def _state_at(lane: LaneRow, execution: Execution | None, attempt: Attempt | Non
     That a lane is STALE, or HELD for another reason than its last attempt, is known of today only.
     """
     is_last_lost = attempt is not None and attempt.number >= MAX_ATTEMPTS and attempt.outcome == "lost"
-    if execution is not None and attempt is not None and is_last_lost and attempt.ended_ts is not None and attempt.ended_ts <= at_ms:
-        return LaneState.HELD, f"attempt {attempt.number} of step {execution.step} failed: {attempt.error}"
+    if execution is not None and attempt is not None and attempt.ended_ts is not None and attempt.ended_ts <= at_ms:
+        if is_last_lost:
+            return LaneState.HELD, f"attempt {attempt.number} of step {execution.step} failed: {attempt.error}"
+        if attempt.outcome == HELD:
+            return LaneState.HELD, attempt.error or ""
     is_same = execution is not None and attempt is not None and execution.settled_ts is None and execution.attempt == attempt.number
     if lane.state is LaneState.STALE or (lane.state is LaneState.HELD and is_same and not is_last_lost):
         return lane.state, f"{lane.state_reason} (so it is now; since when is not kept)"
