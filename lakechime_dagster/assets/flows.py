@@ -95,6 +95,7 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
         merge=table.merge,
         types=bronze.types,
         on_drift=table.on_drift,
+        allowed_lateness=table.allowed_lateness,
         comment=table.description,
         start=running.execution.start,
         may_settle_empty=running.execution.attempt == 1,

@@ -89,6 +89,7 @@ class ChangeTable(Readable):
     bronze: BronzeTable
     merge: CDCMerge
     on_drift: Drift = Drift.LENIENT
+    allowed_lateness: dt.timedelta = dt.timedelta(days=1)
     partitioned_by: Mapping[str, str] | PartitionLevels | None = None
     owner: str | None = None
     location: str | None = None
@@ -125,6 +126,7 @@ def change_table(
     merge: CDCMerge,
     types: Mapping[str, str] | None = None,
     on_drift: str | Drift = Drift.LENIENT,
+    allowed_lateness: dt.timedelta = dt.timedelta(days=1),
     every: Schedule | None = None,
     owner: str | None = None,
     location: str | None = None,
@@ -140,7 +142,8 @@ def change_table(
 
     The messages come from `source`, which is asked `every` so often, written as `envelope` says; `types` gives the type of
     each column for envelopes whose messages bring no schema. `merge` names the key, and says how changes are merged;
-    `on_drift` what becomes of columns that changes bring otherwise than the table has them.
+    `on_drift` what becomes of columns that changes bring otherwise than the table has them. A change that comes later than
+    `allowed_lateness`, by the database's times, may be refused, as what it needs is forgotten.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -156,14 +159,16 @@ def change_table(
         raise DeclarationError(name, "types", f'{shown(types)} is no map of columns to their types, such as {{"id": "bigint"}}')
     if every is not None and not isinstance(every, Schedule):
         raise DeclarationError(name, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
+    if not isinstance(allowed_lateness, dt.timedelta) or allowed_lateness <= dt.timedelta(0):
+        raise DeclarationError(name, "allowed_lateness", f"{shown(allowed_lateness)} is not a positive timedelta")
     bronze = BronzeTable(
         name=name + CHANGES, feed=source, envelope=envelope, keys=merge.keys, types=MappingProxyType(dict(types or {})), every=every,
         location=None if location is None else location.rstrip("/") + CHANGES, owner=owner, group=group,
         description=f"The changes of {name} as they came from {source}",
     )  # fmt: skip
     return ChangeTable(
-        name=name, bronze=bronze, merge=merge, on_drift=_drift(name, on_drift), owner=owner, group=group, location=location,
-        description=description, kinds=tuple(kinds), dagster=dagster or {},
+        name=name, bronze=bronze, merge=merge, on_drift=_drift(name, on_drift), allowed_lateness=allowed_lateness, owner=owner, group=group,
+        location=location, description=description, kinds=tuple(kinds), dagster=dagster or {},
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Tables that follow a database: what a declaration brings, and what it is answered with where it cannot work."""
 
+import datetime as dt
 import re
 from collections.abc import Callable
 from typing import Any
@@ -56,6 +57,8 @@ WRONG = [
     (lambda: orders(types=["id"]), "shop.orders, types: ['id'] is no map of columns to their types"),
     (lambda: orders(every="daily"), "shop.orders, every: 'daily' is no schedule; write every(minutes=5)"),
     (lambda: orders(on_drift="ask"), "shop.orders, on_drift: 'ask' is none of exception, evolve, try_evolve, lenient, ignore"),
+    (lambda: orders(allowed_lateness=3), "shop.orders, allowed_lateness: 3 is not a positive timedelta"),
+    (lambda: orders(allowed_lateness=dt.timedelta(0)), "shop.orders, allowed_lateness: datetime.timedelta(0) is not a positive timedelta"),
     (lambda: orders("a." + "b" * 120), "name: has 122 characters; use at most 119"),
     (lambda: orders("shop.orders__State"), "shop.orders__State, name: ends with __state, which is kept for what tables that follow"),
     (lambda: SourceTable("a.b__changes"), "a.b__changes, name: ends with __changes, which is kept for the messages of tables that follow"),
