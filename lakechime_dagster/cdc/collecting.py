@@ -1,14 +1,17 @@
 """What need no longer be remembered of changes: nothing is expected any more that could come between them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from lakechime_dagster.cdc import scd2
 from lakechime_dagster.cdc.change import Key
 from lakechime_dagster.cdc.fold import BEFORE_ALL, Kept, Window, collected
 from lakechime_dagster.cdc.merging import Known
 from lakechime_dagster.cdc.order import BEFORE_READ, Order
+from lakechime_dagster.cdc.scd2 import Tracked
 from lakechime_dagster.cdc.snapshot import Snapshots
 from lakechime_dagster.cdc.state import Role, StateRow, base_row, change_of, change_row, known_of
-from lakechime_dagster.cdc.wire import key_of, order_of, order_text
+from lakechime_dagster.cdc.wire import Span, key_of, order_of, order_text
 
 
 def frontier_before(young: Order) -> Order | None:
@@ -23,11 +26,16 @@ def frontier_before(young: Order) -> Order | None:
     return Order(epoch=young.epoch, position=young.position, rank=BEFORE_READ)
 
 
-def collected_rows(rows: Iterable[StateRow], truncated: Mapping[str, frozenset[Order]], frontiers: Mapping[str, Order]) -> list[StateRow]:
+def collected_rows(
+    rows: Iterable[StateRow],
+    truncated: Mapping[str, frozenset[Order]],
+    frontiers: Mapping[str, Order],
+    tracked: Tracked | None = None,
+) -> list[StateRow]:
     """What is still to be remembered of keys that are merged together, once nothing is expected below the frontiers.
 
     Of a key without a later change nothing is: its row in the table says all, and of a deleted one nothing need be known. A
-    row that waits for a column stays, as it is not in the table.
+    row that waits for a column stays, as it is not in the table. Where the table holds histories, `tracked` says how.
     """
     by_key: dict[str, list[StateRow]] = {}
     for row in rows:
@@ -38,15 +46,21 @@ def collected_rows(rows: Iterable[StateRow], truncated: Mapping[str, frozenset[O
             known[key_of(text)] = found
     windows = {key: Window(source=one.source, base=one.base, changes=one.changes) for key, one in known.items()}
     kept = Kept(windows=windows, truncated=truncated)
+    histories = (tracked or Tracked()).histories(kept, known)
     for source in sorted({one.source for one in known.values()} & frontiers.keys()):
-        kept = collected(kept, source, frontiers[source])
+        if tracked is None:
+            histories = replace(histories, kept=collected(histories.kept, source, frontiers[source]))
+        else:
+            histories = scd2.collected(histories, source, frontiers[source], track=tracked.track)
     rest: list[StateRow] = []
-    for key, window in kept.windows.items():
+    for key, window in histories.kept.windows.items():
         waiting = _missing(known[key], window)
         if not window.changes and not waiting:
             continue
         if window.base.upserted is not None or window.base.deleted > BEFORE_ALL:
-            rest.append(base_row(key, window.source, window.base, waiting))
+            base = histories.bases.get(key, scd2.Base())
+            span = Span(base.start_seq, base.start_at) if tracked is not None and base.start_seq is not None else None
+            rest.append(base_row(key, window.source, window.base, waiting, span))
         rest += [change_row(change) for change in window.changes]
     return rest
 

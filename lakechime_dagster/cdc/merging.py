@@ -8,6 +8,7 @@ from enum import StrEnum
 from lakechime_dagster.cdc.change import Change, Key
 from lakechime_dagster.cdc.fold import BEFORE_ALL, Image, Kept, Refused, Row, Window, event_of, with_changes
 from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.cdc.wire import Span
 
 
 class Fate(StrEnum):
@@ -39,13 +40,15 @@ class Known:
     """What is known of a key before a step.
 
     `base` and `changes` are what is remembered beside the table; of a key of which nothing is, the table's own row is the
-    base. `row` is that of the table, `waiting` the columns of the base that nobody carried.
+    base. `row` is that of the table, `waiting` the columns of the base that nobody carried, `span` where the base's row began in
+    the table's history.
     """
 
     source: str
     row: Row | None = None
     base: Image = field(default_factory=Image)
     waiting: frozenset[str] = frozenset()
+    span: Span | None = None
     changes: tuple[Change, ...] = ()
 
     @property
@@ -89,11 +92,15 @@ class KeyStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """What a step made of some keys: each of them, the changes that were refused, and how many changes met which fate."""
+    """What a step made of some keys: each of them, the changes that were refused, and how many changes met which fate.
+
+    `kept` is what their rows rest on.
+    """
 
     keys: tuple[KeyStep, ...]
     refused: tuple[Refused, ...]
     fates: Counter[Fate]
+    kept: Kept
 
 
 def merged(
@@ -128,7 +135,7 @@ def merged(
         ends = truncated.get(one.source, frozenset())
         fates.update(_fate(one, change, before.newest if before else BEFORE_ALL, ends) for change in one.added)
         keys.append(one)
-    return Merged(keys=tuple(keys), refused=refused, fates=fates)
+    return Merged(keys=tuple(keys), refused=refused, fates=fates, kept=step.kept)
 
 
 def _fresh(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[Change], Counter[Fate]]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from lakechime_dagster.cdc import fold
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.fold import AFTER_ALL, BEFORE_ALL, Image, Kept, Refused, Row
+from lakechime_dagster.cdc.merging import Known
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.wire import encoded
 
@@ -75,6 +76,22 @@ class Histories:
     kept: Kept = field(default_factory=Kept)
     bases: Mapping[Key, Base] = field(default_factory=dict)
     truncated_at: Mapping[tuple[str, Order], int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracked:
+    """That a table holds histories: which columns begin another row, and when truncations were."""
+
+    track: TrackHistory = TRACK_ALL
+    truncated_at: Mapping[tuple[str, Order], int | None] = field(default_factory=dict)
+
+    def histories(self, kept: Kept, known: Mapping[Key, Known]) -> Histories:
+        """The histories of keys, by what is kept of them and where their open rows began."""
+        bases = {
+            key: Base(waiting=one.waiting) if one.span is None else Base(start_seq=one.span.start_seq, start_at=one.span.start_at)
+            for key, one in known.items()
+        }
+        return Histories(kept=kept, bases=bases, truncated_at=self.truncated_at)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,14 +13,27 @@ import orjson
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.fold import BEFORE_ALL, Image
 from lakechime_dagster.cdc.merging import KeyStep, Known
-from lakechime_dagster.cdc.wire import image_of, image_text, key_of, key_text, order_of, order_text, row_of, row_text
+from lakechime_dagster.cdc.wire import (
+    Span,
+    image_of,
+    image_text,
+    key_of,
+    key_text,
+    order_of,
+    order_text,
+    row_of,
+    row_text,
+    span_of,
+    span_text,
+)
 
 
 class Role(StrEnum):
     """What a row tells.
 
     Attributes:
-        TARGET: The table's own row of a key; it is never remembered.
+        TARGET: The table's own row of a key, with its history the open one; it is never remembered.
+        CLOSED: A row of the table's history that ended; neither is it.
         BASE: What was known of a key before its changes here.
         CHANGE: A change of a key.
         TRUNCATION: A truncation of a source.
@@ -30,6 +43,7 @@ class Role(StrEnum):
     """
 
     TARGET = "target"
+    CLOSED = "closed"
     BASE = "base"
     CHANGE = "change"
     TRUNCATION = "truncation"
@@ -52,6 +66,7 @@ class StateRow(NamedTuple):
     transaction: int | None = None
     ts_ms: int | None = None
     snapshot: str | None = None
+    span: str | None = None  # of a row of a history, or of a base whose row is open: when it begins and ends (`wire.Span`)
 
 
 COLUMNS = {
@@ -67,6 +82,7 @@ COLUMNS = {
     "transaction": "bigint",
     "ts_ms": "bigint",
     "snapshot": "string",
+    "span": "string",
 }
 
 
@@ -114,11 +130,11 @@ def known_of(rows: Iterable[StateRow]) -> Known | None:
     if not told:
         return None
     row = row_of(targets[0].columns or "{}") if targets else None
-    base, waiting = Image(), frozenset[str]()
+    base, waiting, span = Image(), frozenset[str](), None
     for one in bases or ([] if changes else targets):
         _, base = image_of(one.order, row_of(one.columns or "{}"))
-        waiting = frozenset(_names(one.omitted))
-    return Known(source=told[0].source, row=row, base=base, waiting=waiting, changes=tuple(map(change_of, changes)))
+        waiting, span = frozenset(_names(one.omitted)), None if one.span is None else span_of(one.span)
+    return Known(source=told[0].source, row=row, base=base, waiting=waiting, span=span, changes=tuple(map(change_of, changes)))
 
 
 def remembered(step: KeyStep, known: Known | None) -> list[StateRow]:
@@ -126,14 +142,17 @@ def remembered(step: KeyStep, known: Known | None) -> list[StateRow]:
     rows = [change_row(change) for change in step.added]
     if not rows or known is None or known.changes or not (known.base.upserted or known.base.deleted > BEFORE_ALL):
         return rows
-    return [base_row(step.key, known.source, known.base, known.waiting), *rows]
+    return [base_row(step.key, known.source, known.base, known.waiting, known.span), *rows]
 
 
-def base_row(key: Key, source: str, image: Image, waiting: Iterable[str] = (), role: Role = Role.BASE) -> StateRow:
+def base_row(
+    key: Key, source: str, image: Image, waiting: Iterable[str] = (), span: Span | None = None, role: Role = Role.BASE
+) -> StateRow:
     """What is known of a key."""
     values = {name: value for name, (_, value) in image.columns.items()}
     omitted = orjson.dumps(sorted(waiting)).decode() if waiting else None
-    return StateRow(role.value, key_text(key), source, image_text(image, source), columns=row_text(values), omitted=omitted)
+    told = None if span is None else span_text(span)
+    return StateRow(role.value, key_text(key), source, image_text(image, source), columns=row_text(values), omitted=omitted, span=told)
 
 
 def _names(omitted: str | None) -> tuple[str, ...]:

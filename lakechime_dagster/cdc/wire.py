@@ -8,7 +8,7 @@ import math
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -64,6 +64,27 @@ def order_of(text: str) -> Order:
     """The order of a text."""
     epoch, position, *rest = orjson.loads(text)
     return Order(epoch, tuple(position), *rest)
+
+
+class Span(NamedTuple):
+    """Where a row of a history begins and, unless it is open, ends: orders, and times in milliseconds."""
+
+    start_seq: Order
+    start_at: int | None
+    end_seq: Order | None = None
+    end_at: int | None = None
+
+
+def span_text(span: Span) -> str:
+    """A span as text."""
+    end = span.end_seq and order_text(span.end_seq)
+    return orjson.dumps([order_text(span.start_seq), span.start_at, end, span.end_at]).decode()
+
+
+def span_of(text: str) -> Span:
+    """The span of a text."""
+    start, start_at, end, end_at = orjson.loads(text)
+    return Span(order_of(start), start_at, end and order_of(end), end_at)
 
 
 def image_text(image: Image, source: str) -> str:

@@ -11,6 +11,7 @@ from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
+from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name
 from lakechime_dagster.lake.reads import Passthrough, Readable
 from lakechime_dagster.lake.tables import check_common
@@ -26,22 +27,43 @@ class CDCMerge:
 
     Attributes:
         keys: The columns that name a row.
-        stored_as_scd_type: 1 holds the rows as they are.
+        stored_as_scd_type: 1 holds the rows as they are; 2 their histories too, a row for each time that a tracked column
+            changed, from `__START_AT` up to `__END_AT` (the database's times) by the orders `__START_SEQ` and `__END_SEQ`.
         apply_as_truncates: A truncation of the database's table takes the rows; otherwise they stay.
         ignore_null_updates: An update leaves a column as it is where it brings null.
+        track_history_column_list: The columns whose changes begin another row of a history; None is all.
+        track_history_except_column_list: All but these.
     """
 
     keys: tuple[str, ...]
     stored_as_scd_type: int = 1
     apply_as_truncates: bool = True
     ignore_null_updates: bool = False
+    track_history_column_list: tuple[str, ...] | None = None
+    track_history_except_column_list: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", checked_columns("CDCMerge", "keys", self.keys))
         if not self.keys:
             raise DeclarationError("CDCMerge", "keys", "is empty; name the columns of the table's key")
-        if self.stored_as_scd_type != 1:
-            raise DeclarationError("CDCMerge", "stored_as_scd_type", f"{shown(self.stored_as_scd_type)} is not kept yet; use 1")
+        if self.stored_as_scd_type not in (1, 2):
+            raise DeclarationError("CDCMerge", "stored_as_scd_type", f"{shown(self.stored_as_scd_type)} is neither 1 nor 2")
+        self._check_tracked()
+
+    def _check_tracked(self) -> None:
+        """Check which columns begin another row of a history."""
+        listed, excepted = self.track_history_column_list, self.track_history_except_column_list
+        if listed is not None:
+            object.__setattr__(self, "track_history_column_list", checked_columns("CDCMerge", "track_history_column_list", listed))
+        object.__setattr__(
+            self, "track_history_except_column_list", checked_columns("CDCMerge", "track_history_except_column_list", excepted)
+        )
+        if self.stored_as_scd_type == 1 and (listed is not None or excepted):
+            raise DeclarationError("CDCMerge", "track_history_column_list", "is for stored_as_scd_type=2, which keeps histories")
+        if listed is not None and excepted:
+            raise DeclarationError(
+                "CDCMerge", "track_history_except_column_list", "goes without track_history_column_list; give one of them"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +120,7 @@ class ChangeTable(Readable):
     description: str = ""
     group: str | None = None
     kinds: tuple[str, ...] = ()
+    monitor: Monitor | None = None
     dagster: Passthrough = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -128,6 +151,7 @@ def change_table(
     on_drift: str | Drift = Drift.LENIENT,
     allowed_lateness: dt.timedelta = dt.timedelta(days=1),
     every: Schedule | None = None,
+    monitor: Monitor | None = None,
     owner: str | None = None,
     location: str | None = None,
     description: str = "",
@@ -161,6 +185,8 @@ def change_table(
         raise DeclarationError(name, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
     if not isinstance(allowed_lateness, dt.timedelta) or allowed_lateness <= dt.timedelta(0):
         raise DeclarationError(name, "allowed_lateness", f"{shown(allowed_lateness)} is not a positive timedelta")
+    if monitor is not None and not isinstance(monitor, Monitor):
+        raise DeclarationError(name, "monitor", f"{shown(monitor)} is no Monitor(database=…, table=…)")
     bronze = BronzeTable(
         name=name + CHANGES, feed=source, envelope=envelope, keys=merge.keys, types=MappingProxyType(dict(types or {})), every=every,
         location=None if location is None else location.rstrip("/") + CHANGES, owner=owner, group=group,
@@ -168,7 +194,7 @@ def change_table(
     )  # fmt: skip
     return ChangeTable(
         name=name, bronze=bronze, merge=merge, on_drift=_drift(name, on_drift), allowed_lateness=allowed_lateness, owner=owner, group=group,
-        location=location, description=description, kinds=tuple(kinds), dagster=dagster or {},
+        location=location, description=description, kinds=tuple(kinds), monitor=monitor, dagster=dagster or {},
     )  # fmt: skip
 
 

@@ -1,9 +1,12 @@
 """What a run is asked to do with a table that follows a database: plain values, without Spark."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from lakechime_dagster.cdc.scd2 import Tracked, TrackHistory
+from lakechime_dagster.cdc.state import StateRow
+from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.lake.change_tables import CDCMerge
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Envelope
@@ -33,3 +36,16 @@ class ChangeJob:
     start: Place | None = None
     may_settle_empty: bool = True
     has_committed: bool = False
+
+    @property
+    def has_history(self) -> bool:
+        """Whether the table holds a row for each time that a tracked column changed."""
+        return self.merge.stored_as_scd_type == 2
+
+    def tracked(self, truncations: Iterable[StateRow]) -> Tracked | None:
+        """How histories are held, given the truncations; None where the table holds none."""
+        if not self.has_history:
+            return None
+        listed, excepted = self.merge.track_history_column_list, self.merge.track_history_except_column_list
+        track = TrackHistory(column_list=None if listed is None else frozenset(listed), except_column_list=frozenset(excepted))
+        return Tracked(track=track, truncated_at={(row.source, order_of(row.order)): row.ts_ms for row in truncations})

@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
 from typing import Any
@@ -15,27 +15,53 @@ from pyspark.sql import DataFrame
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.fold import Row
-from lakechime_dagster.cdc.merging import Fate, Known, merged
+from lakechime_dagster.cdc.merging import Fate, KeyStep, Known, merged
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.reading import EnvelopeReader
 from lakechime_dagster.cdc.record import Changes, Control, Record, Tombstone, Unreadable
+from lakechime_dagster.cdc.scd2 import Histories, Tracked, history
 from lakechime_dagster.cdc.state import Role, StateRow, change_of, change_row, known_of, remembered
-from lakechime_dagster.cdc.wire import encoded, image_text, key_of, key_text, row_text
+from lakechime_dagster.cdc.wire import (
+    Span,
+    encoded,
+    image_text,
+    key_of,
+    key_text,
+    order_of,
+    order_text,
+    row_of,
+    row_text,
+    span_of,
+    span_text,
+)
 
 Batches = Iterator[pa.RecordBatch]
 OnBatches = Callable[[Batches], Batches]
 
+START_AT, END_AT, START_SEQ, END_SEQ = SPAN = ("__START_AT", "__END_AT", "__START_SEQ", "__END_SEQ")  # of a row of a history
+SPAN_TYPES = {START_AT: "timestamp", END_AT: "timestamp", START_SEQ: "string", END_SEQ: "string"}
 HIDDEN = "__cdc"  # of the target: what is known of a row beside its values; see `wire.image_text`
 MESSAGE = ("topic", "topic_id", "partition", "offset", "key", "value", "key_bytes", "value_bytes", "headers")
 STATE_DDL = (
     "`role` string, `key` string, `source` string, `order` string, `op` string, `columns` string, `omitted` string, `continues` string, "
-    "`transaction` bigint, `ts_ms` bigint, `snapshot` string"
+    "`transaction` bigint, `ts_ms` bigint, `snapshot` string, `span` string"
 )
 COORDINATE_DDL = "`topic` string, `partition` int, `offset` bigint"
 TOLD_DDL = f"`fate` string, {STATE_DDL}, `schema` string, `types` string, {COORDINATE_DDL}, `reason` string, `message` string"
 GROUPED_DDL = f"`group` string, {STATE_DDL}, `is_new` boolean, {COORDINATE_DDL}"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CHUNK = 10_000  # rows of a batch that is sent back
 NOTHING = StateRow(*[None] * len(StateRow._fields))  # type: ignore[arg-type]
+
+
+def table_columns(columns: Mapping[str, str], *, has_history: bool) -> dict[str, str]:
+    """All columns of a table whose database's table has these."""
+    return {**columns, **(SPAN_TYPES if has_history else {}), HIDDEN: "string"}
+
+
+def own_columns(columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns of a table that its database's table has too."""
+    return {name: ddl for name, ddl in columns.items() if name != HIDDEN and name not in SPAN}
 
 
 def merged_ddl(columns: Mapping[str, str]) -> str:
@@ -152,15 +178,16 @@ class TargetImages:
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
-            names = [name for name in batch.schema.names if name != HIDDEN]
+            names = [name for name in batch.schema.names if name != HIDDEN and name not in SPAN]
             types = {name: batch.schema.field(name).type for name in names}
             found = []
             for row in batch.to_pylist():
                 values = {name: python_value(row[name], types[name]) for name in names}
                 text = key_text(tuple(values[name] for name in self.keys))
-                hidden = row[HIDDEN]
-                source = orjson.loads(hidden)["source"]
-                told = StateRow(Role.TARGET.value, text, source, hidden, columns=row_text(values))
+                hidden, span = row[HIDDEN], row_span(row) if START_SEQ in row else None
+                source = "" if hidden is None else orjson.loads(hidden)["source"]
+                role = Role.CLOSED if hidden is None else Role.TARGET
+                told = StateRow(role.value, text, source, hidden or "", columns=row_text(values), span=span)
                 found.append((self.groups.get(text, text), *told, False, None, None, None))
             yield from record_batches(found, self.out)
 
@@ -186,6 +213,7 @@ class Merging:
     keys: tuple[str, ...]
     truncated: Mapping[str, frozenset[Order]]
     frontiers: Mapping[str, Order] = field(default_factory=dict)
+    tracked: Tracked | None = None  # where the table holds histories
     casts: bool = False  # a value of another type becomes one of the column's, or null where it cannot
 
     def __call__(self, batches: Batches) -> Batches:
@@ -204,7 +232,7 @@ class Merging:
         known: dict[Key, Known] = {}
         told: dict[int, tuple[Any, ...]] = {}
         changes: list[Change] = []
-        hidden: dict[str, str] = {}
+        targets: dict[str, list[StateRow]] = {}
         for text, of_key in groupby(sorted(rows, key=lambda row: row[1]), key=lambda row: row[1]):
             before: list[StateRow] = []
             for row in of_key:
@@ -212,10 +240,11 @@ class Merging:
                 if row[size]:
                     changes.append(change_of(one))
                     told[id(changes[-1])] = row
-                else:
+                    continue
+                if one.role != Role.CLOSED.value:
                     before.append(one)
-                if one.role == Role.TARGET.value:
-                    hidden[text] = one.order
+                if one.role in (Role.TARGET.value, Role.CLOSED.value):
+                    targets.setdefault(text, []).append(one)
             if (found := known_of(before)) is not None:
                 known[key_of(text)] = found
         step = merged(known, changes, self.truncated, self.frontiers)
@@ -223,23 +252,59 @@ class Merging:
         for refused in step.refused:
             row = told[id(refused.change)]
             yield (What.REFUSED, None, None, *row[:size], *row[size + 1 :], refused.reason, None)
+        histories = None if self.tracked is None else self.tracked.histories(step.kept, known)
         for one in step.keys:
-            text = key_text(one.key)
             for kept in remembered(one, known.get(one.key)):
                 yield (What.STATE, None, None, *kept, None, None, None, None, None)
-            after = self._row(one.after, types) if one.after is not None else None
-            now = image_text(one.image, one.source)
-            operation = _operation(one.before, after, hidden.get(text) == now)
-            if operation is not None:
-                row = {**after, HIDDEN: now} if after is not None else self._key_row(one.key, types)
+            before = targets.get(key_text(one.key), [])
+            for operation, row in self._row(one, before, types) if histories is None else self._history(one, before, histories, types):
                 yield (What.ROW, operation, row, *NOTHING, None, None, None, None, None)
 
-    def _row(self, row: Row, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
-        as_type = cast if self.casts else conformed
-        return {name: as_type(row.get(name), kind) for name, kind in types.items() if name != HIDDEN}
+    def _row(self, step: KeyStep, targets: Sequence[StateRow], types: Mapping[str, pa.DataType]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What the row of a key needs."""
+        after = self._columns(step.after, types) if step.after is not None else None
+        now = image_text(step.image, step.source)
+        operation = _operation(step.before, after, bool(targets) and targets[0].order == now)
+        if operation is not None:
+            yield operation, {**after, HIDDEN: now} if after is not None else self._key_columns(step.key, types)
 
-    def _key_row(self, key: Key, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
+    def _history(
+        self, step: KeyStep, targets: Sequence[StateRow], histories: Histories, types: Mapping[str, pa.DataType]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What the rows of a key's history need, by the order that each begins at."""
+        assert self.tracked is not None
+        found = history(histories, step.key, track=self.tracked.track)
+        old = {span.start_seq: (row, span) for row in targets if (span := span_of(row.span or "")).start_seq >= found.since}
+        for one in found.rows:
+            row, span = old.pop(one.start_seq, (None, None))
+            after, now = self._columns(one.columns, types), image_text(step.image, step.source) if one.is_open else None
+            told = Span(one.start_seq, one.start_at, one.end_seq, one.end_at)
+            before = None if row is None else row_of(row.columns or "{}")
+            is_same = row is not None and span == told and (row.order or None) == now
+            yield _operation(before, after, is_same) or "=", {**after, HIDDEN: now, **span_columns(told)}
+        for start in old:
+            yield "D", {**self._key_columns(step.key, types), START_SEQ: order_text(start)}
+
+    def _columns(self, row: Row, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
+        as_type = cast if self.casts else conformed
+        return {name: as_type(row.get(name), kind) for name, kind in types.items() if name != HIDDEN and name not in SPAN}
+
+    def _key_columns(self, key: Key, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
         return {name: conformed(value, types[name]) for name, value in zip(self.keys, key, strict=True)}
+
+
+def span_columns(span: Span) -> dict[str, Any]:
+    """The columns of a row of a history that say when it was there."""
+    start_at, end_at = (None if at is None else EPOCH + timedelta(milliseconds=at) for at in (span.start_at, span.end_at))
+    end_seq = None if span.end_seq is None else order_text(span.end_seq)
+    return {START_AT: start_at, END_AT: end_at, START_SEQ: order_text(span.start_seq), END_SEQ: end_seq}
+
+
+def row_span(row: Mapping[str, Any]) -> str:
+    """The same of a row, as text."""
+    start_at, end_at = (None if at is None else (at - EPOCH) // timedelta(milliseconds=1) for at in (row[START_AT], row[END_AT]))
+    end_seq = None if row[END_SEQ] is None else order_of(row[END_SEQ])
+    return span_text(Span(order_of(row[START_SEQ]), start_at, end_seq, end_at))
 
 
 def _operation(before: Row | None, after: Row | None, is_same: bool) -> str | None:

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.drift import Evolution
-from lakechime_dagster.spark.change_rows import HIDDEN, What
+from lakechime_dagster.spark.change_rows import START_SEQ, What, table_columns
 from lakechime_dagster.spark.commit import Target, append_nothing, commit, create_if_missing, merge, replace_all
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.ddl import ddl_of, struct_of
@@ -28,7 +28,7 @@ def write_rows(
     """
     if not evolution.columns:
         return None
-    columns = ddl_of({**evolution.columns, HIDDEN: "string"})
+    columns = ddl_of(table_columns(evolution.columns, has_history=START_SEQ in target.keys))
     create_if_missing(spark, target, struct_of(columns), PROPERTIES)
     changes = found.where((F.col("what") == What.ROW) & (F.col("operation") != "=")).select("row.*", F.col("operation").alias(OPERATION))
     has_rows = any(counted.get((What.ROW, operation), 0) for operation in "IUD")

@@ -12,11 +12,12 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.collecting import collected_rows, compacted, frontier_before, open_snapshots
 from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.state import Role, StateRow, change_of
+from lakechime_dagster.cdc.scd2 import Tracked
+from lakechime_dagster.cdc.state import Role, StateRow
 from lakechime_dagster.cdc.wire import order_of, order_text
 from lakechime_dagster.spark.change_rows import CHUNK, STATE_DDL, Batches, on_batches, record_batches, rows_of
 from lakechime_dagster.spark.ddl import arrow_of, struct_of
-from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, in_groups
+from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, in_groups, orders_of
 
 OLDEST_DDL = "source string, `order` string"
 
@@ -30,18 +31,17 @@ def is_worth_while(state: DataFrame, lateness: timedelta, least: int) -> bool:
     return found["old"] >= max(least, found["rows"] / 2)
 
 
-def collected_state(spark: SparkSession, state: DataFrame, seen: Seen, lateness: timedelta, groups: DataFrame | None) -> DataFrame:
+def collected_state(
+    spark: SparkSession, state: DataFrame, seen: Seen, lateness: timedelta, groups: DataFrame | None, tracked: Tracked | None
+) -> DataFrame:
     """All that is still to be remembered (`STATE_COLUMNS`) of what is; `seen` is what of it concerns more than its keys.
 
     Nothing is forgotten of a source of which a snapshot is being taken.
     """
     frontiers = {**seen.frontier, **_frontiers(state, lateness, open_snapshots(seen.marks))}
-    truncated: dict[str, frozenset[Order]] = {}
-    for one in map(change_of, seen.truncations):
-        truncated[one.source] = truncated.get(one.source, frozenset()) | {one.order}
     rows = state.where(F.col("role").isin(Role.BASE.value, Role.CHANGE.value)).select(F.col("key").alias("group"), *STATE_COLUMNS)
     together = in_groups(rows, groups).select("group", *STATE_COLUMNS).repartition("group").sortWithinPartitions("group")
-    kept = on_batches(together, Collecting(arrow_of(STATE_DDL), truncated, frontiers), STATE_DDL)
+    kept = on_batches(together, Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), frontiers, tracked), STATE_DDL)
     others = compacted([*seen.places, *seen.truncations, *seen.marks], frontiers)
     return kept.unionByName(spark.createDataFrame([tuple(one) for one in others], struct_of(STATE_DDL)))
 
@@ -84,11 +84,12 @@ class Collecting:
     out: pa.Schema
     truncated: Mapping[str, frozenset[Order]]
     frontiers: Mapping[str, Order]
+    tracked: Tracked | None = None
 
     def __call__(self, batches: Batches) -> Batches:
         found: list[tuple[Any, ...]] = []
         for rows in self._groups(batches):
-            found += collected_rows(rows, self.truncated, self.frontiers)
+            found += collected_rows(rows, self.truncated, self.frontiers, self.tracked)
             if len(found) >= CHUNK:
                 yield from record_batches(found, self.out)
                 found = []

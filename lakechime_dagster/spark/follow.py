@@ -15,9 +15,8 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.drift import Evolution, evolved
 from lakechime_dagster.cdc.merging import Fate
-from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.readers import reader_of
-from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_of
+from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.change_tables import STATE
@@ -26,8 +25,8 @@ from lakechime_dagster.spark.change_job import ChangeJob
 from lakechime_dagster.spark.change_refusals import bad_rows, is_conflicting
 from lakechime_dagster.spark.change_rows import (
     GROUPED_DDL,
-    HIDDEN,
     MESSAGE,
+    START_SEQ,
     STATE_DDL,
     TOLD_DDL,
     KeyColumns,
@@ -37,6 +36,8 @@ from lakechime_dagster.spark.change_rows import (
     What,
     merged_ddl,
     on_batches,
+    own_columns,
+    table_columns,
 )
 from lakechime_dagster.spark.change_write import Counted, write_rows
 from lakechime_dagster.spark.collect import collected_state, is_worth_while
@@ -60,7 +61,7 @@ from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, pinned, read_range
 from lakechime_dagster.spark.refresh import OpenLog, skipped
-from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, groups_of, in_groups, seen_before, seen_in
+from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, groups_of, in_groups, orders_of, seen_before, seen_in
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
 AS_OF = "state"  # among the facts of a commit of the state: the version that it was computed from
@@ -83,7 +84,8 @@ def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: Op
         TableUnreadableError: the bronze table, or the snapshot to read of it, is not there.
     """
     location, log_of = job.location.rstrip("/") + STATE, open_log
-    target = Target(name=job.name, location=job.location, log=log_of(job.location, job.name), keys=job.merge.keys, comment=job.comment)
+    keys = (*job.merge.keys, START_SEQ) if job.has_history else job.merge.keys
+    target = Target(name=job.name, location=job.location, log=log_of(job.location, job.name), keys=keys, comment=job.comment)
     state = Target(name=job.name + STATE, location=location, log=log_of(location, job.name + STATE))
     while True:
         last = newest_commit(target, stamp)
@@ -204,7 +206,7 @@ class Step:
 
     def _evolution(self, seen: Seen, is_new: bool) -> Evolution:
         known = {} if is_new or not self.target.log.exists() else columns_of(self.target.read(self.spark).schema)
-        evolution = evolved({name: ddl for name, ddl in known.items() if name != HIDDEN}, seen.types, self.job.on_drift)
+        evolution = evolved(own_columns(known), seen.types, self.job.on_drift)
         if evolution.refused:
             raise LaneHeldError(f"{self.job.name}: {'; '.join(evolution.refused)}")
         return evolution
@@ -212,13 +214,15 @@ class Step:
     # Merging
 
     def _merging(self, seen: Seen, known: Seen, ended: Iterable[StateRow], evolution: Evolution) -> Merging:
-        truncated: dict[str, frozenset[Order]] = {}
-        for one in map(change_of, (*seen.truncations, *known.truncations, *ended)):
-            truncated[one.source] = truncated.get(one.source, frozenset()) | {one.order}
+        ends = (*seen.truncations, *known.truncations, *ended)
         return Merging(
-            out=arrow_of(merged_ddl({**evolution.columns, HIDDEN: "string"})), keys=self.job.merge.keys, truncated=truncated,
-            frontiers=known.frontier, casts=self.job.on_drift is Drift.TRY_EVOLVE,
+            out=arrow_of(self._ddl(evolution)), keys=self.job.merge.keys, truncated=orders_of(ends), frontiers=known.frontier,
+            tracked=self.job.tracked(ends), casts=self.job.on_drift is Drift.TRY_EVOLVE,
         )  # fmt: skip
+
+    def _ddl(self, evolution: Evolution) -> str:
+        """The rows that merging gives back."""
+        return merged_ddl(table_columns(evolution.columns, has_history=self.job.has_history))
 
     def _merged(
         self, told: DataFrame, before: DataFrame | None, groups: DataFrame | None, merging: Merging, evolution: Evolution, *,
@@ -236,7 +240,7 @@ class Step:
                 rows.append(self._target_rows(touched, evolution))
         together = in_groups(reduce(lambda a, b: a.unionByName(b), rows), groups)
         sorted_ = together.select(*struct_of(GROUPED_DDL).names).repartition("group").sortWithinPartitions("group")
-        return on_batches(sorted_, merging, merged_ddl({**evolution.columns, HIDDEN: "string"}))
+        return on_batches(sorted_, merging, self._ddl(evolution))
 
     def _target_rows(self, touched: DataFrame | None, evolution: Evolution) -> DataFrame:
         rows, keys = self.target.read(self.spark), self.job.merge.keys
@@ -260,9 +264,11 @@ class Step:
         rows = found.where(F.col("what") == What.STATE).select(*STATE_COLUMNS)
         rows = rows.unionByName(self.spark.createDataFrame([tuple(one) for one in others], struct_of(STATE_DDL)))
         write = append if before is not None else replace_all
-        if before is not None and is_worth_while(before, self.job.allowed_lateness, self.job.collects_above):
+        is_much = before is not None and known.changes >= self.job.collects_above
+        if before is not None and is_much and is_worth_while(before, self.job.allowed_lateness, self.job.collects_above):
             known = seen.added_to(known, ended, marks)
-            rows = collected_state(self.spark, before.select(*STATE_COLUMNS).unionByName(rows), known, self.job.allowed_lateness, groups)
+            state, tracked = before.select(*STATE_COLUMNS).unionByName(rows), self.job.tracked(known.truncations)
+            rows = collected_state(self.spark, state, known, self.job.allowed_lateness, groups, tracked)
             write = replace_all
         rows = rows.withColumn("step", F.lit(self.stamp.step).cast("long")).select(*COLUMNS)
         create_if_missing(self.spark, self.state, rows.schema, {})

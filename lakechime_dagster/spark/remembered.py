@@ -1,6 +1,6 @@
 """What of a table's changes concerns more than their own keys, from the messages of a step and from what was remembered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ STATE_COLUMNS = [name for name in COLUMNS if name != "step"]
 class Seen:
     """Schemas, key changes, truncations, the first and last rows of snapshots; of what was remembered the frontiers and epochs too.
 
-    `fates` counts the messages whose fate is known at once.
+    `fates` counts the messages whose fate is known at once, `changes` those that are remembered.
     """
 
     types: tuple[Mapping[str, str], ...] = ()
@@ -33,6 +33,7 @@ class Seen:
     places: tuple[StateRow, ...] = ()
     frontiers: tuple[StateRow, ...] = ()
     fates: Mapping[str, int] = field(default_factory=dict)
+    changes: int = 0
 
     def ended(self, known: "Seen") -> list[StateRow]:
         """The truncations that snapshots mean which are complete with what was known before."""
@@ -115,8 +116,10 @@ def seen_before(state: DataFrame) -> Seen:
     found = state.agg(
         *_common(role == Role.TRUNCATION.value, role == Role.MARK.value),
         _rows(role == Role.PLACE.value).alias("places"), _rows(role == Role.FRONTIER.value).alias("frontiers"),
+        F.count_if(role == Role.CHANGE.value).alias("changes"),
     ).collect()[0]  # fmt: skip
-    return Seen(places=_state_rows(found["places"]), frontiers=_state_rows(found["frontiers"]), **_read(found))
+    places, frontiers = _state_rows(found["places"]), _state_rows(found["frontiers"])
+    return Seen(places=places, frontiers=frontiers, changes=found["changes"], **_read(found))
 
 
 def _common(is_truncation: Any, is_mark: Any) -> list[Any]:
@@ -150,6 +153,14 @@ def in_groups(rows: DataFrame, groups: DataFrame | None) -> DataFrame:
     if groups is None:
         return rows
     return rows.join(F.broadcast(groups), "key", "left").withColumn("group", F.coalesce("linked", "group")).drop("linked")
+
+
+def orders_of(truncations: Iterable[StateRow]) -> dict[str, frozenset[Order]]:
+    """By source the orders of its truncations."""
+    found: dict[str, frozenset[Order]] = {}
+    for row in truncations:
+        found[row.source] = found.get(row.source, frozenset()) | {order_of(row.order)}
+    return found
 
 
 def components(links: Sequence[tuple[str, str]]) -> dict[str, str]:

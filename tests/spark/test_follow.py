@@ -3,8 +3,10 @@
 import datetime as dt
 import json
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -13,14 +15,16 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.cdc.change import Change
 from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.record import Changes, Record
+from lakechime_dagster.cdc.wire import order_text
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.envelopes import PLACEHOLDER, Debezium
+from lakechime_dagster.spark.change_rows import END_AT, END_SEQ, START_AT, START_SEQ
 from lakechime_dagster.spark.job import Outcome
 from tests.cdc.captures import captures
 from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record
 from tests.cdc.messages import KEYS, messages
-from tests.cdc.oracle import rows_of
+from tests.cdc.oracle import histories_of, rows_of
 from tests.cdc.test_captures import TABLES, UNTOLD, differences, label
 from tests.cdc.test_fold import history
 from tests.support.follows import Followed, read
@@ -54,6 +58,30 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(spark: SparkSessi
     reader = DebeziumReader(Debezium(), KEYS)
     changes = [change for record in records if isinstance(found := reader.read(record), Changes) for change in found.changes]
     assert {(row["shard"], row["id"]): row for row in table.rows} == rows_of(changes, (*KEYS, "a", "b"))
+
+
+def test_any_order_and_any_split_gives_the_histories_of_the_oracle(spark: SparkSession, tmp_path: Path) -> None:
+    dice = random.Random(6)
+    records = [record for shard in range(SHARDS) for record in messages(shard_history(dice, str(shard)), f"shard{shard}")]
+    told = dice.sample(records, len(records))
+    table = Followed(spark, tmp_path, KEYS, merge={"stored_as_scd_type": 2, "track_history_except_column_list": ("b",)})
+    for part in range(3):
+        table.tell(told[part::3])
+        assert table.run().counts.is_balanced
+    reader = DebeziumReader(Debezium(), KEYS)
+    changes = [change for record in records if isinstance(found := reader.read(record), Changes) for change in found.changes]
+    columns = (*KEYS, "a", "b")
+    expected = {
+        (*key, order_text(row.start_seq)): (dict(row.columns), row.start_at, row.end_seq and order_text(row.end_seq), row.end_at)
+        for key, rows in histories_of(changes, columns, [*KEYS, "a"]).items()
+        for row in rows
+    }
+    assert {(row["shard"], row["id"], row[START_SEQ]): told_span(row, columns) for row in read(table.location)} == expected
+
+
+def told_span(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[dict[str, Any], int | None, str | None, int | None]:
+    start_at, end_at = (row[name] and round(row[name].timestamp() * 1000) for name in (START_AT, END_AT))
+    return {name: row[name] for name in columns}, start_at, row[END_SEQ], end_at
 
 
 def shard_history(dice: random.Random, shard: str) -> list[Change]:
