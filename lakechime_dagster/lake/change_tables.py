@@ -168,6 +168,7 @@ def change_table(
     each column for envelopes whose messages bring no schema. `merge` names the key, and says how changes are merged;
     `on_drift` what becomes of columns that changes bring otherwise than the table has them. A change that comes later than
     `allowed_lateness`, by the database's times, may be refused, as what it needs is forgotten.
+    `monitor` says with which table of which database it is compared.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.

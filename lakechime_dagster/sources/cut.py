@@ -16,46 +16,11 @@ from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.order import Position
+from lakechime_dagster.cdc.place import BinlogPlace, LogPlace, TransactionSnapshot
 from lakechime_dagster.cdc.position import binlog_place
 from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError, without_password
 
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mysql+pymysql", "postgresql": "postgresql+psycopg"}
-
-
-@dataclass(frozen=True)
-class BinlogPlace:
-    """Where the binary log stood: all that lies below is in the cut, nothing else."""
-
-    position: Position
-
-    def includes(self, position: Position, transaction: int | None = None) -> bool:
-        """Whether a change is in the cut, by its position."""
-        return position[: len(self.position)] < self.position
-
-
-@dataclass(frozen=True)
-class TransactionSnapshot:
-    """Which transactions the cut of PostgreSQL sees: those below `end` but for the ones that were `open` then.
-
-    All that it sees was committed below the log's place `lsn`; what lies below that place and is not seen, its number tells.
-    Numbers are those of the log, of 32 bits, which begin anew.
-    """
-
-    lsn: int
-    end: int
-    open: frozenset[int]
-
-    def includes(self, position: Position, transaction: int | None = None) -> bool:
-        """Whether a change is in the cut, by its transaction.
-
-        Raises:
-            InvalidValueError: The change tells no transaction.
-        """
-        if transaction is None:
-            raise InvalidValueError("transaction", transaction, "a change of PostgreSQL is told by the number of its transaction")
-        ahead = (transaction - self.end) % 2**32 < 2**31
-        return not ahead and transaction % 2**32 not in self.open
 
 
 @dataclass(frozen=True)
@@ -64,7 +29,7 @@ class Cut:
 
     dialect: Dialect
     connection: sa.Connection
-    place: BinlogPlace | TransactionSnapshot
+    place: LogPlace
 
 
 @contextmanager
