@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.demo.servers.connect import Connect
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.kafka import KafkaFeed
 from lakechime_dagster.lake import CDCMerge, Debezium, KafkaTopic, Lake, change_table
@@ -17,7 +18,7 @@ from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.triggers.feeds import KafkaPlace
 from tests.assets.test_table import Location, checks, shown
 from tests.support.follows import read
-from tests.support.kafka import Connect, Kafka
+from tests.support.kafka import Kafka
 from tests.support.mariadb import MariaDB, MariaDBSession
 from tests.support.processes import await_found
 from tests.support.stack import debezium_settings

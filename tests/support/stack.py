@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kafka import Connect, Kafka, connect_worker, kafka_broker
+from lakechime_dagster.demo.servers.connect import Connect
+from lakechime_dagster.errors import LakeChimeError, NotFoundError
+from tests.support.kafka import Kafka, connect_worker, kafka_broker
 from tests.support.mariadb import CAPTURE_USER, MariaDB, mariadb_server
 from tests.support.missing import missing
 from tests.support.stack_jars import ensure_stack_jars
@@ -48,8 +50,8 @@ def mariadb(stack_folder: Path) -> Iterator[MariaDB]:
     try:
         with mariadb_server(stack_folder / "mariadb") as running:
             yield running
-    except LookupError as error:
-        missing(f"MariaDB is missing: {error}", "install the packages mariadb-server-core and mariadb-client-core")
+    except NotFoundError as error:
+        missing("MariaDB is missing", str(error))
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +59,7 @@ def stack_jars() -> Path:
     """The jars of Kafka, Connect and Debezium."""
     try:
         return ensure_stack_jars()
-    except LookupError as error:
+    except LakeChimeError as error:
         missing(str(error), "run `make ready` with a network")
 
 

@@ -5,7 +5,8 @@ import json
 import pytest
 from confluent_kafka import Consumer
 
-from tests.support.kafka import Connect, Kafka
+from lakechime_dagster.demo.servers.connect import Connect
+from tests.support.kafka import Kafka
 from tests.support.mariadb import MariaDB
 from tests.support.processes import await_found
 from tests.support.stack import debezium_settings

@@ -13,7 +13,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.support.kafka import Connect, connect_worker, kafka_broker
+from lakechime_dagster.demo.servers.connect import Connect
+from tests.support.kafka import connect_worker, kafka_broker
 from tests.support.mariadb import MariaDB, mariadb_server
 from tests.support.postgres import find_binaries, server
 from tests.support.stack_jars import ensure_stack_jars

@@ -1,0 +1,50 @@
+"""The servers of the demo's database: what is told of one that does not start, and that nothing of it is left."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakechime_dagster.demo.servers import mariadb
+from lakechime_dagster.demo.servers.server import Server, free_port, listens
+from lakechime_dagster.errors import LakeChimeError, NotFoundError
+from tests.support.processes import await_found
+
+
+def python(code: str, folder: Path) -> Server:
+    return Server("sample", [sys.executable, "-c", code], folder)
+
+
+def test_a_server_that_ends_before_it_answers_is_told_with_its_last_words(tmp_path: Path) -> None:
+    server = python("import sys; sys.exit('no room')", tmp_path)
+    with pytest.raises(LakeChimeError, match=r"sample ended with exit code 1; .*sample\.log says why:\nno room"):
+        server.start(lambda: False)
+
+
+def test_a_server_that_does_not_answer_in_time_is_told(tmp_path: Path) -> None:
+    server = python("import signal; signal.pause()", tmp_path)
+    with pytest.raises(LakeChimeError, match="sample does not answer within 0 s"):
+        server.start(lambda: False, seconds=0)
+    server.end()
+    assert not server.is_running
+
+
+def test_a_server_is_killed_and_started_again_at_its_port_and_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    port = free_port()
+    child = f"import socket, signal; s = socket.create_server(('127.0.0.1', {port})); signal.pause()"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    server = python(child, tmp_path)
+    server.start(lambda: listens(port))
+    server.kill()
+    assert not listens(port)
+    server.command[2] = parent
+    server.start(lambda: listens(port))
+    server.end()
+    await_found(lambda: not listens(port), "the end of what it started", 10)
+    server.end()
+
+
+def test_programs_that_are_not_there_are_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(NotFoundError, match=r"mariadbd and mariadb-install-db not found on PATH; install .* apt-get install mariadb"):
+        mariadb.check_programs()
