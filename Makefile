@@ -12,7 +12,7 @@ KILLS ?= 100
 # Compiled code is kept, whatever the shell says: each of the many processes of a lake and of its tests would compile all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test check features bench test-bare test-crash lock bootstrap ready format
+.PHONY: help run test check features bench bench-cdc test-bare test-crash lock bootstrap ready format
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -e 's/:[^#]*## /@/' | awk -F '@' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -40,6 +40,10 @@ features: bootstrap ## every demand and the test that proves it, held against th
 bench: ## the numbers: goal, value and verdict per line
 	@sh scripts/bootstrap.sh
 	@$(BIN)/python scripts/bench.py
+
+bench-cdc: ## our merge of a database's changes beside what people use, 10 million rows (LAKECHIME_BENCH_ROWS=…; 1 million in `make bench`)
+	@sh scripts/bootstrap.sh
+	@LAKECHIME_BENCH_ROWS=$${LAKECHIME_BENCH_ROWS:-10000000} $(BIN)/python -m benchmarks.cdc
 
 test-bare: ## a clone on a bare machine: empty home, no environment, no Java (TARGET=test|check|…)
 	@sh scripts/test_bare.sh $(TARGET)

@@ -26,13 +26,13 @@ def at_least(name: str, value: float, unit: str, goal: float | None = None) -> L
     return Line(name, round(value, 2), unit) if goal is None else _judged(name, value, unit, f">= {goal:g}", value >= goal)
 
 
-def show(lines: Iterable[Line], *, as_json: bool) -> None:
-    """Print lines as they come, or all of them as one JSON list."""
+def show(lines: Iterable[Line], *, as_json: bool, width: int = 72) -> None:
+    """Print lines as they come, with room for their names, or all of them as one JSON list."""
     if as_json:
         print(json.dumps([asdict(line) for line in lines]))
         return
     for line in lines:
-        print(f"{line.name:<72} {line.value:>12,.2f} {line.unit:<7} {line.goal:<9} {line.verdict}", flush=True)
+        print(f"{line.name:<{width}} {line.value:>12,.2f} {line.unit:<7} {line.goal:<9} {line.verdict}", flush=True)
 
 
 def _judged(name: str, value: float, unit: str, goal: str, is_met: bool) -> Line:

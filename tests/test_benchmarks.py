@@ -12,8 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import driver, latency, refresh, store, triggers
+from benchmarks import cdc, driver, latency, refresh, store, triggers
 from benchmarks._lines import Line
+from benchmarks._merges import merges
+from benchmarks._orders import random_changes
 from scripts import bench
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +36,9 @@ NUMBERS = {
     "event to the first line of the body": ("latency", "event to first line of the body, p50", "<= 7"),
     "warm session to the first row": ("driver", "warm session to first row", "<= 2"),
     "an execution into a small and a large table": ("refresh", "cost for a table 50 times as large", "<= 5"),
+    "our merge of changes against others as documented": ("cdc", "1 % random: best as documented / ours", ">= 2"),
+    "our merge of changes against others with our properties": ("cdc", "1 % random: best with our properties / ours", ">= 1"),
+    "messages of changes read": ("cdc", "messages read, 2 cores: ours", ">= 100000"),
     "an execution against recomputing": ("refresh", "recomputing whole / execution", ">= 1"),
 }
 TRIGGERS = {
@@ -79,6 +84,10 @@ def lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Callable
         "latency": lambda: latency.lines([latency.Journey(0, 1, 2, 3, 4)]),
         "driver": lambda: driver.measure(tmp_path, 1, 1),
         "refresh": refresh.measure,
+        "cdc": lambda: [
+            *cdc.compared(random_changes(1000, 0.01), {merge: [cdc.Run(1, 1, 1, 1)] for merge in merges()}),
+            cdc.rate("ours", 2, 1, 1),
+        ],
     }
 
 
@@ -90,6 +99,13 @@ def test_every_number_that_was_named_has_a_line_with_its_goal(number: str, lines
 
 def test_an_execution_is_measured_into_the_two_sizes_that_were_named(lines: dict[str, Callable[[], Iterable[Line]]]) -> None:
     assert [line.name for line in lines["refresh"]()][:2] == ["1000 rows into 100,000", "1000 rows into 5,000,000"]
+
+
+def test_ours_is_compared_with_the_best_of_the_others_of_each_kind() -> None:
+    seconds = {"ours": 2, "Delta's recipe": 9, "delta-rs merge": 3}
+    runs = {merge: [cdc.Run(seconds.get(merge.name, 8), 0, 0, 0)] for merge in merges()}
+    found = {line.name: line.value for line in cdc.compared(random_changes(1000, 0.01), runs)}
+    assert (found["1 % random: best as documented / ours"], found["1 % random: best with our properties / ours"]) == (1.5, 4)
 
 
 def test_ten_thousand_triggers_are_decided_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

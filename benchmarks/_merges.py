@@ -1,0 +1,162 @@
+"""Ways to bring the changes of a database's table into Delta, from its bronze table: ours, and what people use instead."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from delta.tables import DeltaTable as SparkTable
+from deltalake import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks import _orders as orders
+from benchmarks._plain import newest_rows
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+from lakechime_dagster.lake.change_tables import CHANGES, CDCMerge
+from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.spark.change_job import ChangeJob
+from lakechime_dagster.spark.change_write import PROPERTIES
+from lakechime_dagster.spark.follow import follow
+from lakechime_dagster.spark.job import InputJob, TableResult
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+
+REPOSITORY = Path(__file__).parents[1]
+DEFAULT, EQUAL, OURS = "default", "equal", "ours"  # a table with Delta's defaults, with our properties, with our hidden column too
+ROW = "id bigint, customer int, status string, note string, amount string, changed bigint"
+ENVELOPE = f"payload struct<before: struct<{ROW}>, after: struct<{ROW}>, op: string, source: struct<ts_ms: bigint>>"
+COLUMNS = ["id", "customer", "status", "note", "amount", "changed"]
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A contender: the table that it starts from, and what it does, which says how many seconds it took.
+
+    `run` takes a session, the table's folder and the bronze table.
+    """
+
+    name: str
+    base: str
+    run: Callable[[SparkSession, Path, str], float]
+
+
+def run_ours(spark: SparkSession, table: Path, bronze: str, step: int = 2) -> float:
+    began = time.perf_counter()
+    follow_step(spark, table, bronze, step)
+    return time.perf_counter() - began
+
+
+def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> TableResult:
+    """The step of a table that reads the commit of its number in the bronze table."""
+    log = DeltaLog(bronze, CHANGES)
+    ends = [SnapshotPlace(table_uid=log.uid, snapshot_id=SnapshotId(str(version))) for version in (step - 1, step)]
+    range_ = SnapshotRange(table=CHANGES, table_uid=log.uid, start=ends[0].snapshot_id, end=ends[1].snapshot_id, start_uid=log.uid)  # type: ignore[arg-type]
+    job = ChangeJob(
+        name="orders", location=str(table), envelope=Debezium(), merge=CDCMerge(keys=orders.KEYS),
+        bronze=InputJob(alias="changes", table=CHANGES, location=bronze, range=range_), start=Place(sources={CHANGES: ends[0]}),
+    )  # fmt: skip
+    end = Place(position=Position(0, step), sources={CHANGES: ends[1]})
+    return follow(spark, job, CommitStamp(lane=LaneId("bench", "orders"), step=step, attempt=1, execution_id=f"e{step}", end=end), DeltaLog)
+
+
+def run_recipe(spark: SparkSession, table: Path, bronze: str) -> float:
+    """The recipe of Delta's documentation, "write change data into a Delta table"."""
+    began = time.perf_counter()
+    told = spark.read.format("delta").load(bronze).where("value is not null").select(F.from_json("value", ENVELOPE).alias("m"))
+    changes = told.select("m.payload.*").where("op is not null")
+    changes = changes.selectExpr("source.ts_ms time", "op = 'd' deleted", "coalesce(after, before) row")
+    latest = changes.groupBy("row.id").agg(F.expr("max(struct(time, deleted, row))").alias("latest")).select("latest.*")
+    source = latest.select("deleted", *decoded())
+    values = {name: f"s.{name}" for name in COLUMNS}
+    (
+        SparkTable.forPath(spark, str(table)).alias("t").merge(source.alias("s"), "s.id = t.id")
+        .whenMatchedDelete("s.deleted = true").whenMatchedUpdate(set=values).whenNotMatchedInsert("s.deleted = false", values)  # type: ignore[arg-type]
+        .execute()
+    )  # fmt: skip
+    return time.perf_counter() - began
+
+
+def decoded() -> list[Column]:
+    """The columns of a row as `from_json` gives them, in the table's types."""
+    amount = "cast(conv(hex(unbase64(row.amount)), 16, 10) as decimal(20,0)) / 100"  # of a number that is not negative
+    changed = "cast(timestamp_micros(row.changed) as timestamp_ntz) changed"
+    return [*[F.col(f"row.{name}") for name in COLUMNS[:4]], F.expr(f"cast({amount} as decimal(12,2)) amount"), F.expr(changed)]
+
+
+def run_delta_rs(_: SparkSession, table: Path, bronze: str) -> float:
+    began = time.perf_counter()
+    merger = DeltaTable(str(table)).merge(newest_rows(bronze), "s.id = t.id", source_alias="s", target_alias="t")
+    values = {name: f"s.{name}" for name in COLUMNS}
+    merger.when_matched_delete("s.deleted").when_matched_update(values).when_not_matched_insert(values, "not s.deleted").execute()
+    return time.perf_counter() - began
+
+
+@dataclass
+class Dlt:
+    """dlt in an environment of its own, which is made once and kept."""
+
+    home: Path = field(default=REPOSITORY / "build" / "dlt")
+
+    @property
+    def python(self) -> str:
+        return str(self.home / "bin" / "python")
+
+    def install(self) -> None:
+        """Raises subprocess.CalledProcessError or OSError where it cannot be had."""
+        uv = str(Path(sys.executable).parent / "uv")
+        environment = os.environ | {"UV_SYSTEM_CERTS": "1"}
+        if not Path(self.python).exists():
+            subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(self.home)], check=True, env=environment)
+        packages = ["dlt[deltalake,filesystem]", "pyarrow", "orjson"]
+        subprocess.run([uv, "pip", "install", "-q", "--python", self.python, *packages], check=True, env=environment)
+
+    def run(self, _: SparkSession, table: Path, bronze: str) -> float:
+        """The table is moved into a dataset of dlt, and back."""
+        folder = table.parent / "dlt"
+        wishes = {"PYTHONPATH": str(REPOSITORY), "RUNTIME__DLTHUB_TELEMETRY": "false", "RUNTIME__LOG_LEVEL": "ERROR"}
+        with subprocess.Popen(
+            [self.python, "-m", "benchmarks._dlt", str(folder), bronze], env=os.environ | wishes, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            assert process.stdin is not None
+            assert process.stdout is not None
+            while (said := process.stdout.readline().strip()) != "ready":
+                if not said and process.poll() is not None:
+                    raise RuntimeError(f"dlt ended with {process.returncode}")
+            shutil.move(table, folder / "shop" / "orders")
+            process.stdin.write("\n")
+            process.stdin.flush()
+            said = process.stdout.read().split()
+        if process.returncode:
+            raise RuntimeError(f"dlt ended with {process.returncode}")
+        shutil.move(folder / "shop" / "orders", table)
+        shutil.rmtree(folder)
+        return float(said[-1])
+
+
+def merges() -> list[Merge]:
+    """All contenders but dlt."""
+    return [
+        Merge("ours", OURS, run_ours),
+        Merge("Delta's recipe", DEFAULT, run_recipe),
+        Merge("Delta's recipe, our properties", EQUAL, run_recipe),
+        Merge("delta-rs merge", DEFAULT, run_delta_rs),
+        Merge("delta-rs merge, our properties", EQUAL, run_delta_rs),
+    ]
+
+
+def make_bases(spark: SparkSession, folder: Path, rows: DataFrame, seed: str) -> None:
+    """The tables that contenders start from, with the same rows in the same files; ours has followed one message already."""
+    set_properties = ", ".join(f"'{name}' = '{value}'" for name, value in PROPERTIES.items())
+    rows.write.format("delta").save(str(folder / DEFAULT / "orders"))
+    shutil.copytree(folder / DEFAULT, folder / EQUAL)
+    spark.sql(f"ALTER TABLE delta.`{folder / EQUAL / 'orders'}` SET TBLPROPERTIES ({set_properties})")
+    rows.withColumn("__cdc", orders.hidden()).write.format("delta").options(**PROPERTIES).save(str(folder / OURS / "orders"))
+    follow_step(spark, folder / OURS / "orders", seed, 1)
