@@ -9,6 +9,7 @@ from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.envelopes import tells_position
 from lakechime_dagster.lake.feeds import JsonLines
 from lakechime_dagster.lake.lake import Lake, Target
+from lakechime_dagster.lake.readers import all_read_deletion_vectors
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
 from lakechime_dagster.resources.names import asset_name
@@ -94,6 +95,10 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
         envelope=bronze.envelope,
         merge=table.merge,
         types=bronze.types,
+        names=table.columns,
+        cluster_by=table.cluster_by,
+        has_deletion_vectors=all_read_deletion_vectors(table.readers),
+        max_delete_ratio=table.max_delete_ratio,
         on_drift=table.on_drift,
         allowed_lateness=table.allowed_lateness,
         comment=table.description,

@@ -13,6 +13,7 @@ from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Max
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name
+from lakechime_dagster.lake.readers import checked_readers
 from lakechime_dagster.lake.reads import Passthrough, Readable
 from lakechime_dagster.lake.tables import check_common
 from lakechime_dagster.triggers.grid import Schedule
@@ -31,6 +32,8 @@ class CDCMerge:
             changed, from `__START_AT` up to `__END_AT` (the database's times) by the orders `__START_SEQ` and `__END_SEQ`.
         apply_as_truncates: A truncation of the database's table takes the rows; otherwise they stay.
         ignore_null_updates: An update leaves a column as it is where it brings null.
+        column_list: The columns that the table has, the key's among them; None is all.
+        except_column_list: All but these.
         track_history_column_list: The columns whose changes begin another row of a history; None is all.
         track_history_except_column_list: All but these.
     """
@@ -39,6 +42,8 @@ class CDCMerge:
     stored_as_scd_type: int = 1
     apply_as_truncates: bool = True
     ignore_null_updates: bool = False
+    column_list: tuple[str, ...] | None = None
+    except_column_list: tuple[str, ...] = ()
     track_history_column_list: tuple[str, ...] | None = None
     track_history_except_column_list: tuple[str, ...] = ()
 
@@ -48,22 +53,26 @@ class CDCMerge:
             raise DeclarationError("CDCMerge", "keys", "is empty; name the columns of the table's key")
         if self.stored_as_scd_type not in (1, 2):
             raise DeclarationError("CDCMerge", "stored_as_scd_type", f"{shown(self.stored_as_scd_type)} is neither 1 nor 2")
-        self._check_tracked()
-
-    def _check_tracked(self) -> None:
-        """Check which columns begin another row of a history."""
-        listed, excepted = self.track_history_column_list, self.track_history_except_column_list
-        if listed is not None:
-            object.__setattr__(self, "track_history_column_list", checked_columns("CDCMerge", "track_history_column_list", listed))
-        object.__setattr__(
-            self, "track_history_except_column_list", checked_columns("CDCMerge", "track_history_except_column_list", excepted)
-        )
-        if self.stored_as_scd_type == 1 and (listed is not None or excepted):
+        self._check_lists("column_list", "except_column_list")
+        self._check_lists("track_history_column_list", "track_history_except_column_list")
+        left_out = [key for key in self.keys if not self.takes(key)]
+        if left_out:
+            raise DeclarationError("CDCMerge", "column_list", f"leaves out {left_out[0]!r}, a column of the key; take it")
+        tracked = self.track_history_column_list is not None or self.track_history_except_column_list
+        if self.stored_as_scd_type == 1 and tracked:
             raise DeclarationError("CDCMerge", "track_history_column_list", "is for stored_as_scd_type=2, which keeps histories")
-        if listed is not None and excepted:
-            raise DeclarationError(
-                "CDCMerge", "track_history_except_column_list", "goes without track_history_column_list; give one of them"
-            )
+
+    def _check_lists(self, listed: str, excepted: str) -> None:
+        """Check two lists of columns, of which one at most is given."""
+        if getattr(self, listed) is not None:
+            object.__setattr__(self, listed, checked_columns("CDCMerge", listed, getattr(self, listed)))
+            if getattr(self, excepted):
+                raise DeclarationError("CDCMerge", excepted, f"goes without {listed}; give one of them")
+        object.__setattr__(self, excepted, checked_columns("CDCMerge", excepted, getattr(self, excepted)))
+
+    def takes(self, column: str) -> bool:
+        """Whether the table has a column of its database's table."""
+        return column not in self.except_column_list if self.column_list is None else column in self.column_list
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,13 +114,21 @@ class BronzeTable(Readable):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeTable(Readable):
-    """A table of the lake that is what a business database's table is, by the changes in its bronze table."""
+    """A table of the lake that is what a business database's table is, by the changes in its bronze table.
+
+    `columns` gives the names here of columns that have others in the database. `cluster_by` names columns by which its rows
+    lie together; `readers` the programs that read it beside Spark, by which its features are chosen.
+    """
 
     name: str
     bronze: BronzeTable
     merge: CDCMerge
     on_drift: Drift = Drift.LENIENT
     allowed_lateness: dt.timedelta = dt.timedelta(days=1)
+    columns: Mapping[str, str] = field(default_factory=dict, hash=False)
+    cluster_by: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
+    max_delete_ratio: float = 0.1
     partitioned_by: Mapping[str, str] | PartitionLevels | None = None
     owner: str | None = None
     location: str | None = None
@@ -150,6 +167,10 @@ def change_table(
     types: Mapping[str, str] | None = None,
     on_drift: str | Drift = Drift.LENIENT,
     allowed_lateness: dt.timedelta = dt.timedelta(days=1),
+    columns: Mapping[str, str] | None = None,
+    cluster_by: Iterable[str] = (),
+    readers: Iterable[str] = (),
+    max_delete_ratio: float = 0.1,
     every: Schedule | None = None,
     monitor: Monitor | None = None,
     owner: str | None = None,
@@ -168,7 +189,9 @@ def change_table(
     each column for envelopes whose messages bring no schema. `merge` names the key, and says how changes are merged;
     `on_drift` what becomes of columns that changes bring otherwise than the table has them. A change that comes later than
     `allowed_lateness`, by the database's times, may be refused, as what it needs is forgotten.
-    `monitor` says with which table of which database it is compared.
+    `columns` gives the names here of columns that have others in the database; `merge` speaks of the names here. `cluster_by`
+    names columns by which rows lie together, and `readers` the programs that read the table beside Spark. A snapshot that
+    would delete more than `max_delete_ratio` of the rows holds the lane. `monitor` says with which table of which database it is compared.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -188,15 +211,35 @@ def change_table(
         raise DeclarationError(name, "allowed_lateness", f"{shown(allowed_lateness)} is not a positive timedelta")
     if monitor is not None and not isinstance(monitor, Monitor):
         raise DeclarationError(name, "monitor", f"{shown(monitor)} is no Monitor(database=…, table=…)")
+    names = _checked_names(name, columns or {}, merge)
+    if not isinstance(max_delete_ratio, int | float) or not 0 <= max_delete_ratio <= 1:
+        raise DeclarationError(name, "max_delete_ratio", f"{shown(max_delete_ratio)} is no part of all rows, from 0 to 1")
+    there = {here: there for there, here in names.items()}
     bronze = BronzeTable(
-        name=name + CHANGES, feed=source, envelope=envelope, keys=merge.keys, types=MappingProxyType(dict(types or {})), every=every,
-        location=None if location is None else location.rstrip("/") + CHANGES, owner=owner, group=group,
-        description=f"The changes of {name} as they came from {source}",
+        name=name + CHANGES, feed=source, envelope=envelope, keys=tuple(there.get(key, key) for key in merge.keys), every=every,
+        types=MappingProxyType(dict(types or {})), location=None if location is None else location.rstrip("/") + CHANGES,
+        owner=owner, group=group, description=f"The changes of {name} as they came from {source}",
     )  # fmt: skip
     return ChangeTable(
         name=name, bronze=bronze, merge=merge, on_drift=_drift(name, on_drift), allowed_lateness=allowed_lateness, owner=owner, group=group,
-        location=location, description=description, kinds=tuple(kinds), monitor=monitor, dagster=dagster or {},
+        location=location, description=description, kinds=tuple(kinds), monitor=monitor, dagster=dagster or {}, columns=names,
+        cluster_by=checked_columns(name, "cluster_by", cluster_by), readers=checked_readers(name, readers),
+        max_delete_ratio=max_delete_ratio,
     )  # fmt: skip
+
+
+def _checked_names(name: str, columns: object, merge: CDCMerge) -> Mapping[str, str]:
+    """The names here of columns that have others in the database; no two have one."""
+    if not isinstance(columns, Mapping):
+        raise DeclarationError(name, "columns", f'{shown(columns)} is no map of names, such as {{"amount": "amt"}}')
+    checked_columns(name, "columns", columns.keys())
+    here = checked_columns(name, "columns", columns.values())
+    left_out = [one for one in here if not merge.takes(one)]
+    if left_out:
+        raise DeclarationError(
+            name, "columns", f"names {left_out[0]!r}, which merge.column_list leaves out; merge speaks of the names here"
+        )
+    return MappingProxyType(dict(columns))
 
 
 def _drift(name: str, value: object) -> Drift:

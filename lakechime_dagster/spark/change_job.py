@@ -18,9 +18,10 @@ from lakechime_dagster.triggers.lanes import Place
 class ChangeJob:
     """One execution of a table that follows a database, by the new rows of its bronze table.
 
-    `types` are those of the columns, for envelopes whose messages bring none. What is older than `allowed_lateness` is no longer
-    waited for, and forgotten when it is most of what is remembered, and more than `collects_above` changes. `start`, `may_settle_empty` and
-    `has_committed` are as of `job.TableJob`.
+    `types` are those of the columns in the database, for envelopes whose messages bring none; `names` gives the table's names of
+    those that have others there. A complete snapshot that would delete more than `max_delete_ratio` of all rows is not taken.
+    What is older than `allowed_lateness` is no longer waited for, and forgotten when it is most of what is remembered, and more
+    than `collects_above` changes. `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
     """
 
     name: str
@@ -29,6 +30,10 @@ class ChangeJob:
     envelope: Envelope
     merge: CDCMerge
     types: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    cluster_by: tuple[str, ...] = ()
+    has_deletion_vectors: bool = True
+    max_delete_ratio: float = 0.1
     on_drift: Drift = Drift.LENIENT
     allowed_lateness: timedelta = timedelta(days=1)
     collects_above: int = 10_000
@@ -36,6 +41,12 @@ class ChangeJob:
     start: Place | None = None
     may_settle_empty: bool = True
     has_committed: bool = False
+
+    @property
+    def source_keys(self) -> tuple[str, ...]:
+        """The columns of the key as the database names them."""
+        there = {here: there for there, here in self.names.items()}
+        return tuple(there.get(key, key) for key in self.merge.keys)
 
     @property
     def has_history(self) -> bool:

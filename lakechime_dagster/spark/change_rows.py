@@ -80,67 +80,83 @@ class What:
 class Reading:
     """How the messages of a table are read: by a reader, which each process makes for itself.
 
+    `names` are the table's names of columns that have others in the database; it `takes` some of them.
     `ignores_truncates` and `ignores_nulls` are what `CDCMerge` says; `has_bare_tombstones` says that a key without a value
     is a deletion, as nothing else tells it.
     """
 
     out: pa.Schema
     reader: Callable[[], EnvelopeReader]
+    takes: Callable[[str], bool]
+    names: Mapping[str, str]
     ignores_truncates: bool = False
     ignores_nulls: bool = False
     has_bare_tombstones: bool = False
 
     def __call__(self, batches: Batches) -> Batches:
         """For each message of a batch (`MESSAGE`) the rows of `TOLD_DDL`: a row for each change, or one that says what else it is."""
-        reader, known = self.reader(), dict[int, str]()
+        reader, schemas = self.reader(), dict[int, _Schema]()
         for batch in batches:
             told: list[tuple[Any, ...]] = []
             for message in batch.select(list(MESSAGE)).to_pylist():
-                told += self._told(reader, message, known)
+                told += self._told(reader, message, schemas)
             yield from record_batches(told, self.out)
 
-    def _told(self, reader: EnvelopeReader, message: Mapping[str, Any], known: dict[int, str]) -> list[tuple[Any, ...]]:
-        try:
-            return list(self._rows(reader, message, known))
-        except (TypeError, ValueError) as problem:  # such as half of a surrogate in a text, which no table holds
-            return [_unreadable(message, f"value: it has no form in a table: {problem}")]
-
-    def _rows(self, reader: EnvelopeReader, message: Mapping[str, Any], known: dict[int, str]) -> Iterator[tuple[Any, ...]]:
+    def _told(self, reader: EnvelopeReader, message: Mapping[str, Any], schemas: dict[int, "_Schema"]) -> list[tuple[Any, ...]]:
         at = message["topic"], message["partition"], message["offset"]
         record = record_of(message)
         match reader.read(record):
             case Changes(changes, types):
-                if is_new := id(types) not in known:
-                    known[id(types)] = schema_text(types)
-                name = schema_name(known[id(types)])
-                for index, change in enumerate(changes):
-                    shown = known[id(types)] if is_new and index == 0 and types else None
-                    fate, role = self._fate(change)
-                    row = change_row(self._as_declared(change, types)) if role is Role.CHANGE else change_row(change, role)
-                    yield (fate, *row, name, shown, *at, None, None)
+                schema = schemas.get(id(types)) or schemas.setdefault(id(types), self._schema(types))
+                try:
+                    rows = [self._row(change, schema) for change in changes]
+                except (TypeError, ValueError) as problem:  # such as half of a surrogate in a text, which no table holds
+                    return [_unreadable(message, f"value: it has no form in a table: {problem}")]
+                shown, schema.is_shown = None if schema.is_shown or not rows else schema.text, schema.is_shown or bool(rows)
+                return [(*row, schema.name, None if index else shown, *at, None, None) for index, row in enumerate(rows)]
             case Tombstone() as tombstone:
                 deletion = tombstone.deletion(record.topic) if self.has_bare_tombstones else None
                 told = NOTHING if deletion is None else change_row(deletion)
-                yield (None if deletion else Fate.CONTROL.value, *told, None, None, *at, None, None)
+                return [(None if deletion else Fate.CONTROL.value, *told, None, None, *at, None, None)]
             case Control():
-                yield (Fate.CONTROL.value, *NOTHING, None, None, *at, None, None)
+                return [(Fate.CONTROL.value, *NOTHING, None, None, *at, None, None)]
             case Unreadable(reason):
-                yield _unreadable(message, reason)
+                return [_unreadable(message, reason)]
 
-    def _fate(self, change: Change) -> tuple[str | None, Role]:
-        """What is known of a change's fate at once, and what it is to those that merge."""
-        if change.operation is not Operation.TRUNCATE:
-            return None, Role.CHANGE
-        return (Fate.CONTROL.value if self.ignores_truncates else Fate.APPLIED.value), Role.TRUNCATION
+    def _schema(self, types: Mapping[str, str]) -> "_Schema":
+        named = {name: self.names.get(name, name) for name in types}
+        columns = {here: types[there] for there, here in named.items() if self.takes(here)}
+        text = schema_text(columns)
+        return _Schema(types=types, columns=columns, names=None if columns == types else named, text=text, name=schema_name(text))
 
-    def _as_declared(self, change: Change, types: Mapping[str, str]) -> Change:
+    def _row(self, change: Change, schema: "_Schema") -> tuple[Any, ...]:
+        """A change with its fate, where that is known at once."""
+        if change.operation is Operation.TRUNCATE:
+            return (Fate.CONTROL.value if self.ignores_truncates else Fate.APPLIED.value), *change_row(change, Role.TRUNCATION)
+        return None, *change_row(self._as_declared(change, schema))
+
+    def _as_declared(self, change: Change, schema: "_Schema") -> Change:
         if not change.operation.is_upsert:
             return change
-        omitted = tuple(name for name in types if name not in change.columns) if len(change.columns) < len(types) else ()
         columns = change.columns
+        if schema.names is not None:
+            columns = {here: value for name, value in columns.items() if (here := schema.names.get(name, name)) in schema.columns}
+        omitted = tuple(name for name in schema.columns if name not in columns) if len(columns) < len(schema.columns) else ()
         if self.ignores_nulls and change.operation is Operation.UPDATE:
             columns = {name: value for name, value in columns.items() if value is not None}
         return replace(change, columns=columns, omitted=omitted)
+
+
+@dataclass
+class _Schema:
+    """What a table makes of the columns of a schema; `types` is held, as it is known by its identity."""
+
+    types: Mapping[str, str]
+    columns: Mapping[str, str]
+    names: Mapping[str, str] | None  # None where all columns are taken under their own names
+    text: str
+    name: str
+    is_shown: bool = False
 
 
 def _unreadable(message: Mapping[str, Any], reason: str) -> tuple[Any, ...]:

@@ -13,13 +13,12 @@ from lakechime_dagster.spark.ddl import ddl_of, struct_of
 from lakechime_dagster.spark.names import column
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
-PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
 Counted = Mapping[tuple[str, str | None], int]  # rows by what they are, and their operation
 
 
 def write_rows(
     spark: SparkSession, target: Target, stamp: CommitStamp, found: DataFrame, counted: Counted, evolution: Evolution, *,
-    is_new: bool, may_settle_empty: bool,
+    is_new: bool, may_settle_empty: bool, has_deletion_vectors: bool,
 ) -> Committed | None:  # fmt: skip
     """Bring the table to the merged rows, and say whose commit the step holds; None where it holds all already.
 
@@ -29,7 +28,8 @@ def write_rows(
     if not evolution.columns:
         return None
     columns = ddl_of(table_columns(evolution.columns, has_history=START_SEQ in target.keys))
-    create_if_missing(spark, target, struct_of(columns), PROPERTIES)
+    properties = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": str(has_deletion_vectors).lower()}
+    create_if_missing(spark, target, struct_of(columns), properties)
     changes = found.where((F.col("what") == What.ROW) & (F.col("operation") != "=")).select("row.*", F.col("operation").alias(OPERATION))
     has_rows = any(counted.get((What.ROW, operation), 0) for operation in "IUD")
 

@@ -56,6 +56,7 @@ class Target:
     log: TargetLog
     keys: tuple[str, ...] = ()
     partitioned_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
     comment: str = ""
 
     def read(self, spark: SparkSession) -> DataFrame:
@@ -96,6 +97,8 @@ def _create(spark: SparkSession, target: Target, schema: StructType, properties:
     builder = builder.addColumns(StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema]))
     if target.partitioned_by:
         builder = builder.partitionedBy(*target.partitioned_by)
+    if target.cluster_by:
+        builder = builder.clusterBy(*target.cluster_by)
     if target.comment:
         builder = builder.comment(target.comment)
     builder.execute()

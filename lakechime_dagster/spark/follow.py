@@ -85,7 +85,9 @@ def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: Op
     """
     location, log_of = job.location.rstrip("/") + STATE, open_log
     keys = (*job.merge.keys, START_SEQ) if job.has_history else job.merge.keys
-    target = Target(name=job.name, location=job.location, log=log_of(job.location, job.name), keys=keys, comment=job.comment)
+    target = Target(
+        name=job.name, location=job.location, log=log_of(job.location, job.name), keys=keys, cluster_by=job.cluster_by, comment=job.comment
+    )
     state = Target(name=job.name + STATE, location=location, log=log_of(location, job.name + STATE))
     while True:
         last = newest_commit(target, stamp)
@@ -159,6 +161,8 @@ class Step:
             is_all = bool(seen.truncations or ended)
             found = self._keep(self._merged(good, before, groups, merging, evolution, is_new=is_new, is_all=is_all))
             counted = _counted(found)
+            if ended and not is_new:
+                self._check_deletions(counted)
         with self._phase("quarantine"):
             refused = counted.get((What.REFUSED, None), 0) + (conflicting.count() if conflicting is not None else 0)
             quarantined = seen.fates[Fate.QUARANTINED.value] + refused
@@ -170,7 +174,8 @@ class Step:
                 return None
         with self._phase("write"):
             held = write_rows(
-                self.spark, self.target, self.stamp, found, counted, evolution, is_new=is_new, may_settle_empty=self.job.may_settle_empty
+                self.spark, self.target, self.stamp, found, counted, evolution, is_new=is_new, may_settle_empty=self.job.may_settle_empty,
+                has_deletion_vectors=self.job.has_deletion_vectors,
             )  # fmt: skip
         fates = {fate.value: seen.fates[fate.value] + counted.get((What.FATE, fate.value), 0) for fate in Fate}
         return self._result(read, held, counted, fates | {Fate.QUARANTINED.value: quarantined}, evolution)
@@ -189,8 +194,8 @@ class Step:
     def _told(self, rows: DataFrame) -> DataFrame:
         merge, types = self.job.merge, dict(self.job.types)
         reading = Reading(
-            out=arrow_of(TOLD_DDL), reader=partial(reader_of, self.job.envelope, merge.keys, types),
-            ignores_truncates=not merge.apply_as_truncates, ignores_nulls=merge.ignore_null_updates,
+            out=arrow_of(TOLD_DDL), reader=partial(reader_of, self.job.envelope, self.job.source_keys, types), takes=merge.takes,
+            names=dict(self.job.names), ignores_truncates=not merge.apply_as_truncates, ignores_nulls=merge.ignore_null_updates,
         )  # fmt: skip
         return on_batches(rows.select(*MESSAGE), reading, TOLD_DDL)
 
@@ -241,6 +246,15 @@ class Step:
         together = in_groups(reduce(lambda a, b: a.unionByName(b), rows), groups)
         sorted_ = together.select(*struct_of(GROUPED_DDL).names).repartition("group").sortWithinPartitions("group")
         return on_batches(sorted_, merging, self._ddl(evolution))
+
+    def _check_deletions(self, counted: Counted) -> None:
+        """Hold the lane where a complete snapshot lacks too many of the table's rows."""
+        deleted, before = counted.get((What.ROW, "D"), 0), sum(counted.get((What.ROW, one), 0) for one in "UD=")
+        if deleted > self.job.max_delete_ratio * before:
+            raise LaneHeldError(
+                f"{self.job.name}: a complete snapshot lacks {deleted:,} of {before:,} rows, more than max_delete_ratio="
+                f"{self.job.max_delete_ratio:g}; is it whole? If it is, declare a greater max_delete_ratio and resume"
+            )
 
     def _target_rows(self, touched: DataFrame | None, evolution: Evolution) -> DataFrame:
         rows, keys = self.target.read(self.spark), self.job.merge.keys

@@ -22,6 +22,7 @@ from lakechime_dagster.lake import (
     change_table,
     sql_table,
 )
+from lakechime_dagster.lake.readers import all_read_deletion_vectors
 from lakechime_dagster.triggers import every
 
 
@@ -43,6 +44,13 @@ def test_a_table_that_follows_a_database_brings_the_table_of_its_messages() -> N
     assert [one.name for one in lake.targets] == ["shop.orders__changes", "shop.orders"]
 
 
+def test_the_key_of_messages_is_that_of_the_database_and_the_readers_decide_the_features() -> None:
+    table = orders(columns={"id": "order_id"}, merge=CDCMerge(keys=("order_id",)), readers=["duckdb", "polars"], cluster_by=["order_id"])
+    assert (table.bronze.keys, table.keys, table.cluster_by) == (("id",), ("order_id",), ("order_id",))
+    assert not all_read_deletion_vectors(table.readers)
+    assert all_read_deletion_vectors(orders(readers=["duckdb"]).readers)
+
+
 def test_other_tables_read_both() -> None:
     table = orders()
     kept = sql_table("gold.kinds", sql="SELECT kind, count(*) AS n FROM shop.orders__changes GROUP BY kind", refresh="full")
@@ -59,6 +67,25 @@ WRONG = [
     (lambda: orders(on_drift="ask"), "shop.orders, on_drift: 'ask' is none of exception, evolve, try_evolve, lenient, ignore"),
     (lambda: orders(allowed_lateness=3), "shop.orders, allowed_lateness: 3 is not a positive timedelta"),
     (lambda: orders(allowed_lateness=dt.timedelta(0)), "shop.orders, allowed_lateness: datetime.timedelta(0) is not a positive timedelta"),
+    (lambda: orders(readers="duckdb"), "shop.orders, readers: 'duckdb' is not a list of readers; write ['duckdb']"),
+    (lambda: orders(readers=["excel"]), "shop.orders, readers: 'excel' is none of datafusion, duckdb, pandas, polars, pyarrow, spark, trino"),
+    (lambda: orders(max_delete_ratio=10), "shop.orders, max_delete_ratio: 10 is no part of all rows, from 0 to 1"),
+    (lambda: orders(columns=["id"]), "shop.orders, columns: ['id'] is no map of names"),
+    (lambda: orders(columns={"a": "b", "c": "b"}), "shop.orders, columns: names column 'b' twice"),
+    (
+        lambda: orders(columns={"a": "b"}, merge=CDCMerge(keys=("id",), column_list=("id", "a"))),
+        "shop.orders, columns: names 'b', which merge.column_list leaves out",
+    ),
+    (lambda: CDCMerge(keys=("id",), column_list=("name",)), "CDCMerge, column_list: leaves out 'id', a column of the key"),
+    (lambda: CDCMerge(keys=("id",), stored_as_scd_type=3), "CDCMerge, stored_as_scd_type: 3 is neither 1 nor 2"),
+    (
+        lambda: CDCMerge(keys=("id",), track_history_column_list=("name",)),
+        "CDCMerge, track_history_column_list: is for stored_as_scd_type=2",
+    ),
+    (
+        lambda: CDCMerge(keys=("id",), column_list=("id",), except_column_list=("name",)),
+        "CDCMerge, except_column_list: goes without column_list",
+    ),
     (lambda: orders("a." + "b" * 120), "name: has 122 characters; use at most 119"),
     (lambda: orders("shop.orders__State"), "shop.orders__State, name: ends with __state, which is kept for what tables that follow"),
     (lambda: SourceTable("a.b__changes"), "a.b__changes, name: ends with __changes, which is kept for the messages of tables that follow"),

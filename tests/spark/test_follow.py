@@ -250,7 +250,7 @@ def test_positions_that_begin_anew_hold_the_lane_until_somebody_says_that_they_m
 
 
 def test_a_whole_snapshot_after_positions_began_anew_speaks_for_its_source(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Followed(spark, tmp_path, ("id",), options={"max_delete_ratio": 0.5})
     table.tell([order(1, at=10), order(2, at=20)])
     table.run()
     table.tell(
@@ -293,3 +293,38 @@ def test_what_is_remembered_does_not_grow_with_the_age_of_a_table(spark: SparkSe
 def snapshot_row(number: int, *, at: int, mark: str) -> Record:
     payload = make_payload("r", source={**at_position(at), "snapshot": mark}, after={"id": number, "name": "Ann", "amount": 5})
     return make_record(payload, schema=envelope_schema(), key={"id": number}, offset=at)
+
+
+def test_columns_are_chosen_and_named_as_is_declared(spark: SparkSession, tmp_path: Path) -> None:
+    names = {"id": "order_id", "amount": "amt"}
+    table = Followed(spark, tmp_path, ("order_id",), merge={"except_column_list": ("name",)}, options={"names": names})
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    table.tell([order(1, at=3, amount=9), deletion(2, at=4)])
+    table.run()
+    assert table.rows == [{"order_id": 1, "amt": 9}]
+
+
+def test_a_snapshot_that_lacks_too_many_rows_holds_the_lane(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(number, at=number) for number in range(1, 21)])
+    table.run()
+    table.tell([snapshot_row(1, at=30, mark="first"), replace(snapshot_row(2, at=30, mark="last"), offset=31)])
+    with pytest.raises(LaneHeldError, match=r"lacks 18 of 20 rows, more than max_delete_ratio=0\.1"):
+        table.attempt(2)
+    assert len(table.rows) == 20
+    table.options = {"max_delete_ratio": 0.9}
+    table.run()
+    assert [row["id"] for row in table.rows] == [1, 2]
+
+
+def test_a_table_is_laid_out_for_those_who_read_it(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",), options={"cluster_by": ("id",), "has_deletion_vectors": False})
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    table.tell([order(1, at=3, name="Bob")])
+    table.run()
+    details = DeltaTable(table.location)
+    assert details.metadata().configuration["delta.enableDeletionVectors"] == "false"
+    assert "clustering" in (details.protocol().writer_features or [])
+    assert sorted(details.to_pyarrow_table(columns=["name"])["name"].to_pylist()) == ["Ann", "Bob"]  # by a reader without them
