@@ -1,0 +1,72 @@
+"""How the files of a table are kept: what a run of its maintenance may rewrite and remove, and how often one comes."""
+
+import datetime as dt
+from dataclasses import dataclass
+
+from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.triggers.grid import Schedule, every
+
+DAY = dt.timedelta(days=1)
+LEAST_KEPT = 7 * DAY  # what Delta keeps of removed files unless told otherwise
+MIB = 1024 * 1024
+NIGHTLY = every(days=1, start="2000-01-01T03:00")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maintenance:
+    """What may be done to a table's files, and when.
+
+    Attributes:
+        every: How often; a run rewrites no more than its `budget`, and the next one goes on.
+        budget: Bytes of files that one run may rewrite.
+        keep_for: How long removed files stay for readers that no lane tells of, never less than seven days.
+        small_file: Bytes; files below it are joined, up to `target_file` bytes.
+        target_file: Bytes; at least twice `small_file`, or what was joined would be small again.
+        min_files: Fewer small files of a partition are left alone.
+        max_deleted_ratio: Files with deletion vectors are rewritten where a larger part of their rows is deleted.
+        orphans_after: Files that no commit names are told of when they are older, never less than three days.
+        remove_orphans: Whether a run removes them, by a full VACUUM, once they are older than what is kept.
+    """
+
+    every: Schedule = NIGHTLY
+    budget: int = 10 * 1024 * MIB
+    keep_for: dt.timedelta = LEAST_KEPT
+    small_file: int = 32 * MIB
+    target_file: int = 128 * MIB
+    min_files: int = 4
+    max_deleted_ratio: float = 0.05
+    orphans_after: dt.timedelta = 3 * DAY
+    remove_orphans: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.every, Schedule):
+            raise _wrong("every", self.every, "is no schedule; write every(days=1)")
+        for name, least in (("budget", 1), ("small_file", 1), ("target_file", 1), ("min_files", 2)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise _wrong(name, value, f"is not a whole number of at least {least}")
+        if self.target_file < 2 * self.small_file:
+            raise _wrong(
+                "target_file", self.target_file, f"is less than twice small_file ({self.small_file}); what was joined would be small"
+            )
+        for name, least in (("keep_for", LEAST_KEPT), ("orphans_after", 3 * DAY)):
+            value = getattr(self, name)
+            if not isinstance(value, dt.timedelta) or value < least:
+                raise _wrong(name, value, f"is not a timedelta of at least {least.days} days: readers and writers may still need the files")
+        if isinstance(self.max_deleted_ratio, bool) or not isinstance(self.max_deleted_ratio, int | float):
+            raise _wrong("max_deleted_ratio", self.max_deleted_ratio, "is not a number")
+        if not 0 <= self.max_deleted_ratio < 1:
+            raise _wrong("max_deleted_ratio", self.max_deleted_ratio, "is not a part of the rows; write it as 0.05")
+        if not isinstance(self.remove_orphans, bool):
+            raise _wrong("remove_orphans", self.remove_orphans, "is neither True nor False")
+
+
+def checked_maintenance(table: str, value: object) -> Maintenance | None:
+    """The maintenance of a table, or None for one that is left alone."""
+    if value is None or isinstance(value, Maintenance):
+        return value
+    raise DeclarationError(table, "maintenance", f"{shown(value)} is no Maintenance(…)")
+
+
+def _wrong(field: str, value: object, problem: str) -> DeclarationError:
+    return DeclarationError("Maintenance", field, f"{shown(value)} {problem}")

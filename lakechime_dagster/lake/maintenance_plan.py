@@ -1,0 +1,302 @@
+"""Plans the maintenance of one table: from what its files are and who still reads it, what to do, and why or why not.
+
+A plan is a value: the same files, readers, policy and time give the same plan. Times are milliseconds.
+"""
+
+import datetime as dt
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import groupby
+
+from lakechime_dagster.dce.partition import PartitionValue
+from lakechime_dagster.lake.maintenance import DAY, LEAST_KEPT, Maintenance
+from lakechime_dagster.lake.retention_properties import deleted_files_kept, lowered, raised
+from lakechime_dagster.triggers.grid import from_milliseconds
+
+Partition = tuple[PartitionValue, ...] | None
+
+GIB = 1024**3
+DAY_MS = DAY // dt.timedelta(milliseconds=1)
+MARGIN_MS = DAY_MS  # a commit's files are as much older than the commit as it took to write them; none takes a day
+
+
+class Kind(StrEnum):
+    """What may be done, in the order in which it is."""
+
+    RAISE = "raise retention"
+    LOWER = "lower retention"
+    COMPACT = "compact"
+    PURGE = "purge"
+    VACUUM = "vacuum"
+    ORPHANS = "remove orphans"
+
+
+ORDER = list(Kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFile:
+    """A file that holds rows of the table; `deleted` of its `rows` are so by a deletion vector. `modified` is its time."""
+
+    path: str
+    size: int
+    rows: int | None = None
+    deleted: int = 0
+    modified: int = 0
+    partition: Partition = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OldFile:
+    """A file in the table's folder that holds no row of it: removed then by a commit, or as old as it is where none names it."""
+
+    path: str
+    size: int
+    since: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFiles:
+    """A table's files as they lie: live ones, those that commits removed, and those that no commit names."""
+
+    table: str
+    live: tuple[DataFile, ...] = ()
+    removed: tuple[OldFile, ...] = ()
+    orphans: tuple[OldFile, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    is_clustered: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """A lane that still needs history of the table: all that was changed since then; None for nothing.
+
+    `waits` says why it goes on only after a person or somebody else has done something; it is empty for one that goes on.
+    """
+
+    name: str
+    since: int | None = None
+    waits: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action:
+    """One thing to do: to `files` of so many `bytes`, of one partition or of the whole table.
+
+    `score` is what readers need open no more, in files and vectors per GiB rewritten. COMPACT joins files smaller than
+    `below` bytes; VACUUM and ORPHANS remove what was removed before `before`; a property of None is unset.
+    """
+
+    kind: Kind
+    reason: str
+    partition: Partition = None
+    files: int = 0
+    bytes: int = 0
+    score: float = 0.0
+    below: int = 0
+    before: int = 0
+    properties: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def is_rewrite(self) -> bool:
+        return self.kind in (Kind.COMPACT, Kind.PURGE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """What would be done, and why it is not."""
+
+    action: Action
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to do to a table, in order, and what not."""
+
+    table: str
+    actions: tuple[Action, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+    @property
+    def rewrites(self) -> int:
+        """The bytes to be rewritten."""
+        return sum(action.bytes for action in self.actions if action.is_rewrite)
+
+
+def plan(files: TableFiles, readers: Iterable[Reader], policy: Maintenance, now: int) -> Plan:
+    """What to do now.
+
+    While a lane waits, or is behind by more than is kept, nothing is touched; what keeps its range from being cleaned up is
+    raised, and lowered again afterwards.
+    """
+    readers = tuple(readers)
+    blocked = _blocked(readers, now, _milliseconds(policy.keep_for))
+    lower = {} if blocked else lowered(files.properties)
+    properties = {name: value for name, value in {**files.properties, **lower}.items() if value is not None}
+    kept = max(policy.keep_for, LEAST_KEPT, deleted_files_kept(properties))
+    wanted, refused = _affordable(files, policy)
+    wanted += _removals(files, readers, policy, now, now - _milliseconds(kept))
+    if blocked:
+        oldest = min((reader.since for reader, _ in blocked if reader.since is not None), default=now)
+        higher = raised(files.properties, dt.timedelta(milliseconds=now - oldest), policy.keep_for)
+        why = "; ".join(why for _, why in blocked)
+        refused += [Refused(action=action, why=why) for action in wanted]
+        wanted = [Action(kind=Kind.RAISE, properties=higher, reason=why)] if higher else []
+    elif lower:
+        wanted.append(Action(kind=Kind.LOWER, properties=lower, reason="every lane has caught up"))
+    if listed := _listed(files, policy, now):
+        refused.append(listed)
+    return Plan(table=files.table, actions=tuple(sorted(wanted, key=_in_order)), refused=tuple(refused))
+
+
+def _in_order(action: Action) -> tuple[int, float]:
+    return ORDER.index(action.kind), -action.score
+
+
+def _blocked(readers: Iterable[Reader], now: int, kept: int) -> list[tuple[Reader, str]]:
+    """The lanes for whose sake nothing may be touched, each with why."""
+    found = []
+    for reader in readers:
+        if reader.waits:
+            found.append((reader, f"{reader.name} waits: {reader.waits}"))
+        elif reader.since is not None and now - reader.since > kept:
+            found.append((reader, f"{reader.name} has not read what came since {_day(reader.since)}, longer than removed files are kept"))
+    return found
+
+
+# What is rewritten
+
+
+def _affordable(files: TableFiles, policy: Maintenance) -> tuple[list[Action], list[Refused]]:
+    """The rewrites that are worth while, best first, as far as the budget goes."""
+    chosen: list[Action] = []
+    refused: list[Refused] = []
+    left = policy.budget
+    for action, small in sorted(_rewrites(files, policy), key=lambda one: -one[0].score):
+        if files.is_clustered and action.kind is Kind.COMPACT:
+            refused.append(
+                Refused(action=action, why="the table is clustered: OPTIMIZE lays out all of it, which has no budget; run it yourself")
+            )
+            continue
+        fitting = action if action.bytes <= left else _cut(action, small, left, policy)
+        if fitting is not None:
+            chosen.append(fitting)
+            left -= fitting.bytes
+        if fitting is not action:
+            why = f"{_size(policy.budget)} are the budget of a run, of which {_size(left)} are left"
+            refused.append(Refused(action=action, why=why if fitting is None else f"{why}; a part of it is done"))
+    return chosen, refused
+
+
+def _rewrites(files: TableFiles, policy: Maintenance) -> Iterator[tuple[Action, list[DataFile]]]:
+    """All that is worth rewriting, each with the small files that it joins."""
+
+    def key(file: DataFile) -> str:
+        return repr(file.partition)
+
+    for _, group in groupby(sorted(files.live, key=key), key=key):
+        members = list(group)
+        small = sorted((file for file in members if file.size < policy.small_file), key=lambda file: (file.size, file.path))
+        if len(small) >= policy.min_files:
+            yield _joining(small, policy, policy.small_file), small
+        else:
+            small = []
+        joined = {file.path for file in small}
+        if purging := _purging([file for file in members if file.deleted], joined, policy):
+            yield purging, []
+
+
+def _joining(small: Sequence[DataFile], policy: Maintenance, below: int) -> Action:
+    size = sum(file.size for file in small)
+    gone = len(small) - math.ceil(size / policy.target_file) + sum(1 for file in small if file.deleted)
+    reason = f"{len(small)} files below {_size(below)}, at most {_size(policy.target_file)} together in one"
+    return Action(
+        kind=Kind.COMPACT, partition=small[0].partition, files=len(small), bytes=size, score=_per_gib(gone, size), below=below,
+        reason=reason,
+    )  # fmt: skip
+
+
+def _purging(vectored: Sequence[DataFile], joined: set[str], policy: Maintenance) -> Action | None:
+    """The rewrite of a partition's files with deletion vectors; those that are joined anyway say nothing for it, but may cost."""
+    others = [file for file in vectored if file.path not in joined]
+    deleted = sum(file.deleted for file in others)
+    rows = sum(max(file.rows or 0, file.deleted) for file in others)
+    if not others or deleted <= policy.max_deleted_ratio * rows:
+        return None
+    size = sum(file.size for file in vectored)
+    reason = f"{deleted / rows:.0%} of the rows of {len(others)} files are deleted by vectors, more than {policy.max_deleted_ratio:.0%}"
+    return Action(
+        kind=Kind.PURGE, partition=others[0].partition, files=len(vectored), bytes=size, score=_per_gib(len(vectored), size), reason=reason
+    )  # fmt: skip
+
+
+def _cut(action: Action, small: Sequence[DataFile], left: int, policy: Maintenance) -> Action | None:
+    """The part of a compaction that fits: the smallest files, up to a size; None where too few of them do."""
+    taken: list[DataFile] = []
+    for _, group in groupby(small, key=lambda file: file.size):
+        members = list(group)
+        if sum(file.size for file in (*taken, *members)) > left:
+            break
+        taken += members
+    if len(taken) < policy.min_files:
+        return None
+    return _joining(taken, policy, taken[-1].size + 1)
+
+
+# What is removed
+
+
+def _removals(files: TableFiles, readers: Sequence[Reader], policy: Maintenance, now: int, before: int) -> list[Action]:
+    """The removal of files that nobody needs any more: removed before all that is kept, and a day before what a lane reads next."""
+    needed = [reader.since for reader in readers if reader.since is not None]
+    before = min([before, *(since - MARGIN_MS for since in needed)])
+    gone = [file for file in files.removed if file.since < before]
+    orphans = [file for file in files.orphans if file.since < min(before, now - _milliseconds(policy.orphans_after))]
+    actions = []
+    if policy.remove_orphans and orphans:
+        both = [*gone, *orphans]
+        reason = f"{len(orphans)} files that no commit names, and {len(gone)} that were removed, before {_day(before)}"
+        actions.append(Action(kind=Kind.ORPHANS, files=len(both), bytes=_bytes(both), before=before, reason=reason))
+    elif gone:
+        reason = f"{len(gone)} files were removed before {_day(before)}; no lane reads them any more"
+        actions.append(Action(kind=Kind.VACUUM, files=len(gone), bytes=_bytes(gone), before=before, reason=reason))
+    return actions
+
+
+def _listed(files: TableFiles, policy: Maintenance, now: int) -> Refused | None:
+    """What is told of files that no commit names, where nobody said that they may go."""
+    orphans = [file for file in files.orphans if file.since < now - _milliseconds(policy.orphans_after)]
+    if not orphans or policy.remove_orphans:
+        return None
+    reason = f"{len(orphans)} files that no commit names, such as {orphans[0].path}"
+    action = Action(kind=Kind.ORPHANS, files=len(orphans), bytes=_bytes(orphans), reason=reason)
+    return Refused(action=action, why="they are told of only; Maintenance(remove_orphans=True) lets a run remove them")
+
+
+def _bytes(files: Iterable[OldFile]) -> int:
+    return sum(file.size for file in files)
+
+
+def _per_gib(gone: int, size: int) -> float:
+    return gone / (max(size, 1) / GIB)
+
+
+def _milliseconds(span: dt.timedelta) -> int:
+    return span // dt.timedelta(milliseconds=1)
+
+
+def _day(milliseconds: int) -> str:
+    return f"{from_milliseconds(milliseconds):%Y-%m-%d %H:%M} UTC"
+
+
+def _size(number: int) -> str:
+    """Bytes for people."""
+    amount = float(number)
+    for unit in ("bytes", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} GiB"

@@ -1,0 +1,35 @@
+"""What a declaration of maintenance is answered with where it cannot work."""
+
+import datetime as dt
+import re
+from typing import Any
+
+import pytest
+
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake import Maintenance
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"every": "daily"}, "Maintenance, every: 'daily' is no schedule; write every(days=1)"),
+    ({"budget": 0}, "Maintenance, budget: 0 is not a whole number of at least 1"),
+    ({"min_files": True}, "Maintenance, min_files: True is not a whole number of at least 2"),
+    (
+        {"small_file": 10, "target_file": 19},
+        "Maintenance, target_file: 19 is less than twice small_file (10); what was joined would be small",
+    ),
+    ({"keep_for": dt.timedelta(hours=2)}, "is not a timedelta of at least 7 days: readers and writers may still need the files"),
+    ({"orphans_after": dt.timedelta(days=1)}, "is not a timedelta of at least 3 days: readers and writers may still need the files"),
+    ({"max_deleted_ratio": 5}, "Maintenance, max_deleted_ratio: 5 is not a part of the rows; write it as 0.05"),
+    ({"remove_orphans": "yes"}, "Maintenance, remove_orphans: 'yes' is neither True nor False"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), WRONG)
+def test_what_cannot_work_is_refused_by_field_and_value(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(message)):
+        Maintenance(**given)
+
+
+def test_a_table_is_kept_each_night_unless_told_otherwise() -> None:
+    assert str(Maintenance().every) == "every day from 2000-01-01 03:00"
+    assert Maintenance().keep_for == dt.timedelta(days=7)

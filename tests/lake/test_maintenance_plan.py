@@ -1,0 +1,239 @@
+"""The plan of a table's maintenance: what is worth while, what it may cost, and what must be left to those who read."""
+
+import datetime as dt
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakechime_dagster.lake import Maintenance
+from lakechime_dagster.lake.maintenance_plan import Action, DataFile, Kind, OldFile, Plan, Reader, TableFiles, plan
+from lakechime_dagster.lake.retention_properties import BEFORE, FILES
+
+DAY = 86_400_000
+NOW = 100 * DAY
+MIB = 1024 * 1024
+POLICY = Maintenance(small_file=10, target_file=40, min_files=2, budget=10**9)
+GIVEN_NAMES = count()
+
+
+def make_file(size: int = 5, **fields: Any) -> DataFile:
+    return DataFile(**{"path": f"f{next(GIVEN_NAMES)}", "size": size, "rows": 100} | fields)
+
+
+def make_old(days: float, size: int = 1) -> OldFile:
+    return OldFile(path=f"old{next(GIVEN_NAMES)}", size=size, since=NOW - round(days * DAY))
+
+
+def planned(*live: DataFile, readers: tuple[Reader, ...] = (), policy: Maintenance = POLICY, **files: Any) -> Plan:
+    return plan(TableFiles(table="t", live=live, **files), readers, policy, NOW)
+
+
+def kinds(made: Plan) -> list[Kind]:
+    return [action.kind for action in made.actions]
+
+
+# Rewriting
+
+
+def test_small_files_of_a_partition_are_joined_and_large_ones_are_left() -> None:
+    made = planned(*(make_file(partition=("a",)) for _ in range(3)), make_file(50, partition=("a",)), make_file(partition=("b",)))
+    (action,) = made.actions
+    assert (action.kind, action.partition, action.files, action.bytes, action.below) == (Kind.COMPACT, ("a",), 3, 15, 10)
+    assert action.reason == "3 files below 10 bytes, at most 40 bytes together in one"
+
+
+def test_files_with_many_deleted_rows_are_rewritten_by_the_ratio_of_their_partition() -> None:
+    many, few = make_file(50, deleted=30, partition=("a",)), make_file(50, deleted=5, partition=("b",))
+    (action,) = planned(many, few).actions
+    assert (action.kind, action.partition, action.files) == (Kind.PURGE, ("a",), 1)
+    assert action.reason == "30% of the rows of 1 files are deleted by vectors, more than 5%"
+
+
+def test_the_budget_goes_to_what_saves_most_files_per_byte_and_the_rest_says_so() -> None:
+    good, poor = [make_file(1, partition=("a",)) for _ in range(8)], [make_file(9, partition=("b",)) for _ in range(3)]
+    made = planned(*poor, *good, policy=replace(POLICY, budget=20))
+    assert [(action.partition, action.bytes) for action in made.actions] == [(("a",), 8)]
+    (refused,) = made.refused
+    assert (refused.action.partition, refused.why) == (("b",), "20 bytes are the budget of a run, of which 12 bytes are left")
+
+
+def test_of_a_partition_that_is_too_much_the_smallest_files_are_joined() -> None:
+    made = planned(*(make_file(size) for size in (1, 2, 2, 3, 9)), policy=replace(POLICY, budget=6))
+    (action,) = made.actions
+    assert (action.files, action.bytes, action.below) == (3, 5, 3)  # sizes 1, 2, 2: what is smaller than 3
+    assert made.refused[0].why == "6 bytes are the budget of a run, of which 1 bytes are left; a part of it is done"
+
+
+def test_a_clustered_table_is_not_compacted_by_files() -> None:
+    made = planned(*(make_file() for _ in range(3)), make_file(50, deleted=50), is_clustered=True)
+    assert kinds(made) == [Kind.PURGE]
+    assert [refused.action.kind for refused in made.refused] == [Kind.COMPACT]
+
+
+# Removing
+
+
+def test_what_was_removed_longer_ago_than_is_kept_goes() -> None:
+    made = planned(removed=(make_old(7.5), make_old(6.5)))
+    assert [(action.kind, action.files, action.before) for action in made.actions] == [(Kind.VACUUM, 1, NOW - 7 * DAY)]
+    assert kinds(planned(removed=(make_old(7.5),), policy=replace(POLICY, keep_for=dt.timedelta(days=30)))) == []
+    assert kinds(planned(removed=(make_old(7.5),), properties={FILES: "interval 30 days"})) == []
+
+
+def test_a_day_before_what_a_lane_reads_next_is_kept() -> None:
+    policy = replace(POLICY, keep_for=dt.timedelta(days=20))
+    made = planned(removed=(make_old(21.5), make_old(20.5)), readers=(Reader(name="r", since=NOW - 20 * DAY),), policy=policy)
+    assert [(action.files, action.before) for action in made.actions] == [(1, NOW - 21 * DAY)]
+
+
+def test_orphans_are_told_of_until_somebody_says_that_they_may_go() -> None:
+    orphans = (make_old(8), make_old(4), make_old(1))
+    made = planned(orphans=orphans)
+    assert made.actions == ()
+    assert [(refused.action.kind, refused.action.files) for refused in made.refused] == [(Kind.ORPHANS, 2)]
+    made = planned(orphans=orphans, removed=(make_old(9),), policy=replace(POLICY, remove_orphans=True))
+    assert [(action.kind, action.files) for action in made.actions] == [(Kind.ORPHANS, 2)]
+
+
+# Those who read
+
+
+def test_while_a_lane_waits_nothing_is_touched_and_what_it_needs_is_kept_longer() -> None:
+    held = Reader(name="gold.totals", since=NOW - 3 * DAY, waits="HELD: attempt 5 failed")
+    made = planned(make_file(), make_file(), removed=(make_old(9),), readers=(held, Reader(name="other")))
+    assert [(action.kind, dict(action.properties)) for action in made.actions] == [
+        (Kind.RAISE, {FILES: "interval 17 days", BEFORE + FILES: ""})
+    ]
+    assert {refused.action.kind: refused.why for refused in made.refused} == dict.fromkeys(
+        (Kind.COMPACT, Kind.VACUUM), "gold.totals waits: HELD: attempt 5 failed"
+    )
+
+
+def test_a_lane_that_is_behind_by_more_than_is_kept_is_waited_for() -> None:
+    made = planned(make_file(), make_file(), readers=(Reader(name="r", since=NOW - 8 * DAY),))
+    assert kinds(made) == [Kind.RAISE]
+    assert made.refused[0].why.startswith("r has not read what came since 1970-04-03 00:00 UTC")
+
+
+def test_once_the_lane_has_caught_up_all_is_as_it_was_and_maintenance_goes_on() -> None:
+    raised = {FILES: "interval 17 days", BEFORE + FILES: ""}
+    made = planned(make_file(), make_file(), removed=(make_old(8),), properties=raised, readers=(Reader(name="r"),))
+    assert kinds(made) == [Kind.LOWER, Kind.COMPACT, Kind.VACUUM]
+    assert made.actions[0].properties == {FILES: None, BEFORE + FILES: None}
+
+
+# Laws
+
+PARTITIONS = st.sampled_from([("a",), ("b",), ("c",)])
+LIVE = st.builds(
+    lambda size, deleted, partition: make_file(size, deleted=deleted, partition=partition),
+    st.integers(1, 60), st.one_of(st.just(0), st.integers(1, 99)), PARTITIONS,
+)  # fmt: skip
+OLD = st.builds(make_old, st.floats(0, 60), st.integers(1, 50))
+READERS = st.builds(
+    lambda age, waits: Reader(name="r", since=None if age is None else NOW - round(age * DAY), waits=waits),
+    st.one_of(st.none(), st.floats(0, 60)), st.sampled_from(["", "", "HELD: by somebody"]),
+)  # fmt: skip
+WORLDS = st.builds(
+    lambda live, removed, orphans: TableFiles(table="t", live=tuple(live), removed=tuple(removed), orphans=tuple(orphans)),
+    st.lists(LIVE, max_size=20), st.lists(OLD, max_size=8), st.lists(OLD, max_size=4),
+)  # fmt: skip
+POLICIES = st.builds(
+    lambda budget, keep, orphans: replace(POLICY, budget=budget, keep_for=dt.timedelta(days=keep), remove_orphans=orphans),
+    st.sampled_from([20, 60, 200, 10**9]), st.integers(7, 40), st.booleans(),
+)  # fmt: skip
+
+
+@given(WORLDS, st.lists(READERS, max_size=3), POLICIES)
+def test_nothing_that_a_lane_has_not_read_or_a_reader_may_need_is_removed(
+    files: TableFiles, readers: list[Reader], policy: Maintenance
+) -> None:
+    after = executed(files, plan(files, readers, policy, NOW), policy)
+    gone = {old.path: old for old in files.removed} | {old.path: old for old in files.orphans}
+    for old in (*after.removed, *after.orphans):
+        gone.pop(old.path, None)
+    kept = policy.keep_for // dt.timedelta(milliseconds=1)
+    unread = [reader.since for reader in readers if reader.since is not None]
+    for old in gone.values():
+        assert old.since < NOW - kept
+        assert all(old.since < since for since in unread)
+        assert not any(reader.waits for reader in readers)
+    assert {old.path for old in files.live} <= {old.path for old in (*after.live, *after.removed)}
+
+
+@given(WORLDS, POLICIES)
+def test_no_run_rewrites_more_than_its_budget(files: TableFiles, policy: Maintenance) -> None:
+    made = plan(files, [], policy, NOW)
+    assert made.rewrites <= policy.budget
+    before, after = {file.path: file for file in files.live}, executed(files, made, policy).live
+    assert sum(before[path].size for path in before.keys() - {file.path for file in after}) <= made.rewrites
+
+
+@given(WORLDS, st.lists(READERS, max_size=3), POLICIES)
+def test_after_it_was_done_there_is_nothing_more_to_do(files: TableFiles, readers: list[Reader], policy: Maintenance) -> None:
+    """Deleted rows make what was rewritten smaller, so that it may be joined once more: with files without them once is enough."""
+    policy = replace(policy, budget=10**9)
+    rounds = 2 if any(file.deleted for file in files.live) else 1
+    for _ in range(rounds):
+        files = executed(files, plan(files, readers, policy, NOW), policy)
+    assert plan(files, readers, policy, NOW).actions == ()
+
+
+@given(WORLDS, POLICIES)
+def test_a_plan_says_why_of_all_that_it_does_and_does_not(files: TableFiles, policy: Maintenance) -> None:
+    made = plan(files, [], policy, NOW)
+    assert all(action.reason for action in made.actions)
+    assert all(refused.why and refused.action.reason for refused in made.refused)
+    assert made == plan(files, [], policy, NOW)
+
+
+# What Delta does of it, in small
+
+
+def executed(files: TableFiles, made: Plan, policy: Maintenance) -> TableFiles:
+    for action in made.actions:
+        files = done(files, action, policy)
+    return files
+
+
+def done(files: TableFiles, action: Action, policy: Maintenance) -> TableFiles:
+    match action.kind:
+        case Kind.RAISE | Kind.LOWER:
+            merged = {**files.properties, **action.properties}
+            return replace(files, properties={name: value for name, value in merged.items() if value is not None})
+        case Kind.VACUUM | Kind.ORPHANS:
+            orphans = tuple(one for one in files.orphans if action.kind is Kind.VACUUM or one.since >= action.before)
+            return replace(files, removed=tuple(one for one in files.removed if one.since >= action.before), orphans=orphans)
+        case Kind.COMPACT:
+            taken = [file for file in files.live if file.partition == action.partition and file.size < action.below]
+            return rewritten(files, [one for one in bins(taken, policy.target_file) if len(one) > 1])
+        case Kind.PURGE:
+            taken = [file for file in files.live if file.partition == action.partition and file.deleted]
+            return rewritten(files, bins(taken, policy.target_file))
+
+
+def bins(files: list[DataFile], size: int) -> list[list[DataFile]]:
+    """Smallest first, as many as fit, as Delta's OPTIMIZE packs them."""
+    packed: list[list[DataFile]] = [[]]
+    for file in sorted(files, key=lambda file: file.size):
+        if packed[-1] and sum(one.size for one in packed[-1]) + file.size > size:
+            packed.append([])
+        packed[-1].append(file)
+    return [one for one in packed if one]
+
+
+def rewritten(files: TableFiles, groups: list[list[DataFile]]) -> TableFiles:
+    gone = {file.path for group in groups for file in group}
+    made = [
+        make_file(
+            max(1, sum(file.size * (100 - file.deleted) // 100 for file in group)), rows=sum(100 - file.deleted for file in group),
+            partition=group[0].partition,
+        )
+        for group in groups
+    ]  # fmt: skip
+    removed = tuple(OldFile(path=file.path, size=file.size, since=NOW) for file in files.live if file.path in gone)
+    live = (*(file for file in files.live if file.path not in gone), *made)
+    return replace(files, live=live, removed=(*files.removed, *removed))
