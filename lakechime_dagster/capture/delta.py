@@ -83,6 +83,10 @@ class DeltaLog:
     def version(self) -> int:
         return self._open().version()
 
+    def state(self) -> DeltaTable | None:
+        """The table's newest state; None of one that is not there."""
+        return self._open_or_none()
+
     def levels(self) -> PartitionLevels:
         """The partition levels with the types of the table's schema."""
         return _levels(self._open()).levels

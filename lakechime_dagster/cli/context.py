@@ -1,16 +1,17 @@
 """What commands work on: the platform and the declared flows, imported only when a command asks for them."""
 
+import difflib
 import importlib
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, TypeVar
 
-from lakechime_dagster.errors import LakeChimeError, NotFoundError
+from lakechime_dagster.errors import LakeChimeError, NotFoundError, shown
 from lakechime_dagster.settings import Settings, load_settings, project_folder
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lake import Lake
+    from lakechime_dagster.lake import ChangeTable, Lake
     from lakechime_dagster.resources.platform import Platform
     from lakechime_dagster.store.ledger_rows import FlowRow
     from lakechime_dagster.triggers.flow import Flow
@@ -50,6 +51,27 @@ def declared_lake(settings: Settings) -> "Lake":
     from lakechime_dagster.lake.load import load_lake
 
     return _loaded(f"the lake {settings.lake}", lambda: load_lake(settings.lake))
+
+
+def followed_tables(settings: Settings) -> "list[ChangeTable]":
+    """The tables of the lake that follow a database."""
+    from lakechime_dagster.lake.change_tables import ChangeTable
+
+    return [table for table in declared_lake(settings).tables if isinstance(table, ChangeTable)]
+
+
+def followed_table(name: str, settings: Settings) -> "ChangeTable":
+    """The one of that name.
+
+    Raises:
+        NotFoundError: naming the one that is nearest, or those that are there.
+    """
+    tables = {table.name: table for table in followed_tables(settings)}
+    if name not in tables:
+        near = difflib.get_close_matches(name, tables, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(tables)) or 'none'}"
+        raise NotFoundError(f"the lake declares no table {shown(name)} that follows a database; {remedy}")
+    return tables[name]
 
 
 def flow_declared(name: str, module: str | None, *, manual: bool = False) -> "Flow":

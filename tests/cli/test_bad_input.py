@@ -162,6 +162,11 @@ CASES = {
     "limit beyond all events": Bad(["dce", "list", "--limit", "99999999999999999999"]),
     "limit beyond all that comes": Bad(["dce", "tail", "--limit", "99999999999999999999", "--for", "0"]),
     "limit beyond all executions": Bad(["execution", "list", "--limit", "2147483648"]),
+    # tables that follow a database
+    "table that follows no database": Bad(["cdc", "quarantine", "silver.flights"]),
+    "key that is no JSON": Bad(["cdc", "explain", "shop.orders", "--key", "1,2"]),
+    "key that is no list": Bad(["cdc", "explain", "shop.orders", "--key", '{"id": 1}']),
+    "refused messages without limit": Bad(["cdc", "quarantine", "shop.orders", "--limit", "-1"]),
     # settings
     "unknown database": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "mysql://root:secret@db/x"}),
     "url that is none": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "not a url"}),

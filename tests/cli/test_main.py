@@ -21,6 +21,7 @@ COMMANDS = {
     "trigger": ("list", "show", "explain", "pause", "resume", "seek", "forget"),
     "execution": ("list", "show", "retry", "skip"),
     "table": ("list", "show", "reconcile"),
+    "cdc": ("list", "explain", "quarantine"),
     "store": ("upgrade", "check", "expire"),
 }  # fmt: skip
 MOVES = [

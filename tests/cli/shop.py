@@ -1,0 +1,111 @@
+"""A table that follows a database, its tables written by delta-rs as a step of Spark leaves them."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
+from lakechime_dagster.cdc.change import Change, Operation
+from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.record import Changes, Record
+from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_row
+from lakechime_dagster.cdc.wire import order_text
+from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Lake, change_table
+from lakechime_dagster.lake.change_tables import CHANGES, STATE
+from tests.cdc.test_merging import Lake as Merged
+from tests.support.cli import Cli
+from tests.support.follows import ARROW, BRONZE
+
+NAME = "shop.orders"
+KEPT = ("lane", "step", "execution", "reason", "row")
+
+
+def orders(**declared: Any) -> ChangeTable:
+    return change_table(NAME, **{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared})
+
+
+@dataclass
+class Shop:
+    """The lake of a shop, declared in a module that the command line loads, and what its tables hold."""
+
+    lakechime: Cli
+    table: ChangeTable
+    merged: Merged = field(default_factory=Merged)
+    state: list[StateRow] = field(default_factory=list)
+
+    @classmethod
+    def declared(cls, lakechime: Cli, *others: Any, **declared: Any) -> "Shop":
+        table = orders(**declared)
+        module = ModuleType("shop_lake")
+        module.__dict__["lake"] = Lake("shop", [table, *others])
+        lakechime.monkeypatch.setitem(sys.modules, "shop_lake", module)
+        lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "shop_lake:lake")
+        return cls(lakechime, table)
+
+    def location(self, suffix: str = "") -> str:
+        return str(self.lakechime.home / "warehouse" / "shop" / f"orders{suffix}")
+
+    def tell(self, *records: Record) -> None:
+        """Messages come to the bronze table, and a step merges them."""
+        reader = reader_of(self.table.bronze.envelope, self.table.keys, self.table.bronze.types)
+        self.write(CHANGES, [bronze_row(Message(one, list(one.headers.items())), reader) for one in records], BRONZE)
+        readings = [reading for one in records if isinstance(reading := reader.read(one), Changes)]
+        types = {name: ddl for reading in readings for name, ddl in reading.types.items()}
+        changes = [_whole(change, types) for reading in readings for change in reading.changes]
+        before = len(self.merged.state)
+        self.merged.step(changes)
+        ends = [change_row(change, Role.TRUNCATION) for change in changes if change.operation is Operation.TRUNCATE]
+        self.remember(*self.merged.state[before:], *ends, *_places(changes))
+        columns = {name: {**ARROW, "date": pa.date32()}[ddl] for name, ddl in types.items()}
+        rows = [{**row, "__cdc": told.order} for told, row in self.merged.targets.values()]
+        schema = pa.schema([*columns.items(), ("__cdc", pa.string())])
+        write_deltalake(self.location(), pa.Table.from_pylist(rows, schema=schema), mode="overwrite")
+
+    def remember(self, *rows: StateRow) -> None:
+        schema = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
+        told = [{"step": 1, **row._asdict()} for row in rows]
+        write_deltalake(self.location(STATE), pa.Table.from_pylist(told, schema=schema), mode="append")
+
+    def refuse(self, *texts: tuple[int, str, str]) -> None:
+        """Rows of the quarantine: step, reason, and what was refused as JSON."""
+        schema = pa.schema([("lane", pa.string()), ("step", pa.int64()), *((name, pa.string()) for name in KEPT[2:])])
+        rows = [("lane", step, "e1", reason, row) for step, reason, row in texts]
+        self.write("__quarantine", rows, schema)
+
+    def write(self, suffix: str, rows: Sequence[Sequence[Any]], schema: pa.Schema) -> None:
+        data = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+        write_deltalake(self.location(suffix), data, mode="append")
+
+
+def _whole(change: Change, types: dict[str, str]) -> Change:
+    """The change with the columns that its schema has and it does not carry."""
+    if not change.operation.is_upsert:
+        return change
+    return Change(**{**_fields(change), "omitted": tuple(name for name in types if name not in change.columns)})
+
+
+def _fields(change: Change) -> dict[str, Any]:
+    return {name: getattr(change, name) for name in change.__dataclass_fields__}
+
+
+def _places(changes: Iterable[Change]) -> list[StateRow]:
+    """How far the partitions of the sources came."""
+    newest: dict[tuple[str, str, int], Order] = {}
+    for change in changes:
+        line = change.source, change.order.topic, change.order.partition
+        newest[line] = max(change.order, newest.get(line, change.order))
+    return [
+        StateRow(Role.PLACE.value, None, source, order_text(order._replace(rank=0, item=0))) for (source, _, _), order in newest.items()
+    ]
+
+
+def counted(answer: Any) -> Counter[str]:
+    """The roles of what an explanation says is remembered."""
+    return Counter(row["role"] for row in answer["remembered"])
