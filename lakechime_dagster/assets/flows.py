@@ -99,6 +99,7 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
         cluster_by=table.cluster_by,
         has_deletion_vectors=all_read_deletion_vectors(table.readers),
         max_delete_ratio=table.max_delete_ratio,
+        max_transaction=table.max_transaction,
         on_drift=table.on_drift,
         allowed_lateness=table.allowed_lateness,
         comment=table.description,

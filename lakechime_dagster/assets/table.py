@@ -4,6 +4,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -26,6 +27,7 @@ from lakechime_dagster.resources.spark import SparkAttempt, SparkResource
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.triggers.lanes import COMPLETE
 
 
 def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition:
@@ -122,7 +124,9 @@ def settle(running: RunningExecution, table: Target, result: TableResult) -> Non
     """
     platform, execution = running.platform, running.execution
     if result.outcome is Outcome.NOTHING:
-        marks = marks_of(running.stamp(), table.name, table.levels, running.flow.cluster)
+        stamp = running.stamp()
+        stamp = stamp if result.complete is None else replace(stamp, facts={**stamp.facts, COMPLETE: list(result.complete)})
+        marks = marks_of(stamp, table.name, table.levels, running.flow.cluster)
         running.settled = platform.settle_without_commit(execution, marks, f"{execution.reason}; nothing to do")
         return
     running.settled = platform.settle_if_committed(platform.log(table.name, table.location), execution) is not None

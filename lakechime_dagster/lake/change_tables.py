@@ -15,11 +15,13 @@ from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name
 from lakechime_dagster.lake.readers import checked_readers
 from lakechime_dagster.lake.reads import Passthrough, Readable
-from lakechime_dagster.lake.tables import check_common
+from lakechime_dagster.lake.tables import SourceTable, check_common
 from lakechime_dagster.triggers.grid import Schedule
+from lakechime_dagster.triggers.lanes import HOURS
 from lakechime_dagster.triggers.model import SnapshotTrigger
 
 CHANGES, STATE = "__changes", "__state"  # beside a table: the messages as they came; what the table must remember of them
+HOUR_LEVELS = {"source_date": "date", "source_hour": "int"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +119,8 @@ class ChangeTable(Readable):
     """A table of the lake that is what a business database's table is, by the changes in its bronze table.
 
     `columns` gives the names here of columns that have others in the database. `cluster_by` names columns by which its rows
-    lie together; `readers` the programs that read it beside Spark, by which its features are chosen.
+    lie together; `readers` the programs that read it beside Spark, by which its features are chosen. A transaction of the
+    database lasts `max_transaction` at most, where that is known.
     """
 
     name: str
@@ -129,6 +132,7 @@ class ChangeTable(Readable):
     cluster_by: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
     max_delete_ratio: float = 0.1
+    max_transaction: dt.timedelta | None = None
     partitioned_by: Mapping[str, str] | PartitionLevels | None = None
     owner: str | None = None
     location: str | None = None
@@ -146,6 +150,25 @@ class ChangeTable(Readable):
     @property
     def keys(self) -> tuple[str, ...]:
         return self.merge.keys
+
+    @property
+    def hours(self) -> SourceTable:
+        """The hours of the database's time that are complete in this table: `orders.hours.partitions(source_date=…, source_hour=…)`.
+
+        An hour is when each of the table's sources has told of a change that is newer than its end by `max_transaction`.
+
+        Raises:
+            DeclarationError: `max_transaction` is not declared.
+        """
+        if self.max_transaction is None:
+            raise DeclarationError(self.name, "max_transaction", "is not declared; without it nobody knows when an hour is complete")
+        about = f"The hours of its database's time that are complete in {self.name}"
+        return SourceTable(self.name + HOURS, partitioned_by=HOUR_LEVELS, owner=self.owner, group=self.group, description=about)
+
+    @property
+    def beside(self) -> tuple[BronzeTable | SourceTable, ...]:
+        """What a lake has with it."""
+        return (self.bronze,) if self.max_transaction is None else (self.bronze, self.hours)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -171,6 +194,7 @@ def change_table(
     cluster_by: Iterable[str] = (),
     readers: Iterable[str] = (),
     max_delete_ratio: float = 0.1,
+    max_transaction: dt.timedelta | None = None,
     every: Schedule | None = None,
     monitor: Monitor | None = None,
     owner: str | None = None,
@@ -191,7 +215,8 @@ def change_table(
     `allowed_lateness`, by the database's times, may be refused, as what it needs is forgotten.
     `columns` gives the names here of columns that have others in the database; `merge` speaks of the names here. `cluster_by`
     names columns by which rows lie together, and `readers` the programs that read the table beside Spark. A snapshot that
-    would delete more than `max_delete_ratio` of the rows holds the lane. `monitor` says with which table of which database it is compared.
+    would delete more than `max_delete_ratio` of the rows holds the lane. With `max_transaction`, the longest that a transaction of
+    the database lasts, tables may wait for complete hours (`hours`). `monitor` says with which table of which database it is compared.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -214,6 +239,8 @@ def change_table(
     names = _checked_names(name, columns or {}, merge)
     if not isinstance(max_delete_ratio, int | float) or not 0 <= max_delete_ratio <= 1:
         raise DeclarationError(name, "max_delete_ratio", f"{shown(max_delete_ratio)} is no part of all rows, from 0 to 1")
+    if max_transaction is not None and (not isinstance(max_transaction, dt.timedelta) or max_transaction < dt.timedelta(0)):
+        raise DeclarationError(name, "max_transaction", f"{shown(max_transaction)} is no timedelta of 0 or more")
     there = {here: there for there, here in names.items()}
     bronze = BronzeTable(
         name=name + CHANGES, feed=source, envelope=envelope, keys=tuple(there.get(key, key) for key in merge.keys), every=every,
@@ -224,7 +251,7 @@ def change_table(
         name=name, bronze=bronze, merge=merge, on_drift=_drift(name, on_drift), allowed_lateness=allowed_lateness, owner=owner, group=group,
         location=location, description=description, kinds=tuple(kinds), monitor=monitor, dagster=dagster or {}, columns=names,
         cluster_by=checked_columns(name, "cluster_by", cluster_by), readers=checked_readers(name, readers),
-        max_delete_ratio=max_delete_ratio,
+        max_delete_ratio=max_delete_ratio, max_transaction=max_transaction,
     )  # fmt: skip
 
 

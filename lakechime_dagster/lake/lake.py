@@ -37,7 +37,7 @@ class Lake:
             if not isinstance(table, SourceTable | LakeTable | ChangeTable):
                 remedy = "is neither a SourceTable nor the result of spark_table, sql_table or change_table"
                 raise DeclarationError(f"Lake {name}", "tables", f"{shown(table)} {remedy}")
-        several = (*given, *(table.bronze for table in given if isinstance(table, ChangeTable)))
+        several = (*given, *(one for table in given if isinstance(table, ChangeTable) for one in table.beside))
         _check_names(several)
         by_name = {table.name: table for table in several}
         _check_inputs(by_name)

@@ -16,11 +16,13 @@ from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.ledger import Ledger
 from lakechime_dagster.store.upgrade import check, current_version, upgrade
 from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, LaneId
+from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.triggers.lanes import COMPLETE, HOURS, CommitStamp, Committed, Execution, LaneId
 
 if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
 
+HOUR_MS = 3_600_000
 FIRED = "partitions"  # among the facts of a stamp: the partitions that the step fired for, as values by level
 
 
@@ -69,7 +71,7 @@ class Platform:
 def marks_of(
     stamp: CommitStamp, table: str, levels: PartitionLevels, cluster: str = "", events: Sequence[DataChangeEvent] = ()
 ) -> list[DataChangeEvent]:
-    """A mark for each partition of a table that a step fired for and that no event of its commit names."""
+    """A mark for each partition of a table that a step fired for and that no event of its commit names, and each hour that it completed."""
     touched = {canonical_partition(event.partition, levels) for event in events}
     fired = [values for values in stamp.facts.get(FIRED, ()) if set(values) == set(levels.names)]
     partitions = [tuple(values[name] for name in levels.names) for values in fired]
@@ -79,7 +81,20 @@ def marks_of(
         )
         for partition in partitions
         if canonical_partition(partition, levels) not in touched
-    ]
+    ] + hours_of(stamp, table, cluster)
+
+
+def hours_of(stamp: CommitStamp, table: str, cluster: str = "") -> list[DataChangeEvent]:
+    """A mark for each hour that has been complete since a step of a table that follows a database; told again, it is the same one."""
+    start, end = (int(moment) // HOUR_MS for moment in stamp.facts.get(COMPLETE, (0, 0)))
+    moments = [from_milliseconds(hour * HOUR_MS) for hour in range(start, end)]
+    return [
+        DataChangeEvent(
+            table=table + HOURS, partition=(moment.date().isoformat(), moment.hour), cluster=cluster, tags=Tags({"complete": "true"}),
+            event_key=f"complete/{table}/{moment:%Y-%m-%d-%H}",
+        )
+        for moment in moments
+    ]  # fmt: skip
 
 
 def ask_target(target: "DeltaLog | None") -> Callable[[LaneId], Committed | None]:

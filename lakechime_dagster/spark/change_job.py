@@ -34,6 +34,7 @@ class ChangeJob:
     cluster_by: tuple[str, ...] = ()
     has_deletion_vectors: bool = True
     max_delete_ratio: float = 0.1
+    max_transaction: timedelta | None = None
     on_drift: Drift = Drift.LENIENT
     allowed_lateness: timedelta = timedelta(days=1)
     collects_above: int = 10_000

@@ -49,7 +49,8 @@ def in_epochs(spark: SparkSession, name: str, told: DataFrame, bronze: DataFrame
     lines = lines.withColumn("newest", F.greatest(F.max("position").over(earlier), place))
     lines = lines.withColumn("went_back", F.coalesce(F.col("position") < F.col("newest"), F.lit(False)))
     found = lines.groupBy(*PARTS).agg(
-        F.max("position").alias("newest"), F.count_if("went_back").alias("back"), F.max("line_offset").alias("offset")
+        F.max("position").alias("newest"), F.count_if("went_back").alias("back"), F.max("line_offset").alias("offset"),
+        F.max("ts_ms").alias("newest_ms"),
     ).collect()  # fmt: skip
     after = dict(known)
     odd = {tuple(row)[:3] for row in found if row["back"]}
@@ -61,7 +62,7 @@ def in_epochs(spark: SparkSession, name: str, told: DataFrame, bronze: DataFrame
         after[source] = assignment.epochs
     return Ordered(
         told=_renumbered(spark, told, after, assignments),
-        places=tuple(_places(before, after, {tuple(row)[:3]: row["offset"] for row in found})),
+        places=tuple(_places(before, after, {tuple(row)[:3]: (row["offset"], row["newest_ms"]) for row in found})),
     )
 
 
@@ -204,7 +205,7 @@ def _without(spark: SparkSession, told: DataFrame, again: Sequence[tuple[str, in
     return joined.withColumns(counted).select(*told.columns)
 
 
-def _places(before: Seen, after: Mapping[str, Epochs], offsets: Mapping[Line, int]) -> Iterable[StateRow]:
+def _places(before: Seen, after: Mapping[str, Epochs], lines: Mapping[Line, tuple[int, int | None]]) -> Iterable[StateRow]:
     """What of the places and the opened epochs is new."""
     for source, epochs in after.items():
         known = before.epochs.get(source, Epochs())
@@ -212,9 +213,11 @@ def _places(before: Seen, after: Mapping[str, Epochs], offsets: Mapping[Line, in
             yield opened_row(source, epochs.opened)
         for partition, place in epochs.places.items():
             line = _line(source, partition)
-            offset = max(offsets.get(line, -1), before.offsets.get(line, -1))
+            told, newest_ms = lines.get(line, (-1, None))
+            offset = max(told, before.offsets.get(line, -1))
+            times = [one for one in (newest_ms, before.newest_ms.get(source)) if one is not None]
             if place != known.places.get(partition) or offset != before.offsets.get(line):
-                yield place_row(source, partition, place, offset)
+                yield place_row(source, partition, place, offset, max(times, default=None))
 
 
 def _line(source: str, partition: tuple[str, int]) -> Line:

@@ -7,6 +7,7 @@ lane and the step. What was remembered is read as of before the step, so that ev
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial, reduce
 
 from pyspark import StorageLevel
@@ -62,7 +63,7 @@ from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, pinned, read_range
 from lakechime_dagster.spark.refresh import OpenLog, skipped
 from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, groups_of, in_groups, orders_of, seen_before, seen_in
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed
+from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, Committed
 
 AS_OF = "state"  # among the facts of a commit of the state: the version that it was computed from
 
@@ -150,6 +151,8 @@ class Step:
             ordered = in_epochs(self.spark, self.job.name, self._keep(self._told(rows)), read.end, known)
             told = self._keep(ordered.told)
             seen = replace(seen_in(told), places=ordered.places)
+            complete = self._complete(seen, known, is_new)
+            self.stamp = self._with_watermark(complete)
         with self._phase("merge"):
             evolution = self._evolution(seen, is_new)
             conflicts = evolution.conflicts and self.job.on_drift is not Drift.TRY_EVOLVE
@@ -178,7 +181,8 @@ class Step:
                 has_deletion_vectors=self.job.has_deletion_vectors,
             )  # fmt: skip
         fates = {fate.value: seen.fates[fate.value] + counted.get((What.FATE, fate.value), 0) for fate in Fate}
-        return self._result(read, held, counted, fates | {Fate.QUARANTINED.value: quarantined}, evolution)
+        result = self._result(read, held, counted, fates | {Fate.QUARANTINED.value: quarantined}, evolution)
+        return replace(result, watermark=self.stamp.watermark, complete=complete)
 
     # Reading
 
@@ -215,6 +219,22 @@ class Step:
         if evolution.refused:
             raise LaneHeldError(f"{self.job.name}: {'; '.join(evolution.refused)}")
         return evolution
+
+    def _complete(self, seen: Seen, known: Seen, is_new: bool) -> tuple[int, int] | None:
+        """From when up to when nothing of any source can come any more; None where that is not known, or no later than before."""
+        if self.job.max_transaction is None:
+            return None
+        newest = {**known.newest_ms, **seen.newest_ms}  # of a source in both the one of now is the later one
+        until = min(newest.values(), default=0) - self.job.max_transaction // timedelta(milliseconds=1)
+        before = None if is_new or not self.target.log.exists() else self.target.log.watermark()
+        return (before or until, until) if newest and until >= (before or until) else None
+
+    def _with_watermark(self, complete: tuple[int, int] | None) -> CommitStamp:
+        """The stamp that says up to when the table is complete; a step that says nothing new repeats what was known."""
+        before = self.target.log.watermark() if self.target.log.exists() else None
+        if complete is None:
+            return replace(self.stamp, watermark=before)
+        return replace(self.stamp, watermark=complete[1], facts={**self.stamp.facts, COMPLETE: list(complete)})
 
     # Merging
 

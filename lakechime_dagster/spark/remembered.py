@@ -74,6 +74,15 @@ class Seen:
         return found
 
     @property
+    def newest_ms(self) -> dict[str, int]:
+        """Of each source the newest time that it told of."""
+        found: dict[str, int] = {}
+        for row in self.places:
+            if row.ts_ms is not None:
+                found[row.source] = max(row.ts_ms, found.get(row.source, row.ts_ms))
+        return found
+
+    @property
     def frontier(self) -> dict[str, Order]:
         """By source the order below which it is forgotten which rows were deleted."""
         found: dict[str, Order] = {}
@@ -86,10 +95,10 @@ class Seen:
 OPENED = "opened"  # of a row of Role.PLACE that says which epoch of its source may be entered
 
 
-def place_row(source: str, partition: Partition, place: tuple[int, Position], offset: int) -> StateRow:
-    """How far a partition has come."""
+def place_row(source: str, partition: Partition, place: tuple[int, Position], offset: int, newest_ms: int | None) -> StateRow:
+    """How far a partition has come, and the newest time that it told of."""
     order = Order(epoch=place[0], position=place[1], topic=partition[0], partition=partition[1], offset=offset)
-    return StateRow(Role.PLACE.value, None, source, order_text(order))
+    return StateRow(Role.PLACE.value, None, source, order_text(order), ts_ms=newest_ms)
 
 
 def opened_row(source: str, epoch: int) -> StateRow:

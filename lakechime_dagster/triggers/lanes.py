@@ -17,6 +17,8 @@ from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
 from lakechime_dagster.triggers.feeds import FeedPlace, feed_place
 
 STAMP_FORMAT = 1
+COMPLETE = "complete"  # among the facts of a stamp: from when up to when (milliseconds) nothing of a source can come any more
+HOURS = "__hours"  # what the name ends with of the table whose partitions are the hours that are complete in another one
 
 
 class LaneState(StrEnum):

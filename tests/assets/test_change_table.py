@@ -1,5 +1,6 @@
 """A table that follows a database, run by Dagster: a file that is dropped becomes messages, and these the table's rows."""
 
+import datetime as dt
 import json
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Maxwell, change_table
 from lakechime_dagster.resources.platform import open_platform
@@ -42,7 +44,7 @@ def location(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, upgr
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
     table = change_table(
         "shop.orders", source=JsonLines(str(folder)), envelope=Maxwell(), merge=CDCMerge(keys=("id",)),
-        types={"id": "bigint", "amount": "bigint"},
+        types={"id": "bigint", "amount": "bigint"}, max_transaction=dt.timedelta(0),
     )  # fmt: skip
     definitions = build_definitions(Lake("shop", [table]))
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
@@ -108,3 +110,16 @@ def test_messages_whose_table_was_removed_are_read_again_from_their_files(locati
     seen = shown(location.run_of("shop_orders__changes"))
     assert "its feed is read again from the beginning" in seen["notes"]
     assert len(messages(location)) == 2
+
+
+def test_the_hours_that_are_complete_are_partitions_to_wait_for(location: Location, folder: Path) -> None:
+    (folder / "b.jsonl").write_bytes(told(3, 30, at=5))
+    location.run_of("shop_orders__changes")
+    location.run_of("shop_orders")
+    (folder / "b.jsonl").open("ab").write(told(4, 40, at=7300))
+    location.run_of("shop_orders__changes")
+    location.run_of("shop_orders")
+    hours = location.platform.store.fetch(EventQuery(table="shop.orders__hours"))
+    assert [(event.canonical, dict(event.event.tags)) for event in hours] == [
+        ('["1970-01-01",0]', {"complete": "true"}), ('["1970-01-01",1]', {"complete": "true"}),
+    ]  # fmt: skip

@@ -23,7 +23,7 @@ from lakechime_dagster.lake import (
     sql_table,
 )
 from lakechime_dagster.lake.readers import all_read_deletion_vectors
-from lakechime_dagster.triggers import every
+from lakechime_dagster.triggers import PartitionTrigger, every, tick
 
 
 def orders(name: str = "shop.orders", **declared: Any) -> ChangeTable:
@@ -49,6 +49,18 @@ def test_the_key_of_messages_is_that_of_the_database_and_the_readers_decide_the_
     assert (table.bronze.keys, table.keys, table.cluster_by) == (("id",), ("order_id",), ("order_id",))
     assert not all_read_deletion_vectors(table.readers)
     assert all_read_deletion_vectors(orders(readers=["duckdb"]).readers)
+
+
+def test_tables_may_wait_for_its_complete_hours_where_transactions_have_a_longest_time() -> None:
+    table = orders(max_transaction=dt.timedelta(minutes=1))
+    assert (table.hours.name, table.hours.levels.as_dict()) == ("shop.orders__hours", {"source_date": "date", "source_hour": "int"})
+    daily = sql_table(
+        "gold.daily", sql="SELECT count(*) AS n FROM shop.orders", refresh="full",
+        trigger=PartitionTrigger(table.hours.partitions(source_date=tick("-1d"), source_hour=range(24)), every(days=1, start="2024-01-02")),
+    )  # fmt: skip
+    assert [one.name for one in Lake("shop", [table, daily]).sources] == ["shop.orders__hours"]
+    with pytest.raises(DeclarationError, match="max_transaction: is not declared"):
+        _ = orders().hours
 
 
 def test_other_tables_read_both() -> None:

@@ -328,3 +328,22 @@ def test_a_table_is_laid_out_for_those_who_read_it(spark: SparkSession, tmp_path
     assert details.metadata().configuration["delta.enableDeletionVectors"] == "false"
     assert "clustering" in (details.protocol().writer_features or [])
     assert sorted(details.to_pyarrow_table(columns=["name"])["name"].to_pylist()) == ["Ann", "Bob"]  # by a reader without them
+
+
+def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(spark: SparkSession, tmp_path: Path) -> None:
+    hour, minute = 3_600_000, 60_000
+    table = Followed(spark, tmp_path, ("id",), options={"max_transaction": dt.timedelta(minutes=1)})
+    table.tell([order(1, at=1, ts_ms=5 * hour)])
+    assert table.run().complete == (5 * hour - minute, 5 * hour - minute)
+    shard = {**at_position(1, 5 * hour + minute), "db": "shard"}
+    table.tell([
+        order(1, at=2, ts_ms=7 * hour + 2 * minute),
+        make_record(make_payload("c", source=shard, after={"id": 2, "name": "Ann", "amount": 5}), schema=envelope_schema()),
+    ])  # fmt: skip
+    second = table.run()
+    assert second.complete == (5 * hour - minute, 5 * hour)
+    assert second.committed is not None
+    assert (second.committed.stamp.watermark, second.committed.stamp.facts) == (5 * hour, {"complete": [5 * hour - minute, 5 * hour]})
+    table.tell([make_record(make_payload("d", source={**shard, "pos": 2, "ts_ms": 8 * hour}, before={"id": 9}), schema=envelope_schema())])
+    third = table.attempt(3)
+    assert (third.outcome, third.complete) == (Outcome.NOTHING, (5 * hour, 7 * hour + minute))
