@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -22,7 +22,15 @@ class Summary:
     sum: int
 
 
-class Side(Protocol):
+class HasRows(Protocol):
+    """One of the two tables as far as its rows are read by their keys."""
+
+    def at(self, keys: Sequence[Key]) -> Sequence[Row]:
+        """All rows of these keys."""
+        ...
+
+
+class Side(HasRows, Protocol):
     """One of the two tables. A range is from a key, exclusive, to another, inclusive; None is an open end.
 
     Keys are equal on both sides exactly where their rows are to be, and both sides order them alike.
@@ -36,10 +44,6 @@ class Side(Protocol):
 
     def middle(self, low: Key | None, high: Key | None, offset: int) -> Key | None:
         """The key of the row before which so many rows of the range come."""
-        ...
-
-    def at(self, keys: Sequence[Key]) -> Sequence[Row]:
-        """All rows of these keys."""
         ...
 
 
@@ -75,11 +79,15 @@ class Differences:
         faults: Of each key whose rows differ, how.
         unresolved: Ranges of which it is not known, because the queries were used up.
         queries: How many were asked, of both sides together.
+        source_rows: The rows of the source in the ranges of which it is known.
+        lake_rows: Those of the lake.
     """
 
     faults: Mapping[Key, Fault]
     unresolved: tuple[Range, ...]
     queries: int
+    source_rows: int = field(default=0, compare=False)
+    lake_rows: int = field(default=0, compare=False)
 
     @property
     def is_equal(self) -> bool:
@@ -99,13 +107,14 @@ def compare(
     """
     if leaf < 1:
         raise InvalidValueError("leaf", leaf, "is how many rows are read at once; give 1 or more")
-    faults, queries = dict[Key, Fault](), 0
+    faults, queries, rows = dict[Key, Fault](), 0, Counter[str]()
     ahead = list(reversed(ranges))
     while ahead and queries + _OF_A_STEP <= max_queries:
         low, high = ahead.pop()
         ours, theirs = source.summary(low, high), lake.summary(low, high)
         queries += 2
         if ours == theirs:
+            rows.update(source=ours.count, lake=theirs.count)
             continue
         middle = None
         if max(ours.count, theirs.count) > leaf:
@@ -114,16 +123,17 @@ def compare(
             queries += 1
         if middle is None or middle == high:
             faults |= _faults(source.rows(low, high), lake.rows(low, high))
+            rows.update(source=ours.count, lake=theirs.count)
             queries += 2
         else:
             ahead += [(middle, high), (low, middle)]
-    return Differences(faults, tuple(reversed(ahead)), queries)
+    return Differences(faults, tuple(reversed(ahead)), queries, source_rows=rows["source"], lake_rows=rows["lake"])
 
 
 _OF_A_STEP = 5  # two summaries, a middle, the rows of both sides
 
 
-def confirmed(found: Differences, source: Side, lake: Side, *, at_once: int = 500) -> Differences:
+def confirmed(found: Differences, source: HasRows, lake: HasRows, *, at_once: int = 500) -> Differences:
     """The differences that are there still when the rows of their keys are read again.
 
     Where the two sides are not read at one cut, a row may be on its way: read again later, it has arrived.
@@ -134,7 +144,7 @@ def confirmed(found: Differences, source: Side, lake: Side, *, at_once: int = 50
         keys = suspects[start : start + at_once]
         faults |= _faults(source.at(keys), lake.at(keys))
         queries += 2
-    return Differences(faults, found.unresolved, queries)
+    return replace(found, faults=faults, queries=queries)
 
 
 def _faults(source: Iterable[Row], lake: Iterable[Row]) -> dict[Key, Fault]:

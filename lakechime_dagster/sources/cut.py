@@ -16,7 +16,7 @@ from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.place import BinlogPlace, LogPlace, TransactionSnapshot
+from lakechime_dagster.cdc.log_place import BinlogPlace, LogPlace, TransactionSnapshot
 from lakechime_dagster.cdc.position import binlog_place
 from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError, without_password
 

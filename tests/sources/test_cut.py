@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.checksum import ColumnPair, Comparison
 from lakechime_dagster.cdc.compare import Fault, compare
-from lakechime_dagster.cdc.place import BinlogPlace, TransactionSnapshot
+from lakechime_dagster.cdc.log_place import BinlogPlace, TransactionSnapshot
 from lakechime_dagster.errors import InvalidValueError, NotFoundError, SourceUnreadableError
 from lakechime_dagster.sources.cut import taken
 from lakechime_dagster.sources.tables import TableSide, column_types

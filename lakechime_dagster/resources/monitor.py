@@ -1,0 +1,140 @@
+"""A table that follows a database, compared with the database: at a cut, without a stop of the table's lane."""
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakechime_dagster.cdc.checksum import Comparison
+from lakechime_dagster.cdc.compare import Differences, Fault, Key, chunks, compare, confirmed
+from lakechime_dagster.cdc.monitored import KeptRows, Monitored, canonical_key, comparison_of, in_batches
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.lake.change_tables import ChangeTable
+from lakechime_dagster.lake.monitors import Monitor
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.triggers.lanes import LaneId
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakechime_dagster.cdc.log_place import LogPlace
+    from lakechime_dagster.spark.driver import Driver
+    from lakechime_dagster.spark.monitored import FollowedTable, TableState
+
+RANGE = 500_000  # rows of a range, which the database reads by one statement
+AT_ONCE = 500  # keys of a statement
+STATEMENT_SECONDS = 300
+LOOK_SECONDS = 2.0  # between two looks at whether what is missing has arrived
+
+
+def opened_driver(platform: Platform, log: Callable[[str], None]) -> "AbstractContextManager[Driver]":
+    """A driver of Spark as the settings ask for it."""
+    from lakechime_dagster.spark.driver import open_driver
+
+    settings = platform.settings
+    return open_driver(settings.spark, settings.home, jars=settings.jars, log=log)
+
+
+def followed(platform: Platform, table: ChangeTable) -> "FollowedTable":
+    """A declared table as monitors look at it."""
+    from lakechime_dagster.spark.monitored import FollowedTable
+
+    def settled() -> SnapshotPlace | None:
+        row = platform.ledger.flow(table.name)
+        lane = platform.ledger.lanes(row).get("") if row is not None else None
+        return lane.place.sources.get(table.bronze.name) if lane is not None else None
+
+    return FollowedTable(
+        name=table.name, location=platform.location(table.name, table.location), bronze=table.bronze.name,
+        bronze_location=platform.location(table.bronze.name, table.bronze.location), keys=table.keys, envelope=table.bronze.envelope,
+        types=table.bronze.types, lane=LaneId(platform.ledger.deployment, table.name), open_log=platform.log_at, settled=settled,
+    )  # fmt: skip
+
+
+def monitored(
+    spark: "SparkSession", table: "FollowedTable", monitor: Monitor, *, pause: Callable[[float], None] = time.sleep
+) -> Monitored:  # fmt: skip
+    """Compare a table with that of the database, once.
+
+    The database is read at a cut, the lake at its newest version. Keys that changes above the cut touched are left out. A row
+    that differs otherwise is read again, until it is known that nothing below the cut is on its way, or for as long as the
+    monitor lets the lake be behind.
+
+    Raises:
+        InvalidValueError: the environment has no URL, or the monitor names a column that is not there.
+        SourceUnreadableError: the database cannot be asked.
+        NotFoundError: it has no such table.
+        TableAbsentError: the lake has none.
+    """
+    from lakechime_dagster.sources.cut import taken
+    from lakechime_dagster.sources.tables import TableSide, column_types
+    from lakechime_dagster.spark.monitored import VIEW, columns_in, side_of, state_of
+
+    start = time.monotonic()
+    where = monitor.table.split(".")
+    with taken(monitor.url(os.environ), seconds=STATEMENT_SECONDS) as cut:
+        state = state_of(table)
+        columns = column_types(cut.connection, *where)
+        comparison, unchecked = comparison_of(cut.dialect, columns, columns_in(spark, table, state), table.keys, monitor.columns)
+        source = TableSide(cut.connection, comparison.source(*where))
+        found = compare(source, side_of(spark, table, state, comparison.lake(VIEW)), ranges=list(chunks(source, RANGE)))
+        kept = KeptRows([row for keys in in_batches(found.faults, AT_ONCE) for row in source.at(keys)])
+        place = cut.place
+    again = _Suspects(spark, table, comparison, kept, place, found, state)
+    end = start + monitor.within.total_seconds()
+    while again.is_open and (left := end - time.monotonic()) > 0:
+        pause(min(LOOK_SECONDS, left))
+        again.look()
+    return Monitored(
+        table=table.name, cut=str(place), version=again.state.version, source_rows=found.source_rows, lake_rows=found.lake_rows,
+        faults=again.faults, left_out=again.left_out, unchecked=unchecked, unresolved=len(found.unresolved), is_passed=again.is_passed,
+        is_truncated=again.is_truncated, seconds=time.monotonic() - start,
+    )  # fmt: skip
+
+
+class _Suspects:
+    """Keys that differ, as long as what is missing may be on its way."""
+
+    def __init__(
+        self, spark: "SparkSession", table: "FollowedTable", comparison: Comparison, kept: KeptRows, cut: "LogPlace", found: Differences,
+        state: "TableState",
+    ) -> None:  # fmt: skip
+        self._spark, self._table, self._comparison, self._kept, self._cut = spark, table, comparison, kept, cut
+        self._found = found
+        self.state = state
+        self.left_out, self.is_passed, self.is_truncated = 0, False, False
+        self._leave_out()
+
+    @property
+    def faults(self) -> dict[Key, Fault]:
+        return dict(self._found.faults)
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._found.faults) and not self.is_passed and not self.is_truncated
+
+    def look(self) -> None:
+        """Read the lake again, where it has gone on."""
+        from lakechime_dagster.spark.monitored import VIEW, side_of, state_of
+
+        state = state_of(self._table)
+        if state == self.state:
+            return
+        self.state = state
+        lake = side_of(self._spark, self._table, state, self._comparison.lake(VIEW))
+        self._found = confirmed(self._found, self._kept, lake, at_once=AT_ONCE)
+        self._leave_out()
+
+    def _leave_out(self) -> None:
+        from lakechime_dagster.spark.monitored import touched_above
+
+        if not self._found.faults:
+            return
+        touched = touched_above(self._spark, self._table, self.state, self._cut)
+        self.is_passed, self.is_truncated = touched.is_passed, touched.is_truncated
+        keys = {canonical_key(self._comparison, key) for key in touched.keys}
+        faults = {key: fault for key, fault in self._found.faults.items() if key not in keys}
+        self.left_out += len(self._found.faults) - len(faults)
+        self._found = replace(self._found, faults=faults)

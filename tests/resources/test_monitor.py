@@ -1,0 +1,106 @@
+"""A table of the lake, compared with the table of a real MariaDB that it follows: what was lost is found, and nothing else."""
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.cdc.compare import Fault
+from lakechime_dagster.cdc.monitored import Monitored
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.resources.monitor import monitored
+from lakechime_dagster.spark import monitored as looked_at
+from tests.support.mariadb import MariaDB
+from tests.support.shop import Shop, a_shop
+
+pytestmark = [pytest.mark.spark, pytest.mark.services]
+
+AT_ONCE = dt.timedelta(0)
+
+
+@pytest.fixture
+def shop(mariadb: MariaDB, spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
+    with a_shop(mariadb, spark.newSession(), tmp_path) as found:
+        yield found
+
+
+def look(shop: Shop, **declared: object) -> Monitored:
+    """A comparison that waits for nothing."""
+    return monitored(shop.lake.spark, shop.table, shop.monitor(**{"within": AT_ONCE, **declared}))
+
+
+def faults(found: Monitored) -> dict[str, Fault]:
+    return {key: fault for (key,), fault in found.faults.items()}
+
+
+def test_what_was_lost_is_found_by_its_key_and_nothing_else(shop: Shop):
+    shop.update(3, "changed")
+    shop.delete(4)
+    shop.follow()
+    clean = look(shop)
+    assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.faults, clean.left_out) == (True, 9, 9, {}, 0)
+    assert (clean.cut.partition(" ")[0], clean.unchecked, clean.unresolved) == ("binlog", {}, 0)
+
+    shop.insert(11, lose=True)
+    shop.update(2, "lost", lose=True)
+    shop.delete(3, lose=True)
+    rows = shop.lake.spark.read.format("delta").load(shop.lake.location)
+    rows.where("id = 5").write.format("delta").mode("append").save(shop.lake.location)
+    found = look(shop)
+    assert faults(found) == {"11": Fault.MISSING, "2": Fault.DIFFERENT, "3": Fault.EXTRA, "5": Fault.DUPLICATE}
+    assert not found.is_same
+    assert set(faults(look(shop, columns=["amount"]))) == {"11", "3", "5"}
+    with pytest.raises(InvalidValueError, match="columns 'gone': is no column of both tables; they are id, note, amount, placed"):
+        look(shop, columns=["gone"])
+
+    shop.truncate(lose=True)
+    shop.database.run("ALTER TABLE orders ADD COLUMN extra INT DEFAULT 5, DROP COLUMN note")
+    emptied = look(shop)
+    assert (set(faults(emptied).values()), emptied.source_rows, emptied.lake_rows) == ({Fault.EXTRA}, 0, 10)
+    assert emptied.unchecked == {"extra": "the lake's table does not have it", "note": "the database's table does not have it"}
+
+
+def test_a_change_on_its_way_is_waited_for_until_the_lake_has_read_past_the_cut(shop: Shop):
+    shop.insert(11)
+    shop.insert(12, lose=True)
+    waited = list[float]()
+
+    def pause(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 2:
+            shop.insert(13)
+        if len(waited) < 3:
+            shop.follow()
+
+    found = monitored(shop.lake.spark, shop.table, shop.monitor(within=dt.timedelta(minutes=5)), pause=pause)
+    assert faults(found) == {"12": Fault.MISSING}
+    assert (found.is_passed, len(waited)) == (True, 2)
+
+
+def test_keys_with_which_the_lake_is_ahead_of_the_cut_are_left_out_and_counted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    before = looked_at.state_of
+
+    def ahead(table: looked_at.FollowedTable) -> looked_at.TableState:
+        monkeypatch.setattr(looked_at, "state_of", before)
+        shop.update(7, "after the cut")
+        shop.delete(8)
+        shop.insert(11)
+        shop.follow()
+        return before(table)
+
+    monkeypatch.setattr(looked_at, "state_of", ahead)
+    found = look(shop)
+    assert (found.is_same, found.left_out, found.is_passed) == (True, 3, True)
+
+
+def test_a_truncation_after_the_cut_is_no_fault_and_no_proof(shop: Shop):
+    shop.update(7, "lost", lose=True)
+
+    def pause(_: float) -> None:
+        shop.truncate()
+        shop.follow()
+
+    found = monitored(shop.lake.spark, shop.table, shop.monitor(within=dt.timedelta(minutes=5)), pause=pause)
+    assert (found.is_truncated, found.is_same) == (True, False)

@@ -1,0 +1,131 @@
+"""A table of a real MariaDB and the one of the lake that follows it, between which a test may lose what it wants.
+
+Messages are as Debezium's connector for MariaDB writes them, at the places where the server's binary log has the changes.
+"""
+
+import json
+import uuid
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.lake.monitors import Monitor
+from lakechime_dagster.spark.job import TableResult
+from lakechime_dagster.spark.monitored import FollowedTable
+from tests.cdc.factories import envelope_schema
+from tests.support.follows import Followed
+from tests.support.mariadb import CAPTURE_USER, MariaDB, MariaDBSession
+from tests.support.refreshes import open_log
+
+DECIMAL = {
+    "field": "amount", "type": "bytes", "optional": True, "name": "org.apache.kafka.connect.data.Decimal", "version": 1,
+    "parameters": {"scale": "2", "connect.decimal.precision": "10"},
+}  # fmt: skip
+PLACED = {"field": "placed", "type": "int64", "optional": True, "name": "io.debezium.time.MicroTimestamp", "version": 1}
+SCHEMA = envelope_schema(("id", "int32", False), ("note", "string", True), DECIMAL, PLACED)
+DDL = "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40), amount DECIMAL(10,2), placed DATETIME(6))"
+ROW = (
+    "SELECT CONCAT_WS('|', id, note, CAST(amount * 100 AS SIGNED), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', placed)) FROM orders"
+    " WHERE id = {}"
+)
+
+
+@dataclass
+class Shop:
+    """The table `orders` of a database of its own, and the lake's table `orders`."""
+
+    database: MariaDBSession
+    schema: str
+    url: str
+    lake: Followed
+    messages: list[Record] = field(default_factory=list)
+    told: int = 0
+
+    def insert(self, identity: int, note: str = "new", amount: str = "1.50", *, lose: bool = False) -> None:
+        self.database.run(f"INSERT INTO orders VALUES ({identity}, '{note}', {amount}, '2024-02-29 12:30:00.000123')")
+        self._tell("c", identity, lose)
+
+    def update(self, identity: int, note: str, *, lose: bool = False) -> None:
+        self.database.run(f"UPDATE orders SET note = '{note}' WHERE id = {identity}")
+        self._tell("u", identity, lose)
+
+    def delete(self, identity: int, *, lose: bool = False) -> None:
+        self.database.run(f"DELETE FROM orders WHERE id = {identity}")
+        self._tell("d", identity, lose)
+
+    def truncate(self, *, lose: bool = False) -> None:
+        self.database.run("TRUNCATE TABLE orders")
+        self._tell("t", None, lose)
+
+    def follow(self) -> TableResult:
+        """The lake takes the messages that were not lost."""
+        if new := self.messages[self.told :]:
+            self.lake.tell(new)
+            self.told = len(self.messages)
+        return self.lake.run()
+
+    def place(self) -> tuple[str, int]:
+        """Where the binary log ends."""
+        ((file, byte, *_),) = [line.split("\t") for line in self.database.run("SHOW MASTER STATUS")]
+        return file, int(byte)
+
+    @property
+    def table(self) -> FollowedTable:
+        """The table as monitors look at it."""
+        lake = self.lake
+        return FollowedTable(
+            name="orders", location=lake.location, bronze="orders__changes", bronze_location=lake.bronze, keys=lake.keys,
+            envelope=lake.envelope, types={}, lane=lake.lane, open_log=open_log,
+        )  # fmt: skip
+
+    def monitor(self, **declared: Any) -> Monitor:
+        return Monitor(**{"database": self.url, "table": f"{self.schema}.orders", **declared})
+
+    @property
+    def rows(self) -> list[tuple[int, str]]:
+        """The lake's, by key and note."""
+        return [(row["id"], row["note"]) for row in self.lake.rows]
+
+    def _tell(self, op: str, identity: int | None, lose: bool) -> None:
+        if lose:
+            return
+        file, byte = self.place()
+        row = None if identity is None else self._row(identity)
+        source = {"connector": "mariadb", "name": "shop", "db": self.schema, "table": "orders", "file": file, "pos": byte - 1, "row": 0}
+        payload = {"before": None, "after": row, "source": {**source, "ts_ms": 1_700_000_000_000}, "op": op}
+        if op == "d":
+            payload["before"] = {"id": identity, "note": None, "amount": None, "placed": None}
+        value = json.dumps({"schema": SCHEMA, "payload": payload}).encode()
+        key = None if identity is None else json.dumps({"id": identity}).encode()
+        self.messages.append(Record(topic="shop.orders", topic_id="t1", offset=len(self.messages), key=key, value=value))
+
+    def _row(self, identity: int) -> dict[str, Any] | None:
+        for line in self.database.run(ROW.format(identity)):
+            number, note, cents, placed = line.split("|")
+            unscaled = int(cents).to_bytes(8, "big", signed=True)
+            return {"id": int(number), "note": note, "amount": b64encode(unscaled).decode(), "placed": int(placed)}
+        return None
+
+
+@contextmanager
+def a_shop(server: MariaDB, spark: SparkSession, folder: Path) -> Iterator[Shop]:
+    """A shop whose lake has followed the first ten orders."""
+    schema = f"shop_{uuid.uuid4().hex[:8]}"
+    admin = server.session()
+    admin.run(f"CREATE DATABASE {schema}", f"USE {schema}", DDL)
+    try:
+        url = f"mysql+pymysql://{CAPTURE_USER}:{CAPTURE_USER}@127.0.0.1:{server.port}/{schema}"
+        shop = Shop(admin, schema, url, Followed(spark, folder, keys=("id",)))
+        for identity in range(1, 11):
+            shop.insert(identity)
+        shop.follow()
+        yield shop
+    finally:
+        admin.run(f"DROP DATABASE {schema}")
+        admin.close()
