@@ -11,6 +11,7 @@ from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
+from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name
 from lakechime_dagster.lake.readers import checked_readers
@@ -95,6 +96,7 @@ class BronzeTable(Readable):
     location: str | None = None
     format: str | TableFormat = TableFormat.DELTA
     fresh_within: dt.timedelta | None = None
+    maintenance: Maintenance | None = None
     description: str = ""
     group: str | None = None
     kinds: tuple[str, ...] = ()
@@ -138,6 +140,7 @@ class ChangeTable(Readable):
     location: str | None = None
     format: str | TableFormat = TableFormat.DELTA
     fresh_within: dt.timedelta | None = None
+    maintenance: Maintenance | None = None
     description: str = ""
     group: str | None = None
     kinds: tuple[str, ...] = ()
@@ -197,6 +200,7 @@ def change_table(
     max_transaction: dt.timedelta | None = None,
     every: Schedule | None = None,
     monitor: Monitor | None = None,
+    maintenance: Maintenance | None = None,
     owner: str | None = None,
     location: str | None = None,
     description: str = "",
@@ -217,6 +221,7 @@ def change_table(
     names columns by which rows lie together, and `readers` the programs that read the table beside Spark. A snapshot that
     would delete more than `max_delete_ratio` of the rows holds the lane. With `max_transaction`, the longest that a transaction of
     the database lasts, tables may wait for complete hours (`hours`). `monitor` says with which table of which database it is compared.
+    `maintenance` says how the files of all three tables are kept.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -245,11 +250,12 @@ def change_table(
     bronze = BronzeTable(
         name=name + CHANGES, feed=source, envelope=envelope, keys=tuple(there.get(key, key) for key in merge.keys), every=every,
         types=MappingProxyType(dict(types or {})), location=None if location is None else location.rstrip("/") + CHANGES,
-        owner=owner, group=group, description=f"The changes of {name} as they came from {source}",
+        owner=owner, group=group, maintenance=maintenance, description=f"The changes of {name} as they came from {source}",
     )  # fmt: skip
     return ChangeTable(
         name=name, bronze=bronze, merge=merge, on_drift=_drift(name, on_drift), allowed_lateness=allowed_lateness, owner=owner, group=group,
         location=location, description=description, kinds=tuple(kinds), monitor=monitor, dagster=dagster or {}, columns=names,
+        maintenance=maintenance,
         cluster_by=checked_columns(name, "cluster_by", cluster_by), readers=checked_readers(name, readers),
         max_delete_ratio=max_delete_ratio, max_transaction=max_transaction,
     )  # fmt: skip

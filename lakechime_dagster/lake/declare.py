@@ -18,6 +18,7 @@ from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.groups import group_key_columns
 from lakechime_dagster.lake.increments import check_increment, is_aggregate
 from lakechime_dagster.lake.inputs import check_modes, checked_reads, checked_trigger, sql_reads, woken_by
+from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.names import checked_columns, checked_levels, checked_table_name
 from lakechime_dagster.lake.partition_local import check_partition_local
 from lakechime_dagster.lake.reads import Passthrough, Read
@@ -40,6 +41,7 @@ def spark_table(
     location: str | None = None,
     format: str | TableFormat = TableFormat.DELTA,  # noqa: A002 - the word of SourceTable and of Spark
     fresh_within: dt.timedelta | None = None,
+    maintenance: Maintenance | None = None,
     description: str | None = None,
     group: str | None = None,
     kinds: Iterable[str] = (),
@@ -66,8 +68,9 @@ def spark_table(
             key_columns={read.table: {key: key for key in key_columns} for read in checked.values() if read.is_changing}
             if mode is RefreshMode.AFFECTED_KEYS else {},
             injected=_injected(name, compute, checked), trigger=woken, expect=_checked_expect(name, expect), watermark=watermark,
-            owner=owner, location=location, format=format, fresh_within=fresh_within, group=group, kinds=_kinds(name, kinds),
-            description=inspect.getdoc(compute) or "" if description is None else description, dagster=dagster or {},
+            owner=owner, location=location, format=format, fresh_within=fresh_within, maintenance=maintenance, group=group,
+            kinds=_kinds(name, kinds), dagster=dagster or {},
+            description=inspect.getdoc(compute) or "" if description is None else description,
         )  # fmt: skip
         object.__setattr__(table, "__doc__", compute.__doc__)
         object.__setattr__(table, "__module__", compute.__module__)
@@ -92,6 +95,7 @@ def sql_table(
     location: str | None = None,
     format: str | TableFormat = TableFormat.DELTA,  # noqa: A002 - the word of SourceTable and of Spark
     fresh_within: dt.timedelta | None = None,
+    maintenance: Maintenance | None = None,
     description: str | None = None,
     group: str | None = None,
     kinds: Iterable[str] = (),
@@ -121,8 +125,8 @@ def sql_table(
         name=name, keys=key_columns, partitioned_by=partitioned_by, refresh=mode, reads=checked, sql=text,
         key_columns=group_key_columns(name, query, key_columns, changing) if mode is RefreshMode.AFFECTED_KEYS else {},
         trigger=woken_by(name, mode, checked.values(), trigger), expect=_checked_expect(name, expect), watermark=watermark,
-        owner=owner, location=location, format=format, fresh_within=fresh_within, group=group, kinds=_kinds(name, kinds),
-        description=_leading_comment(text) if description is None else description, dagster=dagster or {},
+        owner=owner, location=location, format=format, fresh_within=fresh_within, maintenance=maintenance, group=group,
+        kinds=_kinds(name, kinds), description=_leading_comment(text) if description is None else description, dagster=dagster or {},
     )  # fmt: skip
 
 

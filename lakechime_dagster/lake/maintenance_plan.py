@@ -6,7 +6,7 @@ A plan is a value: the same files, readers, policy and time give the same plan. 
 import datetime as dt
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import groupby
 
@@ -20,6 +20,8 @@ Partition = tuple[PartitionValue, ...] | None
 GIB = 1024**3
 DAY_MS = DAY // dt.timedelta(milliseconds=1)
 MARGIN_MS = DAY_MS  # a commit's files are as much older than the commit as it took to write them; none takes a day
+
+SMALL_OF_CLUSTERED = "small files; OPTIMIZE lays out the whole of a clustered table, which may cost all of its bytes"
 
 
 class Kind(StrEnum):
@@ -176,11 +178,6 @@ def _affordable(files: TableFiles, policy: Maintenance) -> tuple[list[Action], l
     refused: list[Refused] = []
     left = policy.budget
     for action, small in sorted(_rewrites(files, policy), key=lambda one: -one[0].score):
-        if files.is_clustered and action.kind is Kind.COMPACT:
-            refused.append(
-                Refused(action=action, why="the table is clustered: OPTIMIZE lays out all of it, which has no budget; run it yourself")
-            )
-            continue
         fitting = action if action.bytes <= left else _cut(action, small, left, policy)
         if fitting is not None:
             chosen.append(fitting)
@@ -192,20 +189,19 @@ def _affordable(files: TableFiles, policy: Maintenance) -> tuple[list[Action], l
 
 
 def _rewrites(files: TableFiles, policy: Maintenance) -> Iterator[tuple[Action, list[DataFile]]]:
-    """All that is worth rewriting, each with the small files that it joins."""
+    """All that is worth rewriting, each with the small files of which a part may be joined instead."""
 
     def key(file: DataFile) -> str:
-        return repr(file.partition)
+        return "" if files.is_clustered else repr(file.partition)
 
     for _, group in groupby(sorted(files.live, key=key), key=key):
         members = list(group)
         small = sorted((file for file in members if file.size < policy.small_file), key=lambda file: (file.size, file.path))
-        if len(small) >= policy.min_files:
-            yield _joining(small, policy, policy.small_file), small
-        else:
-            small = []
-        joined = {file.path for file in small}
-        if purging := _purging([file for file in members if file.deleted], joined, policy):
+        joined = [] if len(small) < policy.min_files else members if files.is_clustered else small
+        if joined:
+            made = _joining(joined, policy, policy.small_file)
+            yield (replace(made, reason=f"{len(small)} {SMALL_OF_CLUSTERED}"), []) if files.is_clustered else (made, small)
+        if purging := _purging([file for file in members if file.deleted], {file.path for file in joined}, policy):
             yield purging, []
 
 

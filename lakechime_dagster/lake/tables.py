@@ -10,6 +10,7 @@ from typing import Any
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.lake.maintenance import Maintenance, checked_maintenance
 from lakechime_dagster.lake.names import (
     MAX_TABLE_NAME,
     checked_columns,
@@ -86,7 +87,8 @@ class LakeTable(Readable):
     `reads` maps the name by which the function or the SQL calls an input to how it is read. `key_columns` says, for
     `affected_keys`, per table read as changes and per key, which SQL expression over that table gives the key.
     `expect` maps the name of a constraint to a SQL condition that each row must meet; a row that does not is
-    quarantined. `watermark` is the event-time column. `dagster` passes further arguments of `dg.asset` through, but
+    quarantined. `watermark` is the event-time column. `maintenance` says how
+    its files are kept. `dagster` passes further arguments of `dg.asset` through, but
     those in `ENGINE_OWNED`; its metadata come beside those of the declaration. Calling the table calls its function.
     """
 
@@ -106,6 +108,7 @@ class LakeTable(Readable):
     location: str | None = None
     format: str | TableFormat = TableFormat.DELTA
     fresh_within: dt.timedelta | None = None
+    maintenance: Maintenance | None = None
     description: str = ""
     group: str | None = None
     kinds: tuple[str, ...] = ()
@@ -160,6 +163,7 @@ def check_common(table: Readable) -> None:
         raise DeclarationError(name, "location", f"{shown(table.location)} is not a path or URL; leave it out for the warehouse's own")
     if table.fresh_within is not None and not (isinstance(table.fresh_within, dt.timedelta) and table.fresh_within > dt.timedelta(0)):
         raise DeclarationError(name, "fresh_within", f"{shown(table.fresh_within)} is not a positive timedelta")
+    checked_maintenance(name, getattr(table, "maintenance", None))
     if not isinstance(table.description, str):
         raise DeclarationError(name, "description", f"{shown(table.description)} is not text")
     if not isinstance(table.dagster, Mapping):

@@ -67,10 +67,14 @@ def test_of_a_partition_that_is_too_much_the_smallest_files_are_joined() -> None
     assert made.refused[0].why == "6 bytes are the budget of a run, of which 1 bytes are left; a part of it is done"
 
 
-def test_a_clustered_table_is_not_compacted_by_files() -> None:
-    made = planned(*(make_file() for _ in range(3)), make_file(50, deleted=50), is_clustered=True)
-    assert kinds(made) == [Kind.PURGE]
-    assert [refused.action.kind for refused in made.refused] == [Kind.COMPACT]
+def test_a_clustered_table_is_laid_out_as_a_whole_or_not_at_all() -> None:
+    live = (make_file(), make_file(), make_file(50, deleted=50))
+    (action,) = planned(*live, is_clustered=True).actions
+    assert (action.kind, action.files, action.bytes) == (Kind.COMPACT, 3, 60)
+    made = planned(*live, is_clustered=True, policy=replace(POLICY, budget=59))
+    assert (made.actions, [refused.action.kind for refused in made.refused]) == ((), [Kind.COMPACT])
+    (action,) = planned(make_file(), make_file(50, deleted=50), is_clustered=True).actions
+    assert (action.kind, action.partition) == (Kind.PURGE, None)
 
 
 # Removing
