@@ -94,6 +94,10 @@ class DeltaLog:
     def properties(self, version: int | None = None) -> Mapping[str, str]:
         return dict(self._open(version).metadata().configuration)
 
+    def commits_backwards(self) -> Iterator[TableCommit]:
+        """The commits that the log still holds, newest first."""
+        return self._commits_backwards(self._open())
+
     def commits(self, after: int, through: int) -> list[TableCommit]:
         """The commits of (after, through], oldest first.
 
