@@ -7,6 +7,7 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.commits import TableLog
+from lakechime_dagster.spark.session_confs import session_confs
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId
 
 TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
@@ -32,17 +33,8 @@ def transaction(spark: SparkSession, app_id: str, version: int, user_metadata: s
     they are set: decide that there is nothing to write before.
     """
     wanted = {TXN_APP_ID: app_id, TXN_VERSION: str(version), USER_METADATA: user_metadata}
-    before = {name: spark.conf.get(name, None) for name in wanted}
-    try:
-        for name, value in wanted.items():
-            spark.conf.set(name, value)
+    with session_confs(spark, wanted):
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, value)
 
 
 @contextmanager
