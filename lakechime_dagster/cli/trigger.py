@@ -15,7 +15,7 @@ from lakechime_dagster.errors import LakeChimeError, NotFoundError
 
 if TYPE_CHECKING:
     from lakechime_dagster.resources.platform import Platform
-    from lakechime_dagster.store.interventions import PlaceAt
+    from lakechime_dagster.store.interventions import By, PlaceAt
     from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
     from lakechime_dagster.store.overview import FlowOverview
     from lakechime_dagster.triggers.flow import Flow
@@ -174,18 +174,10 @@ def seek(
     as_json: Json = False,
 ) -> None:
     """Put the lanes of a trigger at another place: back to replay, forward to leave out."""
-    from lakechime_dagster.resources.feeds import place_at as place_found
-    from lakechime_dagster.store.interventions import Interventions
-
     where = _start_from("--to", to)
     platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
-    flow = flow_declared(name, module, manual=True)
-    _check_lanes(platform, flow, key)
-    row = flow_known(platform, name, module, dry_run=True) if dry_run else platform.evaluator.activate(flow)
-    place_at = place_found(platform, flow, where)
-    moved = _first_lane(platform, flow, row, place_at, dry_run)
-    moved = moved or Interventions(platform.ledger).seek(row, key, by, place_at, dry_run=dry_run)
+    moved = sought(platform, flow_declared(name, module, manual=True), where, by, key=key, dry_run=dry_run)
     document = {"trigger": name, "lanes": _moves(moved), "dry_run": dry_run}
     _told(document, f"{count(len(moved), 'lane')} of {name} {_would(dry_run)} moved", as_json, moved)
 
@@ -205,6 +197,20 @@ def forget(name: Name, reason: Reason, who: Who = None, module: Module = None, d
     lanes = Interventions(platform.ledger).forget(row, by, dry_run=dry_run)
     document = {"trigger": name, "lanes": len(lanes), "dry_run": dry_run}
     _told(document, f"{name} {_would(dry_run)} forgotten, with {count(len(lanes), 'lane')}", as_json)
+
+
+def sought(platform: "Platform", flow: "Flow", where: "StartFrom", by: "By", *, key: str | None = None, dry_run: bool = False) -> Moved:
+    """Put the lane of a key, or all lanes, of a trigger at another place; the lanes as they were, each with its new place."""
+    from lakechime_dagster.resources.explain import inactive
+    from lakechime_dagster.resources.feeds import place_at as place_found
+    from lakechime_dagster.store.interventions import Interventions
+
+    _check_lanes(platform, flow, key)
+    imagined = (platform.ledger.flow(flow.name) or inactive(platform, flow)) if dry_run else None
+    row = imagined or platform.evaluator.activate(flow)
+    place_at = place_found(platform, flow, where)
+    moved = _first_lane(platform, flow, row, place_at, dry_run)
+    return moved or Interventions(platform.ledger).seek(row, key, by, place_at, dry_run=dry_run)
 
 
 def _check_lanes(platform: "Platform", flow: "Flow", key: str | None) -> None:

@@ -167,6 +167,8 @@ CASES = {
     "key that is no JSON": Bad(["cdc", "explain", "shop.orders", "--key", "1,2"]),
     "key that is no list": Bad(["cdc", "explain", "shop.orders", "--key", '{"id": 1}']),
     "refused messages without limit": Bad(["cdc", "quarantine", "shop.orders", "--limit", "-1"]),
+    "rebuild without a reason": Bad(["cdc", "rebuild", "shop.orders", "--yes"]),
+    "epoch of no table": Bad(["cdc", "epoch", "a'; DROP TABLE b; --", "--confirm"]),
     # settings
     "unknown database": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "mysql://root:secret@db/x"}),
     "url that is none": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "not a url"}),
