@@ -104,7 +104,8 @@ class Comparison:
         keys = [_key(dialect, *self.columns[key], _column(dialect, names[key]), texts[key]) for key in self.keys]
         return Queries(
             dialect=dialect, table=".".join(quoted(dialect, part) for part in table), keys=tuple(keys),
-            row=_row(dialect, texts.values()), only={_column(dialect, name): value for name, value in only.items()},
+            row=_row(dialect, texts.values()), values=tuple(texts.values()),
+            only={_column(dialect, name): value for name, value in only.items()},
         )  # fmt: skip
 
     def row_text(self, row: Mapping[str, Any]) -> str:
@@ -134,6 +135,7 @@ class Queries:
     table: str
     keys: tuple[KeyColumn, ...]
     row: str
+    values: tuple[str, ...]
     only: Mapping[str, Any]
 
     @property
@@ -159,10 +161,17 @@ class Queries:
 
     def at(self, keys: Sequence[Key]) -> Query:
         """As `rows`, of these keys; at least one."""
+        return self._at(keys, [key.text for key in self.keys])
+
+    def values_at(self, keys: Sequence[Key]) -> Query:
+        """As `at`, with the text of each column that is compared between key and hash."""
+        return self._at(keys, [*(key.text for key in self.keys), *self.values])
+
+    def _at(self, keys: Sequence[Key], columns: Sequence[str]) -> Query:
         bound = _Bound()
         only = self._only(bound)
         conditions = [" AND ".join(f"{one.order} = {bound(one, text)}" for one, text in zip(self.keys, key, strict=True)) for key in keys]
-        return Query(self._select([key.text for key in self.keys], [*only, f"({' OR '.join(conditions)})"]), bound.parameters)
+        return Query(self._select(columns, [*only, f"({' OR '.join(conditions)})"]), bound.parameters)
 
     def texts(self, low: Key | None = None, high: Key | None = None) -> Query:
         """As `rows`, with the text that is hashed before the hash: what a person looks at who asks why two rows differ."""

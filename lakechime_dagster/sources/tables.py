@@ -61,6 +61,11 @@ class TableSide:
         """All rows of these keys."""
         return self._rows(self.queries.at(keys))
 
+    def values_at(self, keys: Sequence[Key]) -> dict[Key, tuple[str | None, ...]]:
+        """Of each of these keys that there is, the canonical texts of the columns that are compared."""
+        size = len(self.queries.keys)
+        return {tuple(row[:size]): tuple(row[size:-1]) for row in self._ask(self.queries.values_at(keys))}
+
     def _rows(self, query: Query) -> list[Row]:
         return [(tuple(key), value) for *key, value in self._ask(query)]
 

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.lake.monitors import Monitor
+from lakechime_dagster.resources.repair import RepairTask
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.spark.monitored import FollowedTable
 from tests.cdc.factories import envelope_schema
@@ -82,6 +83,15 @@ class Shop:
         return FollowedTable(
             name="orders", location=lake.location, bronze="orders__changes", bronze_location=lake.bronze, keys=lake.keys,
             envelope=lake.envelope, types={}, lane=lake.lane, open_log=open_log,
+        )  # fmt: skip
+
+    @property
+    def task(self) -> RepairTask:
+        """The table as repairs look at it."""
+        log = self.lake.log
+        return RepairTask(
+            name="orders", log=log("orders"), bronze=log("orders__changes"), state=log("orders__state"), keys=self.lake.keys,
+            envelope=self.lake.envelope,
         )  # fmt: skip
 
     def monitor(self, **declared: Any) -> Monitor:

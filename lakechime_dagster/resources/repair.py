@@ -1,0 +1,155 @@
+"""Keys of a table that follows a database, read again there and told to the table's messages, from which its lane takes them."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from lakechime_dagster.cdc.bronze import COLUMNS
+from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
+from lakechime_dagster.cdc.checksum import Comparison
+from lakechime_dagster.cdc.compare import Key
+from lakechime_dagster.cdc.monitored import comparison_of, in_batches, key_shown
+from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.reading import EnvelopeReader
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.repair import ORIGIN, REPAIRS, Texts, UnrepairableError, Words, check_message, left_out, repair_message, words_of
+from lakechime_dagster.cdc.state import Role
+from lakechime_dagster.cdc.wire import order_of
+from lakechime_dagster.lake.envelopes import Debezium, Envelope
+from lakechime_dagster.lake.monitors import Monitor
+
+if TYPE_CHECKING:
+    from lakechime_dagster.capture.delta import DeltaLog
+    from lakechime_dagster.cdc.log_place import LogPlace
+
+AT_ONCE = 500  # keys of a statement
+STATEMENT_SECONDS = 60
+HIDDEN = "__"  # with which the names of columns begin that the database does not have
+MESSAGE = ("topic", "topic_id", "partition", "offset", "key", "value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repaired:
+    """What the database says of keys, and the commit of the table of messages that tells it; None in a dry run.
+
+    Attributes:
+        cut: The place of the database's log at which they were read.
+        rows: Keys that have a row there.
+        deletions: Keys that have none.
+    """
+
+    cut: str
+    rows: tuple[Key, ...]
+    deletions: tuple[Key, ...]
+    version: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairTask:
+    """What a repair needs to know of a table."""
+
+    name: str
+    log: "DeltaLog"
+    bronze: "DeltaLog"
+    state: "DeltaLog"
+    keys: tuple[str, ...]
+    envelope: Envelope
+
+
+def repaired(task: RepairTask, monitor: Monitor, keys: Sequence[Key], now_ms: int, *, dry_run: bool = False) -> Repaired:
+    """Read these keys of the database in one cut, and append what it says of them to the table of messages, in one commit.
+
+    The table's lane takes them from there. Each message is read back, and must say what the database says.
+
+    Raises:
+        UnrepairableError: no message can say it.
+        SourceUnreadableError: the database cannot be asked.
+        TableAbsentError: the lake has no such table.
+    """
+    from lakechime_dagster.capture.appending import append_rows
+    from lakechime_dagster.capture.rows import DeltaRows
+    from lakechime_dagster.sources.cut import taken
+    from lakechime_dagster.sources.tables import TableSide, column_types
+
+    words = _words(task)
+    lake = {name: kind for name, kind in DeltaRows(task.log).types().items() if not name.startswith(HIDDEN)}
+    where = monitor.table.split(".")
+    with taken(monitor.url(os.environ), seconds=STATEMENT_SECONDS) as cut:
+        comparison, _ = comparison_of(cut.dialect, column_types(cut.connection, *where), lake, task.keys, None)
+        if lacking := left_out(words, list(lake), comparison):
+            raise UnrepairableError(
+                f"{task.name}: its messages cannot carry {', '.join(lacking)}; put the rows right by a new snapshot of the connector"
+            )
+        side, place = TableSide(cut.connection, comparison.source(*where)), cut.place
+        found = {key: row for some in in_batches(dict.fromkeys(keys), AT_ONCE) for key, row in side.values_at(some).items()}
+    texts = {key: dict(zip(comparison.columns, found[key], strict=True)) if key in found else None for key in dict.fromkeys(keys)}
+    reader = reader_of(task.envelope, task.keys, {})
+    messages = [
+        _message(task, words, place, comparison, reader, key, row, (now_ms, number)) for number, (key, row) in enumerate(texts.items())
+    ]
+    done = Repaired(
+        cut=str(place), rows=tuple(key for key, row in texts.items() if row is not None),
+        deletions=tuple(key for key, row in texts.items() if row is None),
+    )  # fmt: skip
+    if dry_run or not messages:
+        return done
+    rows = [bronze_row(message, reader) for message in messages]
+    version = append_rows(task.bronze, list(COLUMNS), rows, {"lakechime.origin": "repair", "lakechime.cut": str(place)})
+    return Repaired(cut=done.cut, rows=done.rows, deletions=done.deletions, version=version)
+
+
+def _message(
+    task: RepairTask, words: Words, cut: "LogPlace", comparison: Comparison, reader: EnvelopeReader, key: Key, row: Texts | None,
+    at: tuple[int, int],
+) -> Message:  # fmt: skip
+    now_ms, number = at
+    told = dict(zip(task.keys, key, strict=True))
+    record = Record(
+        topic=f"{task.name} repaired", topic_id=REPAIRS + task.name, offset=now_ms * 1_000_000 + number, key=key_shown(key).encode(),
+        value=repair_message(words, cut, told, row), headers=dict([ORIGIN]),
+    )  # fmt: skip
+    check_message(record, reader, comparison, told, row)
+    return Message(record, [ORIGIN], now_ms)
+
+
+def _words(task: RepairTask) -> Words:
+    """The words of the newest message of the table that tells a row.
+
+    Raises:
+        UnrepairableError: there is none, or several tables feed this one, or none can be written by it.
+    """
+    from lakechime_dagster.capture.rows import TABLE, DeltaRows, column, known, texts
+
+    if not isinstance(task.envelope, Debezium):
+        tool = type(task.envelope).__name__
+        raise UnrepairableError(f"{task.name}: messages of {tool} cannot be written yet, only Debezium's; load the rows again by that tool")
+    bronze = DeltaRows(task.bronze)
+    own = exp.not_(column("topic_id").like(f"{REPAIRS}%"))
+    newest = exp.Max(this=column("ts_ms")).as_("newest")
+    told = bronze.query(exp.select(column("source"), newest).from_(TABLE).where(known("source"), own).group_by(column("source")))
+    if len(told) > 1:
+        names = ", ".join(sorted(row["source"] for row in told))
+        raise UnrepairableError(f"{task.name}: several tables feed it ({names}), and a key is not known to be of one")
+    found = bronze.select(*MESSAGE, where=(texts("op", "c", "u", "r"), known("value"), own), newest=("timestamp", "offset"), limit=1)
+    if not found:
+        raise UnrepairableError(
+            f"{task.name}: no message tells a row yet, so that none can be written in its words; wait for the first one"
+        )
+    (row,) = found
+    _check_epochs(task, told[0]["source"])
+    return words_of(task.name, Record(topic=row["topic"], offset=row["offset"], value=row["value"].encode()), told[0]["newest"])
+
+
+def _check_epochs(task: RepairTask, source: str) -> None:
+    """A source whose positions have begun anew has places that a message of a partition of its own does not get to."""
+    from lakechime_dagster.capture.rows import DeltaRows, texts
+
+    places = DeltaRows(task.state).select("source", "order", where=(texts("role", Role.PLACE.value),))
+    if any(order_of(row["order"]).epoch > 0 for row in places if row["source"] == source):
+        raise UnrepairableError(
+            f"{task.name}: the positions of {source} have begun anew, and a repair cannot be put behind that yet; let the connector take a "
+            "new snapshot"
+        )
