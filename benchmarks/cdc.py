@@ -30,6 +30,7 @@ from benchmarks._lines import Line, at_least, at_most, show
 from benchmarks._merges import COLUMNS, DEFAULT, ENVELOPE, EQUAL, OURS, Dlt, Merge, decoded, make_bases, merges
 from benchmarks._orders import Changes
 from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.lake.change_tables import CDCMerge
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.change_rows import MESSAGE, TOLD_DDL, Reading, on_batches
@@ -210,7 +211,8 @@ def measure_reading(spark: SparkSession, folder: Path) -> Iterator[Line]:
     again = messages.crossJoin(spark.range(copies)).drop("id").repartition(cores)
     again.write.parquet(str(folder / "messages"))
     frame = spark.read.parquet(str(folder / "messages"))
-    reading = Reading(out=arrow_of(TOLD_DDL), reader=partial(reader_of, Debezium(), orders.KEYS, {}))
+    reader, takes = partial(reader_of, Debezium(), orders.KEYS, {}), CDCMerge(keys=orders.KEYS).takes
+    reading = Reading(out=arrow_of(TOLD_DDL), reader=reader, takes=takes, names={})
     parsed = frame.select(F.from_json("value", ENVELOPE).alias("m")).select("m.payload.*")
     ways = {
         "ours": on_batches(frame.select(*MESSAGE), reading, TOLD_DDL),
