@@ -6,6 +6,8 @@ from typing import Any
 from lakechime_dagster.cdc.connect import ConnectSchema
 from lakechime_dagster.cdc.values import ValueType, unavailable, value_type
 
+_NO_VALUE = (ValueError, TypeError, KeyError, ArithmeticError, AttributeError)  # what is raised for a value that is not of its type
+
 
 class Columns:
     """How the columns of one schema are read.
@@ -22,6 +24,7 @@ class Columns:
         self.types = {name: _type_of(name, inner) for name, inner in schema.fields}
         self.ddl = {name: known.ddl for name, known in self.types.items()}
         self._unavailable = {name: unavailable(inner, placeholder) for name, inner in schema.fields}
+        self._known = {name: (known.decode, self._unavailable[name]) for name, known in self.types.items()}
 
     def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the columns that the row carries: one that the database did not send is not among them.
@@ -29,6 +32,20 @@ class Columns:
         Raises:
             ValueError: The schema does not know a column, or a value is not of its type; the message begins with the column.
         """
+        found: dict[str, Any] = {}
+        try:
+            for name, value in row.items():
+                decode, absent = self._known[name]
+                if value is None:
+                    found[name] = None
+                elif value != absent:
+                    found[name] = decode(value)
+        except _NO_VALUE:
+            return self._read_singly(row)
+        return found
+
+    def _read_singly(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The same with an error that names the column."""
         found: dict[str, Any] = {}
         for name, value in row.items():
             if name not in self.types:
@@ -55,5 +72,5 @@ def decoded(name: str, known: ValueType, value: Any) -> Any:
     """
     try:
         return known.decode(value)
-    except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError) as problem:
+    except _NO_VALUE as problem:
         raise ValueError(f"{name}: {repr(value)[:80]} is no {known.ddl}: {problem}") from problem

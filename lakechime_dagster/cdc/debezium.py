@@ -94,7 +94,9 @@ class DebeziumReader(EnvelopeReader):
             return key_of((types or columns).read(as_object(f"header {OLD_KEY}", old)), self._keys, f"header {OLD_KEY}")
         if payload["op"] != Operation.UPDATE or payload.get("before") is None:
             return None
-        told = as_object("before", payload["before"])
+        told, after = as_object("before", payload["before"]), payload["after"]
+        if all(name in told and told[name] == after[name] for name in self._keys):
+            return None
         before = columns.read({name: told.get(name) for name in self._keys})
         old = tuple(before.get(name) for name in self._keys)
         return old if None not in old and old != key else None

@@ -30,6 +30,7 @@ class MessageReader(Generic[T]):
         self._of_schema = of_schema
         self._part = part
         self._known: dict[bytes, T] = {}
+        self._newest: tuple[bytes, T] | None = None  # the schema of the last message, which is most often that of the next one
 
     def read(self, raw: bytes, *, is_exact: bool = False) -> tuple[T | None, Any]:
         """What was made of the schema of a message, if it brings one, and its payload.
@@ -41,14 +42,22 @@ class MessageReader(Generic[T]):
         Raises:
             ValueError: It is no JSON, or what stands as its schema is none.
         """
-        head, middle, rest = raw.partition(_PAYLOAD)
-        prefix = head + middle
-        if prefix in self._known and raw.endswith(b"}"):
+        prefix, made = self._newest if self._newest and raw.startswith(self._newest[0]) else self._schema_of(raw)
+        if made is not None and raw.endswith(b"}"):
             try:
-                return self._known[prefix], _parse(rest[:-1], is_exact)
+                return made, _parse(raw[len(prefix) : -1], is_exact)
             except ValueError:
                 pass  # more than a payload follows: the whole message says what is wrong with it
         return self._whole(raw, prefix, is_exact)
+
+    def _schema_of(self, raw: bytes) -> tuple[bytes, T | None]:
+        """The beginning of a message up to its payload, and what was made of the schema there if it is known."""
+        head, middle, _ = raw.partition(_PAYLOAD)
+        prefix = head + middle
+        made = self._known.get(prefix)
+        if made is not None:
+            self._newest = prefix, made
+        return prefix, made
 
     def _whole(self, raw: bytes, prefix: bytes, is_exact: bool) -> tuple[T | None, Any]:
         message = parsed(raw, self._part, is_exact=is_exact)

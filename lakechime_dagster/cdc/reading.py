@@ -47,7 +47,7 @@ def message_of(record: Record, tool: str, is_exact: bool) -> Mapping[str, Any] |
 def order_of(record: Record, operation: Operation, position: Position) -> Order:
     """Where a change stands that a message tells; without a position by its Kafka coordinate alone."""
     rank = _RANKS.get(operation, UPSERT) if position else 0
-    return coordinate(record)._replace(position=position, rank=rank)
+    return Order(0, position, rank, record.topic_id or record.topic, record.partition, record.offset)
 
 
 def coordinate(record: Record) -> Order:

@@ -9,7 +9,8 @@ import datetime
 import decimal
 import hashlib
 import uuid
-from base64 import b64decode, b64encode
+from base64 import b64encode
+from binascii import a2b_base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -114,7 +115,7 @@ def _text(value: Any) -> str:
 
 
 def _bytes(value: Any) -> bytes:
-    return b64decode(value, validate=True)
+    return a2b_base64(value, strict_mode=True)
 
 
 def _decimal(schema: ConnectSchema) -> ValueType:
@@ -128,7 +129,7 @@ def _decimal(schema: ConnectSchema) -> ValueType:
 def _unscaled(value: Any, scale: int) -> Decimal:
     """A decimal number: Connect's base64 of its unscaled value, or a JSON number (`decimal.format=NUMERIC`)."""
     if isinstance(value, str):
-        return Decimal(int.from_bytes(b64decode(value, validate=True), "big", signed=True)).scaleb(-scale, EXACT)
+        return Decimal(int.from_bytes(_bytes(value), "big", signed=True)).scaleb(-scale, EXACT)
     if isinstance(value, float):
         raise InexactNumberError
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
@@ -196,7 +197,7 @@ def _bits(schema: ConnectSchema) -> ValueType:
     length = int(schema.parameters.get("length", 0))
 
     def decode(value: Any) -> str:
-        number = int.from_bytes(b64decode(value, validate=True), "little")
+        number = int.from_bytes(_bytes(value), "little")
         return f"{number:0{length}b}"
 
     return ValueType("string", decode)
