@@ -73,13 +73,15 @@ class TableFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """A lane that still needs history of the table: all that was changed since then; None for nothing.
+    """A lane that needs history of the table: all that commits did since then, None for nothing.
 
+    `unread` is when the oldest rows came that it has not read, or its step began that is not done; None where it has caught up.
     `waits` says why it goes on only after a person or somebody else has done something; it is empty for one that goes on.
     """
 
     name: str
     since: int | None = None
+    unread: int | None = None
     waits: str = ""
 
 
@@ -128,6 +130,30 @@ class Plan:
         return sum(action.bytes for action in self.actions if action.is_rewrite)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What one statement did; the sizes are bytes."""
+
+    kind: Kind
+    files_removed: int = 0
+    files_added: int = 0
+    rewritten: int = 0
+    written: int = 0
+    freed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maintained:
+    """What was done of a plan, and what not."""
+
+    done: tuple[Done, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+    def total(self, name: str) -> int:
+        """The sum of a number of `Done` over all statements."""
+        return sum(getattr(one, name) for one in self.done)
+
+
 def plan(files: TableFiles, readers: Iterable[Reader], policy: Maintenance, now: int) -> Plan:
     """What to do now.
 
@@ -164,8 +190,8 @@ def _blocked(readers: Iterable[Reader], now: int, kept: int) -> list[tuple[Reade
     for reader in readers:
         if reader.waits:
             found.append((reader, f"{reader.name} waits: {reader.waits}"))
-        elif reader.since is not None and now - reader.since > kept:
-            found.append((reader, f"{reader.name} has not read what came since {_day(reader.since)}, longer than removed files are kept"))
+        elif reader.unread is not None and now - reader.unread > kept:
+            found.append((reader, f"{reader.name} has not read what came since {_day(reader.unread)}, longer than removed files are kept"))
     return found
 
 

@@ -5,7 +5,6 @@ A statement that loses against another writer is not tried again: the next run p
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -16,7 +15,7 @@ from pyspark.sql.types import StringType, StructType
 
 from lakechime_dagster.dce.commits import TableLog
 from lakechime_dagster.lake.maintenance import Maintenance
-from lakechime_dagster.lake.maintenance_plan import Action, Kind, Partition, Plan, Refused
+from lakechime_dagster.lake.maintenance_plan import Action, Done, Kind, Maintained, Partition, Plan, Refused
 from lakechime_dagster.spark.commit import CONFLICTS
 from lakechime_dagster.spark.literals import sql_literal
 from lakechime_dagster.spark.names import quoted
@@ -30,30 +29,6 @@ MIN_FILE, MAX_FILE, MAX_DELETED = (
 LOGGING = "spark.databricks.delta.vacuum.logging.enabled"
 NOT_IN_LOG = "DELTA_CANNOT_VACUUM_LITE"  # the log was cleaned up past files that were never removed
 GAVE_WAY = "another writer of the table was first; the next run plans it anew"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """What one statement did; the sizes are bytes."""
-
-    kind: Kind
-    files_removed: int = 0
-    files_added: int = 0
-    rewritten: int = 0
-    written: int = 0
-    freed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Maintained:
-    """What was done of a plan, and what not."""
-
-    done: tuple[Done, ...] = ()
-    refused: tuple[Refused, ...] = ()
-
-    def total(self, name: str) -> int:
-        """The sum of a number of `Done` over all statements."""
-        return sum(getattr(one, name) for one in self.done)
 
 
 def maintain(spark: SparkSession, log: TableLog, plan: Plan, policy: Maintenance, now: Callable[[], int]) -> Maintained:

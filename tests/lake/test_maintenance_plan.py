@@ -117,7 +117,7 @@ def test_while_a_lane_waits_nothing_is_touched_and_what_it_needs_is_kept_longer(
 
 
 def test_a_lane_that_is_behind_by_more_than_is_kept_is_waited_for() -> None:
-    made = planned(make_file(), make_file(), readers=(Reader(name="r", since=NOW - 8 * DAY),))
+    made = planned(make_file(), make_file(), readers=(Reader(name="r", since=NOW - 8 * DAY, unread=NOW - 8 * DAY),))
     assert kinds(made) == [Kind.RAISE]
     assert made.refused[0].why.startswith("r has not read what came since 1970-04-03 00:00 UTC")
 
@@ -129,6 +129,11 @@ def test_once_the_lane_has_caught_up_all_is_as_it_was_and_maintenance_goes_on() 
     assert made.actions[0].properties == {FILES: None, BEFORE + FILES: None}
 
 
+def test_a_lane_that_has_read_all_rows_holds_back_only_what_was_done_to_files_since() -> None:
+    made = planned(make_file(), make_file(), removed=(make_old(50), make_old(20)), readers=(Reader(name="r", since=NOW - 40 * DAY),))
+    assert [(action.kind, action.files) for action in made.actions] == [(Kind.COMPACT, 2), (Kind.VACUUM, 1)]
+
+
 # Laws
 
 PARTITIONS = st.sampled_from([("a",), ("b",), ("c",)])
@@ -138,8 +143,11 @@ LIVE = st.builds(
 )  # fmt: skip
 OLD = st.builds(make_old, st.floats(0, 60), st.integers(1, 50))
 READERS = st.builds(
-    lambda age, waits: Reader(name="r", since=None if age is None else NOW - round(age * DAY), waits=waits),
-    st.one_of(st.none(), st.floats(0, 60)), st.sampled_from(["", "", "HELD: by somebody"]),
+    lambda age, later, waits: Reader(
+        name="r", since=None if age is None else NOW - round(age * DAY), unread=None if age is None else NOW - round(age * later * DAY),
+        waits=waits,
+    ),
+    st.one_of(st.none(), st.floats(0, 60)), st.floats(0, 1), st.sampled_from(["", "", "HELD: by somebody"]),
 )  # fmt: skip
 WORLDS = st.builds(
     lambda live, removed, orphans: TableFiles(table="t", live=tuple(live), removed=tuple(removed), orphans=tuple(orphans)),

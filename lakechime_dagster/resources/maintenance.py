@@ -1,0 +1,140 @@
+"""The maintenance of declared tables: what is planned by their files and the lanes at them, and what Spark did of it."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit, TableLog
+from lakechime_dagster.dce.event import version_of
+from lakechime_dagster.dce.snapshots import SnapshotPlace, own_uid
+from lakechime_dagster.lake.change_tables import STATE, ChangeTable
+from lakechime_dagster.lake.lake import Lake, Target
+from lakechime_dagster.lake.maintenance import Maintenance
+from lakechime_dagster.lake.maintenance_plan import Maintained, Plan, Reader, Refused, TableFiles, plan
+from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.store.lanes_at import LaneAt, lanes_at
+from lakechime_dagster.triggers.lanes import LaneState
+
+if TYPE_CHECKING:
+    from lakechime_dagster.capture.delta import DeltaLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """A table's files and what is planned for them."""
+
+    log: "DeltaLog"
+    files: TableFiles
+    plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What a run of maintenance did to one table: its files before and after, and what was done and not."""
+
+    before: Looked
+    after: TableFiles
+    maintained: Maintained
+    seconds: float
+
+    @property
+    def refused(self) -> tuple[Refused, ...]:
+        """What was not done: as planned, and as it turned out."""
+        return (*self.before.plan.refused, *self.maintained.refused)
+
+
+def look(platform: Platform, lake: Lake, table: Target) -> list[Looked]:
+    """The plans for a table now, and for what is remembered beside one that follows a database; a table that is not there has none."""
+    from lakechime_dagster.capture.files import table_files
+
+    found = []
+    for log in _logs(platform, table):
+        if log.exists():
+            files = table_files(log)
+            made = plan(files, readers(platform, lake, table, log), policy_of(table), platform.store.now())
+            found.append(Looked(log=log, files=files, plan=made))
+    return found
+
+
+def keep(platform: Platform, lake: Lake, table: Target, log: Callable[[str], None]) -> list[Kept]:
+    """Plan the maintenance of a table, and do it; without anything to do no driver is asked for.
+
+    Raises:
+        SparkFailedError: what Spark said.
+    """
+    looked = look(platform, lake, table)
+    if not any(one.plan.actions for one in looked):
+        return [Kept(before=one, after=one.files, maintained=Maintained(), seconds=0.0) for one in looked]
+    from lakechime_dagster.spark.driver import open_driver  # only a run needs Spark
+    from lakechime_dagster.spark.failures import described
+    from lakechime_dagster.spark.maintain import maintain
+
+    settings = platform.settings
+    kept = []
+    with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
+        for one in looked:
+            start = time.monotonic()
+            maintained = maintain(driver.spark, one.log, one.plan, policy_of(table), platform.store.now)
+            kept.append(Kept(before=one, after=_files(one.log), maintained=maintained, seconds=time.monotonic() - start))
+    return kept
+
+
+def policy_of(table: Target) -> Maintenance:
+    """What is declared of a table's maintenance, or what is usual."""
+    return table.maintenance or Maintenance()
+
+
+def readers(platform: Platform, lake: Lake, table: Target, log: TableLog) -> list[Reader]:
+    """The lanes at a table as its planner sees them; what is remembered beside it is of those only that write it."""
+    lanes = lanes_at(platform.store.engine, table.name, platform.settings.cluster)
+    if log.location != platform.location(table.name, table.location):
+        lanes = [lane for lane in lanes if lane.writes]
+    return [_reader(lane, log, reads_changes=_reads_changes(platform, lake, table, lane)) for lane in lanes]
+
+
+def _logs(platform: Platform, table: Target) -> "list[DeltaLog]":
+    location = platform.location(table.name, table.location)
+    beside = [platform.log_at(location.rstrip("/") + STATE, table.name + STATE)] if isinstance(table, ChangeTable) else []
+    return [platform.log_at(location, table.name), *beside]
+
+
+def _reads_changes(platform: Platform, lake: Lake, table: Target, lane: LaneAt) -> bool:
+    """Whether a lane reads what changed in a table; one that this lake does not declare is taken to."""
+    declared = {one.name: one for one in lake.targets} if lane.lane.deployment == platform.ledger.deployment else {}
+    reader = declared.get(lane.lane.flow)
+    if not isinstance(reader, LakeTable):
+        return True
+    return any(read.rejoin == table.name or (read.table == table.name and read.is_changing) for read in reader.reads.values())
+
+
+def _reader(lane: LaneAt, log: TableLog, *, reads_changes: bool) -> Reader:
+    waits = f"it is {lane.state.value}: {lane.state_reason}" if lane.state is not LaneState.ACTIVE else ""
+    opened = [] if lane.open_since is None else [lane.open_since]
+    places = [place for place in (lane.read if reads_changes else None, lane.pinned) if place is not None]
+    try:
+        commits = _commits_after(log, places)
+    except CommitsMissingError as missing:
+        gone = f"commit {missing.version}, which it reads next, is no longer in the log"
+        commits, waits = [], waits or f"{gone}; let it run, or `lakechime trigger forget {lane.lane.flow}` where it is declared no more"
+    return Reader(
+        name=f"{lane.lane.flow}[{lane.lane.key}]" if lane.lane.key else lane.lane.flow,
+        since=min([*opened, *(commit.timestamp or 0 for commit in commits)], default=None),
+        unread=min([*opened, *(commit.timestamp or 0 for commit in commits if commit.changes_data)], default=None),
+        waits=waits,
+    )
+
+
+def _commits_after(log: TableLog, places: Sequence[SnapshotPlace]) -> Sequence[TableCommit]:
+    """The commits after the oldest of these snapshots of this very table."""
+    own, head = log.uid, log.version
+    ours = [place.snapshot_id for place in places if place.table_uid is None or own_uid(place.table_uid) == own]
+    version = min((found for snapshot in ours if (found := version_of(snapshot)) is not None), default=head)
+    return log.commits(version, head) if version < head else ()
+
+
+def _files(log: "DeltaLog") -> TableFiles:
+    from lakechime_dagster.capture.files import table_files
+
+    return table_files(log)

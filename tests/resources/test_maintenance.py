@@ -1,0 +1,129 @@
+"""What is planned for declared tables, by their files and by who is at them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, LakeTable, Maintenance, SourceTable, change_table, sql_table
+from lakechime_dagster.lake.maintenance_plan import Kind, Reader
+from lakechime_dagster.resources.maintenance import keep, look, readers
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.store.ledger import Claim
+from lakechime_dagster.triggers.lanes import Place
+from tests.support.tables import write
+from tests.support.world import a_flow, place
+
+ORDERS = sql_table("silver.orders", sql="SELECT id FROM bronze.orders", refresh="full", maintenance=Maintenance(min_files=2))
+CHANGES = sql_table("gold.changes", sql="SELECT id FROM silver.orders", refresh="rows", keys=["id"])
+WHOLE = sql_table("gold.whole", sql="SELECT id FROM silver.orders", refresh="full", reads=[ORDERS.snapshot()])
+LAKE = Lake("shop", [SourceTable("bronze.orders"), ORDERS, CHANGES, WHOLE])
+
+
+@pytest.fixture
+def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Platform:
+    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    return open_platform()
+
+
+def add_rows(platform: Platform, table: str = "silver.orders") -> None:
+    write(Path(platform.location(table)), pa.table({"id": [1]}))
+
+
+def settle(platform: Platform, flow: str, version: int, table: LakeTable = ORDERS) -> None:
+    """Let a flow have read a table up to a version."""
+    row = platform.evaluator.activate(a_flow(flow, table.name))
+    lane = platform.ledger.ensure_lane(row, "")
+    end = Place(position=place(version + 1).position, sources={table.name: _at(platform, version, table)})
+    platform.ledger.settle(platform.ledger.claim(row, lane, Claim(end=end)), None)
+
+
+def _at(platform: Platform, version: int, table: LakeTable) -> SnapshotPlace:
+    return SnapshotPlace(table_uid=platform.log(table.name).uid, snapshot_id=SnapshotId(str(version)))
+
+
+def read_by(platform: Platform, flow: str) -> Reader:
+    (found,) = [one for one in readers(platform, LAKE, ORDERS, platform.log(ORDERS.name)) if one.name == flow]
+    return found
+
+
+def time_of(platform: Platform, version: int) -> int | None:
+    return platform.log(ORDERS.name).commits(version - 1, version)[0].timestamp
+
+
+def test_a_lane_needs_what_commits_did_since_and_waits_for_rows_only(platform: Platform) -> None:
+    add_rows(platform)
+    add_rows(platform)
+    settle(platform, "gold.changes", 1)
+    assert read_by(platform, "gold.changes") == Reader(name="gold.changes")
+    DeltaTable(platform.location(ORDERS.name)).optimize.compact()
+    assert read_by(platform, "gold.changes") == Reader(name="gold.changes", since=time_of(platform, 2))
+    add_rows(platform)
+    needs = Reader(name="gold.changes", since=time_of(platform, 2), unread=time_of(platform, 3))
+    assert read_by(platform, "gold.changes") == needs
+
+
+def test_a_lane_that_reads_the_table_whole_needs_only_what_it_has_pinned(platform: Platform) -> None:
+    add_rows(platform)
+    settle(platform, "gold.whole", 0)
+    add_rows(platform)
+    assert read_by(platform, "gold.whole") == Reader(name="gold.whole")
+    row = platform.evaluator.activate(a_flow("gold.whole", ORDERS.name))
+    end = Place(position=place(9).position, sources={ORDERS.name: _at(platform, 0, ORDERS)})
+    execution = platform.ledger.claim(row, platform.ledger.ensure_lane(row, ""), Claim(end=end))
+    since = min(time_of(platform, 1) or 0, execution.claimed_ts)
+    assert read_by(platform, "gold.whole") == Reader(name="gold.whole", since=since, unread=since)
+
+
+def test_a_table_that_was_made_anew_is_read_whole(platform: Platform) -> None:
+    add_rows(platform)
+    settle(platform, "gold.changes", 0)
+    write(Path(platform.location(ORDERS.name)), pa.table({"id": [1]}), mode="overwrite")
+    DeltaTable.create(platform.location(ORDERS.name), pa.schema([("id", pa.int64())]), mode="overwrite")
+    assert read_by(platform, "gold.changes") == Reader(name="gold.changes")
+
+
+def test_a_lane_whose_next_commit_is_gone_is_told_with_what_helps(platform: Platform) -> None:
+    for _ in range(3):
+        add_rows(platform)
+    settle(platform, "gold.changes", 0)
+    log = Path(platform.location(ORDERS.name)) / "_delta_log"
+    DeltaTable(platform.location(ORDERS.name)).create_checkpoint()
+    (log / f"{1:020d}.json").unlink()
+    assert read_by(platform, "gold.changes").waits == (
+        "commit 1, which it reads next, is no longer in the log; let it run, or `lakechime trigger forget gold.changes`"
+        " where it is declared no more"
+    )
+
+
+def test_while_a_lane_is_held_nothing_is_touched(platform: Platform) -> None:
+    add_rows(platform)
+    add_rows(platform)
+    (looked,) = look(platform, LAKE, ORDERS)
+    assert [action.kind for action in looked.plan.actions] == [Kind.COMPACT]
+    settle(platform, "gold.changes", 1)
+    row = platform.evaluator.activate(a_flow("gold.changes", ORDERS.name))
+    assert platform.ledger.hold(row, platform.ledger.ensure_lane(row, ""), "a column changed")
+    (kept,) = keep(platform, LAKE, ORDERS, print)  # without anything to do there is no Spark
+    assert [(one.action.kind, one.why) for one in kept.refused] == [(Kind.COMPACT, "gold.changes waits: it is HELD: a column changed")]
+    assert (kept.after, kept.maintained.done) == (kept.before.files, ())
+
+
+def test_what_is_remembered_beside_a_table_is_kept_with_it(platform: Platform) -> None:
+    follows = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
+    lake = Lake("shop", [follows])
+    assert look(platform, lake, follows) == []
+    for name in ("shop.orders", "shop.orders__state"):
+        add_rows(platform, name)
+    platform.evaluator.activate(a_flow("shop.orders", "shop.orders__changes", target="shop.orders"))
+    platform.evaluator.activate(a_flow("gold.reader", "shop.orders"))
+    looked = look(platform, lake, follows)
+    assert [one.plan.table for one in looked] == ["shop.orders", "shop.orders__state"]
+    assert [[one.name for one in readers(platform, lake, follows, found.log)] for found in looked] == [
+        ["gold.reader", "shop.orders"], ["shop.orders"],
+    ]  # fmt: skip
