@@ -180,3 +180,12 @@ def test_a_frontier_stands_before_the_transaction_of_the_oldest_change_that_is_w
     assert Order(epoch=1, position=(89, 99)) < frontier < Order(epoch=1, position=(90, 1)) < change
     assert frontier_before(change._replace(position=(3, 120, 0))) == Order(epoch=1, position=(3, 120, 0), rank=-1)
     assert frontier_before(change._replace(position=())) is None
+
+
+def test_what_comes_again_after_it_was_forgotten_is_known_by_the_row_itself() -> None:
+    lake = Lake()
+    lake.step([upsert(1)])
+    lake.state.clear()
+    lake.step([upsert(1)])
+    assert lake.fates == {Fate.APPLIED: 1, Fate.DELIVERED_AGAIN: 1}
+    assert lake.state == []
