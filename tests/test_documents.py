@@ -13,6 +13,7 @@ import pytest
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.demo.flights import FAIL_SWITCH
+from lakechime_dagster.demo.followed import CDC_SWITCH
 from lakechime_dagster.lake import Lake, SourceTable, sql_table
 from lakechime_dagster.settings import MARKER, Settings, SparkSettings
 from lakechime_dagster.triggers.lanes import Cause
@@ -135,7 +136,7 @@ def test_the_readme_says_where_the_source_of_its_lake_is_looked_for(lakechime: C
 def test_the_readme_names_every_setting():
     named = re.findall(r"^\| `(LAKECHIME_\w+)` \|", section_of("README.md", "Settings"), re.MULTILINE)
     own = {f"LAKECHIME_{field.upper()}" for field in Settings.model_fields if field != "spark"}
-    assert set(named) == own | {f"LAKECHIME_SPARK_{field.upper()}" for field in SparkSettings.model_fields} | {FAIL_SWITCH}
+    assert set(named) == own | {f"LAKECHIME_SPARK_{field.upper()}" for field in SparkSettings.model_fields} | {FAIL_SWITCH, CDC_SWITCH}
     assert len(named) == len(set(named))
 
 

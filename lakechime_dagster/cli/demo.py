@@ -1,5 +1,6 @@
 """`lakechime demo`: the flights lake: replay 2013 into it, and check it by another engine."""
 
+import os
 import signal
 import threading
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,12 +14,14 @@ from lakechime_dagster.errors import LakeChimeError, NotFoundError
 from lakechime_dagster.settings import Settings
 
 if TYPE_CHECKING:
+    from lakechime_dagster.demo.database import ReservationsDatabase
     from lakechime_dagster.demo.replay import Progress
     from lakechime_dagster.demo.verify import TableCheck
 
 app = typer.Typer(name="demo", help="The flights lake: replay, verify.")
 
 DEMO_LAKE = "lakechime_dagster.demo.flights:lake"
+DATABASE_URL = "LAKECHIME_DEMO_DATABASE"  # where reservations are written, as `lakechime dev` tells the replay
 STATE_FILE = "demo-replay.json"  # in the home folder: how far the replay got
 Speed = Annotated[float | None, typer.Option(min=0.001, help="Hours of 2013 per second; as fast as it goes unless given.")]
 
@@ -41,7 +44,7 @@ def replay(
     warehouse = _local_warehouse(platform.settings)
     replayer = Replayer(
         warehouse, platform.store, state_file, seed=begun.seed if seed is None else seed, days=begun.days if days is None else days,
-        cluster=platform.settings.cluster,
+        cluster=platform.settings.cluster, reservations=_reservations(os.environ.get(DATABASE_URL, "")),
     )  # fmt: skip
     before = replayer.state.ticks
     if dry_run:
@@ -58,7 +61,9 @@ def replay(
 @app.command()
 def verify(as_json: Json = False) -> None:
     """Compute every table from the raw files in DuckDB and compare, cell by cell; exit code 1 when one differs."""
+    from lakechime_dagster.demo.followed import kafka_address
     from lakechime_dagster.demo.replay import ReplayState
+    from lakechime_dagster.demo.reservations import folded
     from lakechime_dagster.demo.verify import Finding, warehouse_location
     from lakechime_dagster.demo.verify import verify as verified
 
@@ -66,7 +71,8 @@ def verify(as_json: Json = False) -> None:
     state = ReplayState.load(settings.home / STATE_FILE)
     if state is None:
         raise NotFoundError(f"nothing was replayed into {settings.home} yet; `lakechime demo replay` begins")
-    checks = verified(warehouse_location(_local_warehouse(settings)), state.plan.written(state.ticks))
+    followed = folded(state.plan, state.ticks) if kafka_address(os.environ) else None
+    checks = verified(warehouse_location(_local_warehouse(settings)), state.plan.written(state.ticks), followed)
     equal = all(check.finding is Finding.EQUAL for check in checks)
     if as_json:
         print_json({"equal": equal, "ticks": state.ticks, "tables": [_document(check) for check in checks]})
@@ -76,6 +82,15 @@ def verify(as_json: Json = False) -> None:
         say(f"after {count(state.ticks, 'hour')} of 2013: " + ("all tables are equal" if equal else "not all tables are equal"))
     if not equal:
         raise typer.Exit(1)
+
+
+def _reservations(url: str) -> "ReservationsDatabase | None":
+    """The database of that URL; none is written to without one."""
+    if not url:
+        return None
+    from lakechime_dagster.demo.database import ReservationsDatabase
+
+    return ReservationsDatabase(url)
 
 
 def _local_warehouse(settings: Settings) -> str:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakechime_dagster.cli.demo import DEMO_LAKE
+from lakechime_dagster.cli.demo import DATABASE_URL, DEMO_LAKE
 from lakechime_dagster.cli.output import note, say
 from lakechime_dagster.cli.processes import Child, end_children, start_child
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.settings import MARKER, Settings, load_settings, project_folder
 
 if TYPE_CHECKING:
+    from lakechime_dagster.demo.servers.reservations import Reservations
     from lakechime_dagster.spark.warm import WarmHost
 
 DEFINITIONS = "lakechime_dagster.definitions"
@@ -53,14 +54,17 @@ def dev(
     _check_port(port)
     with ExitStack() as stack:
         stack.enter_context(_only_one(settings.home))
-        deployment = Deployment(settings, folder, port, None if no_replay or settings.lake != DEMO_LAKE else speed, verbose)
-        code = deployment.run()
+        is_demo = settings.lake == DEMO_LAKE
+        stop = _stop_on_signals()
+        reservations = stack.enter_context(_reservations(settings)) if is_demo else None
+        deployment = Deployment(settings, folder, port, speed if is_demo and not no_replay else None, verbose, reservations=reservations)
+        code = deployment.run(stop)
     raise typer.Exit(code)
 
 
 @dataclass
 class Deployment:
-    """What `lakechime dev` runs; `speed` is None when nothing is to be replayed."""
+    """What `lakechime dev` runs; `speed` is None when nothing is to be replayed, `reservations` when no database is followed."""
 
     settings: Settings
     folder: Path
@@ -68,10 +72,10 @@ class Deployment:
     speed: float | None
     verbose: bool = False
     ending: bool = False
+    reservations: "Reservations | None" = None
 
-    def run(self) -> int:
-        """Run until a signal, or until Dagster ends; the exit code."""
-        stop = _stop_on_signals()
+    def run(self, stop: threading.Event) -> int:
+        """Run until told to stop, or until Dagster ends; the exit code."""
         _prepare_store(self.settings)
         write_dagster_home(self.settings.dagster_home, self.folder)
         host = _start_warm(self.settings)
@@ -91,6 +95,7 @@ class Deployment:
 
     def _watch(self, dagster: Child, children: list[Child], host: "WarmHost | None", stop: threading.Event) -> int:
         told = False
+        servers = self.reservations.servers if self.reservations else ()
         while not stop.wait(LOOK_SECONDS):
             if dagster.code is not None:
                 note(f"error: Dagster ended by itself with exit code {dagster.code}; its last lines above say why")
@@ -105,6 +110,9 @@ class Deployment:
                 children.remove(child)
                 what = "has written everything" if child.code == 0 else f"ended with exit code {child.code}; the rest goes on"
                 note(f"lakechime| {child.name} {what}")
+            for server in [server for server in servers if not server.is_running]:
+                servers = tuple(other for other in servers if other is not server)
+                note(f"lakechime| {server.name} ended ({server.log} says why); no more reservations come until the next start")
             if host is not None and host.process.poll() is not None:
                 note(f"lakechime| the warm Spark driver ended ({host.log_file} says why); runs start their own, more slowly")
                 host = None
@@ -119,12 +127,17 @@ class Deployment:
             note(line)
 
     def _environment(self) -> Mapping[str, str]:
-        return os.environ | {
-            "DAGSTER_HOME": str(self.settings.dagster_home),
-            "LAKECHIME_HOME": str(self.settings.home),
-            "PYTHONUNBUFFERED": "1",
-            "PYTHONPATH": os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        }
+        database = {DATABASE_URL: self.reservations.url} if self.reservations else {}
+        return (
+            os.environ
+            | database
+            | {
+                "DAGSTER_HOME": str(self.settings.dagster_home),
+                "LAKECHIME_HOME": str(self.settings.home),
+                "PYTHONUNBUFFERED": "1",
+                "PYTHONPATH": os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            }
+        )
 
     def _workspace(self) -> Path:
         """The project's workspace file; where there is none, one of the home folder for the installed package."""
@@ -234,6 +247,27 @@ def _start_warm(settings: Settings) -> "WarmHost | None":
     host = start_warm_driver(settings.spark, settings.home, settings.jars)
     note(f"lakechime| a warm Spark driver is starting (its log: {host.log_file})")
     return host
+
+
+@contextmanager
+def _reservations(settings: Settings) -> "Iterator[Reservations | None]":
+    """The database that the demo's lake follows, with what brings its changes; None where it follows none."""
+    from lakechime_dagster.demo.followed import kafka_address
+    from lakechime_dagster.demo.servers.jars import ensure_server_jars
+    from lakechime_dagster.demo.servers.reservations import check_parts, reservations
+    from lakechime_dagster.spark.java import find_java
+
+    kafka = kafka_address(os.environ)
+    if kafka is None:
+        yield None
+        return
+    check_parts(kafka)
+    java = find_java(settings.spark.java)
+    jars = ensure_server_jars(settings.jars.parent, java, note)
+    folder = settings.home / "reservations"
+    note(f"lakechime| MariaDB, Debezium and Kafka ({kafka}) are starting (their logs: {folder})")
+    with reservations(folder, kafka, jars, java) as running:
+        yield running
 
 
 def _python(module: str) -> list[str]:

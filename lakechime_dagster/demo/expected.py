@@ -4,6 +4,7 @@ The SQL here is DuckDB's own and says again what `flights.py` declares: two text
 """
 
 import datetime as dt
+from collections.abc import Mapping
 
 import duckdb
 import pyarrow as pa
@@ -60,8 +61,30 @@ AIRLINE_SCORECARD = """
 """
 
 
-def build_expected(written: Written) -> duckdb.DuckDBPyConnection:
-    """A database in memory with every table of the lake, `schema.table` named `schema_table`."""
+LATE_PASSENGERS = """
+    CREATE TABLE gold_late_passengers AS
+    SELECT carrier,
+           any_value(a.name) AS airline,
+           sum(b.passengers)::BIGINT AS passengers,
+           coalesce(sum(b.passengers) FILTER (f.dep_delay > 15), 0)::BIGINT AS late_passengers,
+           sum(b.fare * b.passengers) AS paid,
+           max(p.seats) AS seats_of_the_largest_plane
+    FROM cdc_bookings b
+    JOIN cdc_airlines a USING (carrier)
+    JOIN silver_flights f USING (flight_date, carrier, flight, origin, sched_dep_time)
+    LEFT JOIN cdc_planes p USING (tailnum)
+    WHERE b.status = 'boarded'
+    GROUP BY carrier
+"""
+
+
+def build_expected(written: Written, followed: Mapping[str, pa.Table] | None = None) -> duckdb.DuckDBPyConnection:
+    """A database in memory with every table of the lake, `schema.table` named `schema_table`.
+
+    Args:
+        written: what the replay has written into the bronze tables.
+        followed: the tables of the database that the lake follows, by their names there; none where it follows none.
+    """
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     for table in TABLES:
@@ -75,6 +98,12 @@ def build_expected(written: Written) -> duckdb.DuckDBPyConnection:
     connection.unregister("days")
     for statement in (SILVER_FLIGHTS, ROUTE_HOUR, DAILY_DELAYS, AIRLINE_SCORECARD):
         connection.execute(statement)
+    for name, rows in (followed or {}).items():
+        connection.register("rows", rows)
+        connection.table("rows").create(relation_name(f"cdc.{name}"))
+        connection.unregister("rows")
+    if followed:
+        connection.execute(LATE_PASSENGERS)
     return connection
 
 

@@ -1,8 +1,12 @@
-"""The flights lake: every flight out of New York in 2013, joined with the weather, summed up by route, day and airline."""
+"""The flights lake: every flight out of New York in 2013, joined with the weather, summed up by route, day and airline.
+
+With LAKECHIME_DEMO_CDC=1 it follows a database of reservations too, see `followed`.
+"""
 
 import os
 from typing import TYPE_CHECKING
 
+from lakechime_dagster.demo.followed import followed_tables, kafka_address
 from lakechime_dagster.lake import Lake, LakeTable, SourceTable, spark_table, sql_table
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 
@@ -110,4 +114,11 @@ airline_scorecard = sql_table(
 )
 
 computed: list[LakeTable] = [silver_flights, route_hour, daily_delays, airline_scorecard]
-lake = Lake("flights", [flights, weather, *computed])
+
+
+def flights_lake(kafka: str | None) -> Lake:
+    """The lake; with the address of a Kafka broker it has the branch that follows a database too."""
+    return Lake("flights", [flights, weather, *computed, *(followed_tables(kafka) if kafka else ())])
+
+
+lake = flights_lake(kafka_address(os.environ))

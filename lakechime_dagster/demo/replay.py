@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -25,6 +26,9 @@ from lakechime_dagster.demo.flights import HOUR
 from lakechime_dagster.demo.plan import Complete, How, Partition, Plan, Write
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.lock import locked
+
+if TYPE_CHECKING:
+    from lakechime_dagster.demo.database import ReservationsDatabase
 
 APP_ID = "lakechime-demo-replay"  # by which each table knows how far the replay got
 COMPLETE_TAGS = Tags({"complete": "true"})
@@ -89,18 +93,21 @@ class Replayer:
         seed: another seed has its mishaps in other hours.
         days: how many days to replay.
         cluster: the data platform named in the events.
+        reservations: a database that gets what is booked in each hour; what it lacks of earlier hours it gets first.
 
     Raises:
         InvalidValueError: when a replay of another seed or number of days began here.
     """
 
     def __init__(
-        self, warehouse: str | Path, store: DCEStore, state: Path, *, seed: int = Plan.seed, days: int = Plan.days, cluster: str = ""
-    ) -> None:
+        self, warehouse: str | Path, store: DCEStore, state: Path, *, seed: int = Plan.seed, days: int = Plan.days, cluster: str = "",
+        reservations: "ReservationsDatabase | None" = None,
+    ) -> None:  # fmt: skip
         self._warehouse = Path(warehouse)
         self._store = store
         self._path = state
         self._cluster = cluster
+        self._reservations = reservations
         self._tables: dict[str, DeltaTable] = {}
         self.plan = Plan(seed=seed, days=days)
         self.state = self._stopped()
@@ -145,6 +152,8 @@ class Replayer:
                 self._write(action, written, tick * MOST_ACTIONS + index + 1)
                 rows, commits = rows + written.num_rows, commits + 1
                 notes += [action.note] if action.note else []
+        if self._reservations is not None:
+            rows += self._reservations.advance(self.plan, tick + 1)
         self.state = ReplayState(seed=self.plan.seed, days=self.plan.days, ticks=tick + 1)
         self.state.save(self._path)
         return Progress(ticks=tick + 1, of=self.plan.ticks, hour=hour_of(tick), rows=rows, commits=commits, notes=tuple(notes))

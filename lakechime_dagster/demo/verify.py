@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 from deltalake import DeltaTable
 from duckdb_extensions import import_extension
 
 from lakechime_dagster.demo.expected import build_expected, relation_name
-from lakechime_dagster.demo.flights import lake
+from lakechime_dagster.demo.flights import flights_lake
+from lakechime_dagster.demo.followed import KAFKA
 from lakechime_dagster.demo.plan import Written
 from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
-from lakechime_dagster.lake import LakeTable
+from lakechime_dagster.lake import LakeTable, SourceTable
+from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
+from lakechime_dagster.lake.lake import Table
+from lakechime_dagster.spark.change_rows import HIDDEN
 from lakechime_dagster.triggers.lanes import CommitStamp
 
 BRONZE_KEYS = {
@@ -70,19 +75,22 @@ class TableCheck:
         return "; ".join(part for part in parts if part)
 
 
-def verify(location: Callable[[str], str], written: Written) -> tuple[TableCheck, ...]:
+def verify(location: Callable[[str], str], written: Written, followed: Mapping[str, pa.Table] | None = None) -> tuple[TableCheck, ...]:
     """Compare every table of the lake, inputs first, with what must follow from what the replay has written.
 
     Args:
         location: the path at which a table of that name lies.
         written: what the replay has written so far, `ReplayState.plan.written(ReplayState.ticks)`.
+        followed: what it has written so far into the database that the lake follows; None where it follows none.
     """
-    connection = build_expected(written)
+    lake = flights_lake(None if followed is None else KAFKA)
+    connection = build_expected(written, followed)
     try:
         load_delta(connection)
         checks: dict[str, TableCheck] = {}
         for table in lake.tables:
-            checks[table.name] = _check(connection, table.name, location, checks)
+            if not isinstance(table, BronzeTable):  # messages as they came; the table that they mean is compared
+                checks[table.name] = _check(connection, table, location, checks)
         return tuple(checks.values())
     finally:
         connection.close()
@@ -103,8 +111,9 @@ def load_delta(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _check(
-    connection: duckdb.DuckDBPyConnection, table: str, location: Callable[[str], str], checked: Mapping[str, TableCheck]
+    connection: duckdb.DuckDBPyConnection, declared: Table, location: Callable[[str], str], checked: Mapping[str, TableCheck]
 ) -> TableCheck:
+    table = declared.name
     expected = connection.table(relation_name(table))
     expected_rows = _count(expected)
     if not DeltaTable.is_deltatable(location(table)):
@@ -112,13 +121,16 @@ def _check(
         return TableCheck(table=table, finding=finding, expected_rows=expected_rows, actual_rows=0)
     try:
         actual = _read(connection, table, location(table), expected.columns)
-        difference = _first_difference(_keys(table), expected, actual)
+        difference = _first_difference(_keys(declared), expected, actual)
     except duckdb.Error as error:
         raise TableUnreadableError(f"{table} cannot be read at {location(table)} ({type(error).__name__})") from None
     actual_rows = _count(actual)
     if difference is None:
         return TableCheck(table=table, finding=Finding.EQUAL, expected_rows=expected_rows, actual_rows=actual_rows)
-    reason = _why_behind(table, difference, location, checked)
+    if isinstance(declared, ChangeTable):
+        reason = _why_changes_miss(expected, actual)
+    else:
+        reason = _why_behind(declared, difference, location, checked)
     finding = Finding.BEHIND if reason else Finding.DIFFERS
     return TableCheck(
         table=table, finding=finding, expected_rows=expected_rows, actual_rows=actual_rows, difference=difference, reason=reason
@@ -129,7 +141,7 @@ def _read(connection: duckdb.DuckDBPyConnection, table: str, location: str, colu
     """The rows of a Delta table with the expected columns, copied so that both sides stay as they are."""
     scanned = connection.table_function("delta_scan", [location])
     missing = [column for column in columns if column not in scanned.columns]
-    extra = [column for column in scanned.columns if column not in columns]
+    extra = [column for column in scanned.columns if column not in (*columns, HIDDEN)]
     if missing or extra:
         problem = f"has no column {missing[0]!r}" if missing else f"has a column {extra[0]!r} that it should not have"
         raise TableUnreadableError(f"{table} {problem}")
@@ -169,9 +181,14 @@ def _with_key(relation: duckdb.DuckDBPyRelation, key: Row) -> duckdb.DuckDBPyRel
     return relation
 
 
-def _why_behind(table: str, difference: Difference, location: Callable[[str], str], checked: Mapping[str, TableCheck]) -> str:
+def _why_changes_miss(expected: duckdb.DuckDBPyRelation, actual: duckdb.DuckDBPyRelation) -> str:
+    """Why a difference from the database may just be changes on their way: the newest one is not there yet."""
+    newest, there = (relation.max("changed_at").fetchone() for relation in (expected, actual))
+    return f"its newest change is of {there[0]}, the database's of {newest[0]}" if newest and there and newest != there else ""
+
+
+def _why_behind(declared: Table, difference: Difference, location: Callable[[str], str], checked: Mapping[str, TableCheck]) -> str:
     """Why a difference may just be work to be done: an input is not equal itself, or has commits not consumed yet."""
-    declared = lake.table(table)
     if not isinstance(declared, LakeTable):
         return ""
     unequal = [name for name in declared.inputs if checked[name].finding is not Finding.EQUAL]
@@ -179,7 +196,7 @@ def _why_behind(table: str, difference: Difference, location: Callable[[str], st
         return f"its input {unequal[0]} is not equal either"
     if declared.levels:
         return f"its partition {next(iter(difference.key.values()))} was not computed yet" if difference.actual is None else ""
-    ends = _consumed(location(table))
+    ends = _consumed(location(declared.name))
     for name in declared.inputs:
         version = DeltaTable(location(name)).version()
         if name in ends and int(ends[name]) < version:
@@ -201,9 +218,8 @@ def _stamps(location: str) -> Iterator[CommitStamp]:
             yield stamp
 
 
-def _keys(table: str) -> tuple[str, ...]:
-    declared = lake.table(table)
-    return declared.keys if isinstance(declared, LakeTable) else BRONZE_KEYS[table]
+def _keys(declared: Table) -> tuple[str, ...]:
+    return BRONZE_KEYS[declared.name] if isinstance(declared, SourceTable) else declared.keys
 
 
 def _count(relation: duckdb.DuckDBPyRelation) -> int:

@@ -1,6 +1,8 @@
 """`lakechime dev`: what it writes, what it refuses, and that one Ctrl-C ends all of it."""
 
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 import yaml
 
 from lakechime_dagster.cli.dev import dagster_yaml, is_noise, workspace_text, write_dagster_home
+from lakechime_dagster.demo.servers.mariadb import PROGRAMS
 from lakechime_dagster.lock import locked
 from tests.support.cli import Cli
 
@@ -141,6 +144,28 @@ def test_a_second_deployment_in_the_same_home_is_refused(lakechime: Cli) -> None
         answer = lakechime("dev", "--port", str(free_port()))
     assert (answer.code, answer.out) == (1, "")
     assert answer.err.startswith("error: another `lakechime dev` runs in ")
+
+
+def test_a_database_whose_programs_are_missing_is_refused_before_anything_starts(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKECHIME_DEMO_CDC", "1")
+    monkeypatch.setenv("PATH", "")
+    answer = lakechime("dev", "--port", str(free_port()))
+    assert (answer.code, answer.out) == (1, "")
+    assert re.fullmatch(r"error: mariadbd and mariadb-install-db not found on PATH; install MariaDB's server .+\n", answer.err)
+    assert not (lakechime.home / "dce.sqlite").exists()
+
+
+@pytest.mark.skipif(any(shutil.which(program) is None for program in PROGRAMS), reason="needs MariaDB to get so far")
+def test_a_port_that_kafka_cannot_have_is_told_with_another_one(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken = listener.getsockname()[1]
+        monkeypatch.setenv("LAKECHIME_DEMO_CDC", f"127.0.0.1:{taken}")
+        answer = lakechime("dev", "--port", str(free_port()))
+    assert answer.code == 1
+    assert answer.err == (
+        f"error: port {taken} of 127.0.0.1, at which Kafka is to be, is in use; end what uses it, or choose another one with "
+        f"LAKECHIME_DEMO_CDC=127.0.0.1:{taken + 1}\n"
+    )
 
 
 def test_lines_that_say_nothing_new_are_left_out() -> None:

@@ -11,8 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.demo.data import FIRST_DAY, SCHEMAS, rows_of
 from lakechime_dagster.demo.expected import build_expected, relation_name
-from lakechime_dagster.demo.flights import FAIL_DAY, FAIL_SWITCH, FAILING_ATTEMPTS, lake, silver_flights
+from lakechime_dagster.demo.flights import FAIL_DAY, FAIL_SWITCH, FAILING_ATTEMPTS, flights_lake, lake, silver_flights
+from lakechime_dagster.demo.followed import KAFKA
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER, Plan
+from lakechime_dagster.demo.reservations import folded
 from lakechime_dagster.demo.verify import Finding, verify, warehouse_location
 from lakechime_dagster.lake import LakeTable, RefreshMode
 from lakechime_dagster.lake.sql import with_views
@@ -22,7 +24,7 @@ HOURS = 40  # one day complete, the next one under way: late, misread and poison
 
 
 def test_the_lake_has_each_refresh_mode_and_a_table_downstream_of_two() -> None:
-    assert {table.refresh for table in lake.targets} == set(RefreshMode)
+    assert {table.refresh for table in lake.computed} == set(RefreshMode)
     assert lake.graph()["gold.airline_scorecard"] == ("silver.flights", "gold.daily_delays")
     assert [table.name for table in lake.sources] == ["bronze.flights", "bronze.weather"]
 
@@ -49,28 +51,33 @@ def frames(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
     with build_expected(Plan(days=2).written(HOURS)) as connection:
         frames = {table: spark.createDataFrame(connection.table(relation_name(table)).to_arrow_table()) for table in TABLES}
     yield frames
-    for table in lake.tables:
+    for table in flights_lake(KAFKA).tables:
         spark.catalog.dropTempView(relation_name(table.name))
 
 
 @pytest.mark.spark
 def test_spark_computes_what_duckdb_computes_from_the_raw_files(spark: SparkSession, frames: dict[str, DataFrame], tmp_path: Path) -> None:
-    complete = pa.table({"flight_date": pa.array(Plan(days=2).written(HOURS).complete_days, pa.date32())})
+    plan = Plan(days=2)
+    complete = pa.table({"flight_date": pa.array(plan.written(HOURS).complete_days, pa.date32())})
     frames["silver.flights"] = silver_flights(frames[FLIGHTS].dropna(subset="carrier"), frames[WEATHER])
-    views = {table.name: relation_name(table.name) for table in lake.tables}
-    for table in lake.targets:
+    location, followed = warehouse_location(tmp_path), folded(plan, HOURS)
+    for name, rows in followed.items():
+        frames[f"cdc.{name}"] = spark.createDataFrame(rows.drop_columns("changed_at"))
+        write_deltalake(location(f"cdc.{name}"), rows)
+    views = {table.name: relation_name(table.name) for table in flights_lake(KAFKA).tables}
+    for table in flights_lake(KAFKA).computed:
         if table.sql is not None:
             for name in table.inputs:
                 frames[name].createOrReplaceTempView(views[name])
             computed = spark.sql(with_views(table.sql, views))
             is_daily = table.refresh is RefreshMode.PARTITIONS  # the trigger gives only complete days
             frames[table.name] = computed.join(spark.createDataFrame(complete), "flight_date", "left_semi") if is_daily else computed
-    location = warehouse_location(tmp_path)
     for name, frame in frames.items():
-        write_deltalake(location(name), frame.toArrow())
-    checks = verify(location, Plan(days=2).written(HOURS))
+        if not name.startswith("cdc."):
+            write_deltalake(location(name), frame.toArrow())
+    checks = verify(location, plan.written(HOURS), followed)
     assert {check.table: str(check) for check in checks if check.finding is not Finding.EQUAL} == {}
-    assert len(checks) == 6
+    assert len(checks) == 10
 
 
 @pytest.mark.spark

@@ -7,7 +7,7 @@ import pytest
 
 from lakechime_dagster.demo.servers import mariadb
 from lakechime_dagster.demo.servers.server import Server, free_port, listens
-from lakechime_dagster.errors import LakeChimeError, NotFoundError
+from lakechime_dagster.errors import LakeChimeError
 from tests.support.processes import await_found
 
 
@@ -46,5 +46,5 @@ def test_a_server_is_killed_and_started_again_at_its_port_and_ends_with_all_that
 
 def test_programs_that_are_not_there_are_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(NotFoundError, match=r"mariadbd and mariadb-install-db not found on PATH; install .* apt-get install mariadb"):
+    with pytest.raises(LakeChimeError, match=r"mariadbd and mariadb-install-db not found on PATH; install .* apt-get install mariadb"):
         mariadb.check_programs()

@@ -14,11 +14,14 @@ from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.memory import InMemoryDCEStore
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.demo.expected import build_expected, relation_name
-from lakechime_dagster.demo.flights import lake
+from lakechime_dagster.demo.flights import flights_lake
+from lakechime_dagster.demo.followed import KAFKA
 from lakechime_dagster.demo.plan import Plan, Written
 from lakechime_dagster.demo.replay import Replayer
+from lakechime_dagster.demo.reservations import folded
 from lakechime_dagster.demo.verify import Finding, TableCheck, verify, warehouse_location
 from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.lake.change_tables import BronzeTable
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
 
 HOURS = 40  # one day complete, the next one under way
@@ -26,9 +29,11 @@ HOURS = 40  # one day complete, the next one under way
 
 @cache
 def expected() -> dict[str, pa.Table]:
-    """What the computed tables must hold after these hours."""
-    with build_expected(Plan(days=2).written(HOURS)) as connection:
-        return {table.name: connection.table(relation_name(table.name)).to_arrow_table() for table in lake.targets}
+    """What the computed tables, and those that follow the database, must hold after these hours."""
+    plan, targets = Plan(days=2), flights_lake(KAFKA).targets
+    with build_expected(plan.written(HOURS), folded(plan, HOURS)) as connection:
+        names = [table.name for table in targets if not isinstance(table, BronzeTable)]
+        return {name: connection.table(relation_name(name)).to_arrow_table() for name in names}
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +69,7 @@ class World:
         return self.checks()[name]
 
     def checks(self) -> dict[str, TableCheck]:
-        return {check.table: check for check in verify(self.location, self.written)}
+        return {check.table: check for check in verify(self.location, self.written, folded(Plan(days=2), HOURS))}
 
     def location(self, name: str) -> str:
         return warehouse_location(self.warehouse)(name)
@@ -77,7 +82,7 @@ def world(tmp_path: Path, bronze: Path) -> World:
 
 def test_right_tables_are_equal(world: World) -> None:
     checks = world.checks()
-    assert [check.finding for check in checks.values()] == [Finding.EQUAL] * 6
+    assert [check.finding for check in checks.values()] == [Finding.EQUAL] * 10
     assert str(checks["gold.daily_delays"]) == "gold.daily_delays: equal, 3 rows"
 
 
@@ -162,6 +167,21 @@ def test_a_day_that_was_not_computed_yet_is_behind(world: World) -> None:
     check = world.change("gold.daily_delays", lambda rows: rows[:0])
     assert check.finding is Finding.BEHIND
     assert check.reason == f"its partition {dt.date(2013, 1, 1)} was not computed yet"
+
+
+def test_a_table_that_lacks_the_newest_changes_of_its_database_is_behind(world: World) -> None:
+    check = world.change("cdc.bookings", lambda rows: rows.filter(pc.field("changed_at") < dt.datetime(2013, 1, 2, 15)))
+    assert check.finding is Finding.BEHIND
+    assert check.reason == "its newest change is of 2013-01-02 14:00:00, the database's of 2013-01-02 15:00:00"
+
+
+def test_a_table_that_has_the_newest_changes_of_its_database_and_differs_is_wrong(world: World) -> None:
+    check = world.change("cdc.bookings", lambda rows: rows.filter(pc.field("booking") != 20_001))
+    assert (check.finding, str(check.difference)) == (Finding.DIFFERS, "booking=20001: is missing")
+
+
+def test_without_a_database_its_tables_are_not_looked_at(world: World) -> None:
+    assert len(verify(world.location, world.written)) == 6
 
 
 def test_a_table_with_other_columns_is_answered_by_their_name(world: World) -> None:

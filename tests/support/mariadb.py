@@ -73,7 +73,7 @@ def mariadb_server(folder: Path, server_id: int = 1) -> Iterator[MariaDB]:
     """A server of its own folder, which others may enter, and port, with the user that Debezium logs in as.
 
     Raises:
-        NotFoundError: A program that it needs is not installed.
+        LakeChimeError: A program that it needs is not installed.
     """
     mariadb.check_programs("mariadb")
     mariadb.install(folder, "--auth-root-authentication-method=normal")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.demo.servers.connect import Connect
-from lakechime_dagster.errors import LakeChimeError, NotFoundError
+from lakechime_dagster.demo.servers.mariadb import check_programs
+from lakechime_dagster.errors import LakeChimeError
 from tests.support.kafka import Kafka, connect_worker, kafka_broker
 from tests.support.mariadb import CAPTURE_USER, MariaDB, mariadb_server
 from tests.support.missing import missing
@@ -48,10 +49,11 @@ def connect(stack_folder: Path, stack_jars: Path, kafka: Kafka) -> Iterator[Conn
 def mariadb(stack_folder: Path) -> Iterator[MariaDB]:
     """A MariaDB server: a test makes databases of its own."""
     try:
-        with mariadb_server(stack_folder / "mariadb") as running:
-            yield running
-    except NotFoundError as error:
+        check_programs()
+    except LakeChimeError as error:
         missing("MariaDB is missing", str(error))
+    with mariadb_server(stack_folder / "mariadb") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from lakechime_dagster.demo.servers.server import Server, environment
-from lakechime_dagster.errors import NotFoundError
+from lakechime_dagster.errors import LakeChimeError
 
 PROGRAMS = ("mariadbd", "mariadb-install-db")
 REMEDY = "install MariaDB's server (Debian, Ubuntu: apt-get install mariadb-server-core mariadb-client-core; it starts no service)"
@@ -18,10 +18,10 @@ def check_programs(*others: str) -> None:
     """See that its programs are there, and others that come with them.
 
     Raises:
-        NotFoundError: naming those that are not, and what to install.
+        LakeChimeError: naming those that are not, and what to install.
     """
     if absent := [program for program in (*PROGRAMS, *others) if shutil.which(program) is None]:
-        raise NotFoundError(f"{' and '.join(absent)} not found on PATH; {REMEDY}")
+        raise LakeChimeError(f"{' and '.join(absent)} not found on PATH; {REMEDY}")
 
 
 def install(folder: Path, *options: str) -> None:
@@ -45,6 +45,15 @@ def mariadb_server(folder: Path, port: int, *options: str) -> Server:
         *options,
     ]  # fmt: skip
     return Server("mariadb", command, folder, _log_of(folder))
+
+
+def write_for_server(file: Path, text: str) -> None:
+    """A file that the server reads, and nobody else."""
+    file.unlink(missing_ok=True)
+    file.touch(mode=0o600)
+    file.write_text(text, encoding="utf-8")
+    if os.getuid() == 0:
+        shutil.chown(file, SERVER_USER)
 
 
 def _as_user() -> list[str]:
