@@ -20,13 +20,13 @@ COMMANDS = {
     "dce": ("register", "list", "tail", "complete"),
     "trigger": ("list", "show", "explain", "pause", "resume", "seek", "forget"),
     "execution": ("list", "show", "retry", "skip"),
-    "table": ("list", "show", "reconcile"),
+    "table": ("list", "show", "reconcile", "maintain"),
     "cdc": ("list", "explain", "quarantine", "rebuild", "epoch"),
     "store": ("upgrade", "check", "expire"),
 }  # fmt: skip
 MOVES = [
     "dce register", "dce complete", "trigger pause", "trigger resume", "trigger seek", "trigger forget", "execution retry",
-    "execution skip", "table reconcile", "store upgrade", "store expire", "demo replay", "cdc rebuild",
+    "execution skip", "table reconcile", "table maintain", "store upgrade", "store expire", "demo replay", "cdc rebuild",
     "cdc epoch",
 ]  # fmt: skip
 EVERY = [f"{noun} {verb}".strip() for noun, verbs in COMMANDS.items() for verb in verbs or ("",)]

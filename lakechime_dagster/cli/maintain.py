@@ -1,0 +1,86 @@
+"""`lakechime table maintain`: what is to be done to a table's files and why, and doing it."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakechime_dagster.cli.context import declared_lake, open_platform
+from lakechime_dagster.cli.options import DryRun, Json
+from lakechime_dagster.cli.output import note, one_line, print_json, print_table, say
+from lakechime_dagster.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from lakechime_dagster.lake.lake import Lake, Target
+    from lakechime_dagster.lake.maintenance_plan import Action, Plan, Refused
+    from lakechime_dagster.resources.maintenance import Kept
+
+COLUMNS = ("table", "what", "partition", "files", "bytes", "why")
+
+
+def maintain(
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="A table that the lake writes, as schema.table.")],
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Compact, purge and vacuum a table, as far as its lanes and its budget allow; one that follows a database with what is beside it."""
+    from lakechime_dagster.resources.maintenance import keep, look
+
+    platform = open_platform(dry_run=dry_run)
+    lake = declared_lake(platform.settings)
+    documents: list[dict[str, Any]] = []
+    for table in _tables(lake, name):
+        if dry_run:
+            documents += [_planned(one.plan, one.plan.refused) for one in look(platform, lake, table)]
+        else:
+            documents += [_planned(one.before.plan, one.refused) | _done(one) for one in keep(platform, lake, table, note)]
+    if as_json:
+        print_json({"tables": documents, "dry_run": dry_run})
+        return
+    rows = [_row(document, action) for document in documents for action in (*document["actions"], *document["refused"])]
+    print_table(COLUMNS, rows, empty="nothing is to be done" if documents else f"{name} is not there yet")
+    for document in [] if dry_run else documents:
+        say(
+            f"{document['table']}: {document['files_before']:,} files before, {document['files_after']:,} after;"
+            f" {document['bytes_rewritten']:,} bytes rewritten, {document['bytes_freed']:,} freed in {document['seconds']} s"
+        )
+
+
+def _tables(lake: "Lake", name: str) -> "list[Target]":
+    """The table, and that of the messages of one that follows a database."""
+    from lakechime_dagster.lake.change_tables import ChangeTable
+    from lakechime_dagster.lake.tables import SourceTable
+
+    table = lake.table(name)
+    if isinstance(table, SourceTable):
+        raise NotFoundError(f"{name} is written elsewhere, which is where its files are kept; name one of this lake's own tables")
+    return [table.bronze, table] if isinstance(table, ChangeTable) else [table]
+
+
+def _planned(plan: "Plan", refused: "tuple[Refused, ...]") -> dict[str, Any]:
+    not_done = [_action(one.action) | {"refused": one_line(one.why)} for one in refused]
+    actions = [_action(action) for action in plan.actions]
+    return {"table": plan.table, "actions": actions, "refused": not_done, "bytes_to_rewrite": plan.rewrites}
+
+
+def _action(action: "Action") -> dict[str, Any]:
+    return {
+        "what": action.kind.value, "partition": list(action.partition) if action.partition is not None else None, "files": action.files,
+        "bytes": action.bytes, "score": round(action.score, 3), "properties": dict(action.properties), "reason": one_line(action.reason),
+    }  # fmt: skip
+
+
+def _done(kept: "Kept") -> dict[str, Any]:
+    return {
+        "files_before": len(kept.before.files.live),
+        "files_after": len(kept.after.live),
+        "bytes_rewritten": kept.maintained.total("rewritten"),
+        "bytes_freed": kept.maintained.total("freed"),
+        "seconds": round(kept.seconds, 1),
+    }
+
+
+def _row(document: dict[str, Any], action: dict[str, Any]) -> list[object]:
+    partition = ", ".join(map(str, action["partition"] or ()))
+    what = f"not: {action['what']}" if "refused" in action else action["what"]
+    why = f"{action['reason']}; {action['refused']}" if "refused" in action else action["reason"]
+    return [document["table"], what, partition, f"{action['files']:,}", f"{action['bytes']:,}", why]
