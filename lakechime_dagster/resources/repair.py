@@ -18,8 +18,11 @@ from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.repair import ORIGIN, REPAIRS, Texts, UnrepairableError, Words, check_message, left_out, repair_message, words_of
 from lakechime_dagster.cdc.state import Role
 from lakechime_dagster.cdc.wire import order_of
+from lakechime_dagster.lake.change_tables import STATE, ChangeTable
 from lakechime_dagster.lake.envelopes import Debezium, Envelope
 from lakechime_dagster.lake.monitors import Monitor
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.reconcile import reconcile_table
 
 if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
@@ -153,3 +156,21 @@ def _check_epochs(task: RepairTask, source: str) -> None:
             f"{task.name}: the positions of {source} have begun anew, and a repair cannot be put behind that yet; let the connector take a "
             "new snapshot"
         )
+
+
+def repair_declared(platform: Platform, table: ChangeTable, monitor: Monitor, keys: Sequence[Key], *, dry_run: bool = False) -> Repaired:
+    """Repair keys of a declared table, and register the commit, so that the table's trigger sees it at once.
+
+    Raises:
+        As `repaired`.
+    """
+    bronze = platform.log(table.bronze.name, table.bronze.location)
+    location = platform.location(table.name, table.location)
+    task = RepairTask(
+        name=table.name, log=platform.log_at(location, table.name), bronze=bronze,
+        state=platform.log_at(location.rstrip("/") + STATE, table.name + STATE), keys=table.keys, envelope=table.bronze.envelope,
+    )  # fmt: skip
+    done = repaired(task, monitor, keys, platform.store.now(), dry_run=dry_run)
+    if done.version is not None:
+        reconcile_table(platform, bronze, table.bronze.levels)
+    return done
