@@ -1,6 +1,5 @@
 """A Kafka broker, which is its own controller, on loopback."""
 
-import base64
 import subprocess
 import uuid
 from collections.abc import Iterator, Mapping
@@ -57,7 +56,7 @@ def kafka_broker(
     }
     file = write_properties(folder / "server.properties", properties)
     if not (folder / "data" / "meta.properties").exists():
-        _format(folder, file, jars, java)
+        format_storage(folder, file, jars, java, uuid.uuid4())
     server = Server("kafka", java_command(java, jars, "kafka.Kafka", str(file)), folder)
     try:
         server.start(lambda: listens(port))
@@ -71,8 +70,8 @@ def java_command(java: Java, jars: Path, *arguments: str) -> list[str]:
     return [str(java.executable), *SMALL, "-cp", f"{jars}/*", *arguments]
 
 
-def _format(folder: Path, properties: Path, jars: Path, java: Java) -> None:
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    command = java_command(java, jars, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
+def format_storage(folder: Path, properties: Path, jars: Path, java: Java, cluster: uuid.UUID) -> None:
+    """Prepare the folder of a broker of a new cluster; its id is in hex, since one in base64 may begin as an option does."""
+    command = java_command(java, jars, "kafka.tools.StorageTool", "format", "-t", cluster.hex, "-c", str(properties))
     with (folder / "format.log").open("wb") as log:
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment())
