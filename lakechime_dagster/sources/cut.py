@@ -9,18 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy import event
-from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.engine.url import make_url
-from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.log_place import BinlogPlace, LogPlace, TransactionSnapshot
 from lakechime_dagster.cdc.position import binlog_place
-from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError, without_password
-
-_DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mysql+pymysql", "postgresql": "postgresql+psycopg"}
+from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError
+from lakechime_dagster.sources.connection import database_engine
 
 
 @dataclass(frozen=True)
@@ -42,39 +36,10 @@ def taken(url: str, *, seconds: int = 60) -> Iterator[Cut]:
     """
     if seconds < 1:
         raise InvalidValueError("seconds", seconds, "is how long a statement may take; give 1 or more")
-    address = _address(url)
-    dialect = Dialect(address.get_backend_name())
-    engine = _engine(address, dialect)
+    engine, dialect = database_engine(url)
     with engine.connect() as connection:
         place = _of_mariadb(connection, seconds) if dialect is Dialect.MYSQL else _of_postgres(connection, seconds)
         yield Cut(dialect, connection, place)
-
-
-def _address(url: str) -> sa.URL:
-    try:
-        address = make_url(url)
-        driver = _DRIVERS[address.get_backend_name()]
-    except (KeyError, SQLAlchemyError):
-        remedy = "give postgresql://user@host/database, or mysql://user@host/database for MySQL and MariaDB"
-        raise InvalidValueError("url", without_password(url), remedy) from None
-    return address.set(drivername=driver)
-
-
-def _engine(address: sa.URL, dialect: Dialect) -> sa.Engine:
-    options = {"charset": "utf8mb4", "connect_timeout": 10} if dialect is Dialect.MYSQL else {"connect_timeout": 10}
-    connect_args = {name: value for name, value in options.items() if name not in address.query}
-    try:
-        engine = sa.create_engine(address, poolclass=NullPool, connect_args=connect_args)
-    except (ModuleNotFoundError, NoSuchModuleError) as error:
-        remedy = f"the driver of {address.drivername} is not installed: pip install 'lakechime-dagster[mysql]'"
-        raise SourceUnreadableError(remedy) from error
-    event.listen(engine, "handle_error", _translate)
-    return engine
-
-
-def _translate(context: ExceptionContext) -> None:
-    url = without_password(context.engine.url.render_as_string()) if context.engine else "the database"
-    raise SourceUnreadableError(f"{url} cannot be read: {context.original_exception}") from context.original_exception
 
 
 def _of_mariadb(connection: sa.Connection, seconds: int) -> BinlogPlace:
