@@ -52,7 +52,7 @@ class DebeziumReader(EnvelopeReader):
             raise ValueError(f"op: a message of Debezium has one of {', '.join(OPERATIONS)}, not {shown(payload['op'])}")
         columns = columns or self._columns
         if columns is None:
-            raise ValueError("schema: the message brings none; name where it is known by schema_from=")
+            raise ValueError("schema: the message brings none; set value.converter.schemas.enable=true in the connector")
         return Changes(self._changes(record, payload, columns, is_exact), columns.ddl)
 
     def _changes(self, record: Record, payload: Mapping[str, Any], columns: Columns, is_exact: bool) -> tuple[Change, ...]:

@@ -219,7 +219,7 @@ def test_what_cannot_be_read_says_why_and_does_not_end_the_reading(record: Recor
 
 def test_a_message_without_a_schema_needs_one_from_elsewhere() -> None:
     found = DebeziumReader(Debezium(), ("id",)).read(make_record(make_payload("c")))
-    assert found == Unreadable("schema: the message brings none; name where it is known by schema_from=")
+    assert found == Unreadable("schema: the message brings none; set value.converter.schemas.enable=true in the connector")
 
 
 def test_messages_of_one_topic_may_change_their_schema() -> None:
