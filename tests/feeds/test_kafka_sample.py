@@ -1,0 +1,32 @@
+"""The newest messages of real topics, for a look."""
+
+import pytest
+
+from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.feeds.kafka_sample import newest_messages
+from lakechime_dagster.lake.feeds import KafkaTopic
+from tests.support.topics import ENVIRONMENT, Topics
+
+pytestmark = pytest.mark.services
+
+
+def test_the_newest_committed_messages_of_all_partitions_are_given(topics: Topics) -> None:
+    topics.create("orders", partitions=2)
+    topics.send("orders", "a", "b", "c", key="k")
+    topics.send("orders", "d", None, partition=1)
+    topics.aborted("orders", "e")
+    found = newest_messages(topics.feed(), ENVIRONMENT, 4)
+    assert sorted((one.partition, one.value or b"") for one in found) == [(0, b"b"), (0, b"c"), (1, b""), (1, b"d")]
+    last = found[1]
+    assert (last.key, last.topic, last.headers["origin"]) == (b"k", topics.named("orders"), b"test")
+    assert last.topic_id not in ("", last.topic)
+
+
+def test_topics_that_hold_nothing_give_nothing(topics: Topics) -> None:
+    topics.create("orders")
+    assert newest_messages(topics.feed(), ENVIRONMENT, 4) == []
+
+
+def test_a_cluster_that_cannot_be_reached_is_told() -> None:
+    with pytest.raises(FeedUnreadableError, match=r"orders at 127\.0\.0\.1:1 cannot be asked"):
+        newest_messages(KafkaTopic("orders", bootstrap="127.0.0.1:1"), {}, 4, seconds=1)
