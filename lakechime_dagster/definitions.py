@@ -7,6 +7,7 @@ import dagster as dg
 
 from lakechime_dagster.assets.change_table import bronze_asset, change_asset
 from lakechime_dagster.assets.flows import flow_of
+from lakechime_dagster.assets.maintenance import maintenance_asset
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.assets.source import source_asset
 from lakechime_dagster.assets.table import table_asset
@@ -17,9 +18,11 @@ from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
-from lakechime_dagster.resources.names import dagster_name, op_name
+from lakechime_dagster.resources.maintenance import policy_of
+from lakechime_dagster.resources.names import dagster_name, maintenance_name, op_name
 from lakechime_dagster.resources.spark import SPARK
 from lakechime_dagster.sensors.events import events_sensor
+from lakechime_dagster.sensors.maintenance import maintenance_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.trigger import flow_sensor
 from lakechime_dagster.settings import load_settings
@@ -46,21 +49,22 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         if table.trigger is not None
     ]
     _check_names([table.name for table in lake.targets], op_name, {})
-    events = f"{lake.name}__events"
-    _check_names([launch.flow.name for launch in launches], dagster_name, {dagster_name(events): f"the sensor of {lake.name}'s events"})
+    taken = {dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}" for what in ("events", "maintenance")}
+    _check_names([launch.flow.name for launch in launches], dagster_name, taken)
     sensors = (
         [flow_sensor(one.flow, job=one.job, selection=one.selection, partitions=one.partitions) for one in launches]
         if len(launches) <= MAX_SENSORS
         else [many_sensor(f"{lake.name}__triggers", launches)]
     )
     partitioned = {source.name: partitions_of(lake, source) for source in lake.sources}
-    return dg.Definitions(
+    tables = dg.Definitions(
         assets=[_asset(lake, table, flows) for table in (*lake.sources, *lake.targets)],
         jobs=list(jobs.values()),
         sensors=[*sensors, events_sensor(lake, partitioned)],
         resources={"lakechime": LAKECHIME, "spark": SPARK},
         executor=dg.in_process_executor,
     )
+    return dg.Definitions.merge(tables, _maintenance(lake))
 
 
 def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow]) -> dg.AssetSpec | dg.AssetsDefinition:
@@ -81,6 +85,21 @@ def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow]) -> dg.AssetSpec 
         raise
     except Exception as error:
         raise DeclarationError(table.name, "dagster", f"Dagster refuses the asset: {error}") from error
+
+
+def _maintenance(lake: Lake) -> dg.Definitions:
+    """What keeps the files of tables; nothing in a lake that declares none of it."""
+    tables = [table for table in lake.targets if table.maintenance is not None]
+    if not tables:
+        return dg.Definitions()
+    name = f"{lake.name}__maintenance"
+    selection = dg.AssetSelection.assets(*[asset_key(maintenance_name(table.name)) for table in tables])
+    schedules = {table.name: policy_of(table).every for table in tables}
+    return dg.Definitions(
+        assets=[maintenance_asset(lake, table) for table in tables],
+        jobs=[dg.define_asset_job(name, selection=selection)],
+        sensors=[maintenance_sensor(name, schedules)],
+    )
 
 
 def _check_names(tables: Iterable[str], named: Callable[[str], str], taken: dict[str, str]) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.instance.config import PoolGranularity
+from dagster._core.run_coordinator import QueuedRunCoordinator
 
 from scripts import bench, bootstrap, check, features
 
@@ -97,6 +99,13 @@ def test_dagster_reads_the_instance_settings_of_the_repository(tmp_path: Path):
         assert not instance.telemetry_enabled
         assert instance.run_monitoring_enabled
         assert not instance.run_retries_enabled
+        concurrency = instance.get_concurrency_config()
+        assert concurrency.run_queue_config
+        assert concurrency.run_queue_config.max_concurrent_runs == 4
+        assert (concurrency.pool_config.pool_granularity, concurrency.pool_config.default_pool_limit) == (PoolGranularity.RUN, 1)
+        assert isinstance(instance.run_coordinator, QueuedRunCoordinator)
+        assert instance.run_coordinator.dequeue_interval_seconds == 1
+        assert instance.event_log_storage.supports_global_concurrency_limits
 
 
 def test_the_package_carries_the_instance_settings_of_the_repository():

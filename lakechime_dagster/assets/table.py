@@ -21,6 +21,7 @@ from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
+from lakechime_dagster.resources.names import pool_of
 from lakechime_dagster.resources.platform import marks_of
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import SparkAttempt, SparkResource
@@ -72,6 +73,7 @@ def declared(table: Target, metadata: Mapping[str, Any], kinds: Iterable[str] = 
         "kinds": {*table.kinds} or {*kinds},
         "description": table.description or None,
         "check_specs": check_specs(table),
+        "pool": pool_of(table),
     }
     return {**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}}
 

@@ -12,6 +12,7 @@ RESERVED = {  # what the names of tables end with that come beside others
     "__quarantine": "tables of refused rows",
     "__changes": "the messages of tables that follow a database",
     "__state": "what tables that follow a database remember",
+    "__maintenance": "the maintenance of tables",
 }
 MAX_TABLE_NAME = 200  # characters; leaves room for the folders of a warehouse
 MAX_TARGET_NAME = 128  # of a computed table: its flow has the same name

@@ -1,13 +1,19 @@
 """Names that assets, sensors and the command line share: run tags, assets, ops. None needs Dagster, which is slow to import."""
 
 import re
+from typing import TYPE_CHECKING
 
 from lakechime_dagster.triggers.lanes import Execution
+
+if TYPE_CHECKING:
+    from lakechime_dagster.lake.lake import Target
 
 EXECUTION_TAG = "lakechime/execution"
 LANE_TAG = "lakechime/lane"
 CAUSE_TAG = "lakechime/cause"
 ATTEMPT_TAG = "lakechime/attempt"
+MAINTENANCE_TAG = "lakechime/maintenance"
+MAINTENANCE = "__maintenance"  # what the name of a table's maintenance ends with
 MAX_TAG = 200  # characters of a lane's name in a tag; the id in the other tag is exact
 
 
@@ -19,6 +25,16 @@ def asset_name(table: str) -> str:
 def dagster_name(text: str) -> str:
     """A name that Dagster takes for a sensor or job: letters, digits and underscores."""
     return re.sub(r"[^A-Za-z0-9_]", "_", text)
+
+
+def maintenance_name(table: str) -> str:
+    """The name of the asset of a table's maintenance, as if it were a table."""
+    return table + MAINTENANCE
+
+
+def pool_of(table: "Target") -> str | None:
+    """The pool of a table that is maintained, of which a run at it takes a slot; the declared one, or one of its own."""
+    return table.dagster.get("pool") or (table.name if table.maintenance is not None else None)
 
 
 def op_name(table: str) -> str:

@@ -1,0 +1,67 @@
+"""The maintenance of a table as an asset of its own: each materialisation is a run of it, with what it did and saved."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from lakechime_dagster.lake.lake import Lake, Target
+from lakechime_dagster.lake.maintenance_plan import Action
+from lakechime_dagster.resources.keys import asset_key
+from lakechime_dagster.resources.lakechime import LakeChimeResource
+from lakechime_dagster.resources.maintenance import Kept, keep, policy_of
+from lakechime_dagster.resources.names import maintenance_name, pool_of
+
+MAX_SHOWN = 50  # actions in a table of the metadata
+
+
+def maintenance_asset(lake: Lake, table: Target) -> dg.AssetsDefinition:
+    """The asset; it depends on none, as what it does is no change of data, and shares the pool of its table."""
+    policy = policy_of(table)
+
+    @dg.asset(
+        key=asset_key(maintenance_name(table.name)),
+        group_name=table.group or table.name.split(".")[0],
+        owners=[table.owner] if table.owner else None,
+        kinds={"deltalake"},
+        description=f"What was done to the files of {table.name}, {policy.every}.",
+        pool=pool_of(table),
+        metadata={"budget in bytes": policy.budget, "removed files are kept for days": policy.keep_for.days},
+    )
+    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:
+        kept = keep(lakechime.platform(), lake, table, context.log.info)
+        metadata = metadata_of(kept)
+        context.log_event(
+            dg.AssetObservation(asset_key(table.name), metadata={f"maintenance: {name}": one for name, one in metadata.items()})
+        )
+        return dg.MaterializeResult(metadata=metadata)
+
+    return body
+
+
+def metadata_of(kept: Sequence[Kept]) -> dict[str, Any]:
+    """What a run did, in numbers that Dagster plots, and why."""
+    done = [(one.before.plan.table, action, action.reason) for one in kept for action in one.before.plan.actions]
+    refused = [(one.before.plan.table, refused.action, refused.why) for one in kept for refused in one.refused]
+    return {
+        "files before": sum(len(one.before.files.live) for one in kept),
+        "files after": sum(len(one.after.live) for one in kept),
+        "bytes rewritten": sum(one.maintained.total("rewritten") for one in kept),
+        "bytes freed": sum(one.maintained.total("freed") for one in kept),
+        "seconds": round(sum(one.seconds for one in kept), 3),
+        "refused actions": len(refused),
+        "planned": _table(done),
+        "refused": _table(refused),
+    }
+
+
+def _table(rows: Sequence[tuple[str, Action, str]]) -> dg.MetadataValue:
+    """Actions as a markdown table."""
+    if not rows:
+        return dg.MetadataValue.md("nothing")
+    lines = ["| table | what | partition | files | bytes | why |", "|---|---|---|---|---|---|"]
+    for table, action, why in rows[:MAX_SHOWN]:
+        cells = (table, action.kind.value, ", ".join(map(str, action.partition or ())), f"{action.files:,}", f"{action.bytes:,}", why)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+    left = [f"\nand {len(rows) - MAX_SHOWN} more"] if len(rows) > MAX_SHOWN else []
+    return dg.MetadataValue.md("\n".join([*lines, *left]))

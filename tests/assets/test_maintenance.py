@@ -1,0 +1,103 @@
+"""The maintenance of a table as an asset: what a run did and saved stands on it, and on the table."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from lakechime_dagster.assets.maintenance import MAX_SHOWN, metadata_of
+from lakechime_dagster.capture.files import table_files
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Maintenance, SourceTable, change_table, sql_table
+from lakechime_dagster.lake.maintenance_plan import Action, Done, Kind, Maintained, Plan, Refused, TableFiles
+from lakechime_dagster.resources.maintenance import Kept, Looked
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.spark.driver import Driver
+from tests.support.tables import write
+from tests.support.world import a_flow
+
+POLICY = Maintenance(min_files=2)
+ORDERS = sql_table("silver.orders", sql="SELECT id FROM bronze.orders", refresh="full", owner="team:shop", maintenance=POLICY)
+TOTALS = sql_table("gold.totals", sql="SELECT count(*) AS n FROM silver.orders", refresh="full")
+LAKE = Lake("shop", [SourceTable("bronze.orders"), ORDERS, TOTALS])
+KEPT = dg.AssetKey(["silver", "orders__maintenance"])
+
+
+@pytest.fixture
+def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Platform:
+    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
+        monkeypatch.setenv(f"LAKECHIME_{name}", value)
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    platform = open_platform()
+    for _ in range(3):
+        write(Path(platform.location("silver.orders")), pa.table({"id": [1]}))
+    return platform
+
+
+def run(tmp_path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a run says on the asset of the maintenance, and on that of the table."""
+    job = build_definitions(LAKE).resolve_job_def("shop__maintenance")
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        done = job.execute_in_process(instance=instance)
+    (made,) = done.asset_materializations_for_node("silver__orders__maintenance")
+    (seen,) = [event.asset_observation_data.asset_observation for event in done.all_events if event.event_type_value == "ASSET_OBSERVATION"]
+    assert (made.asset_key, seen.asset_key) == (KEPT, dg.AssetKey(["silver", "orders"]))
+    return ({name: value.value for name, value in one.metadata.items()} for one in (made, seen))  # type: ignore[return-value]
+
+
+@pytest.mark.spark
+def test_a_run_says_what_it_did_and_saved(tmp_path: Path, platform: Platform, spark_driver: Driver) -> None:
+    size = sum(file.size for file in table_files(platform.log("silver.orders")).live)
+    made, seen = run(tmp_path)
+    assert {name: made[name] for name in ("files before", "files after", "bytes rewritten", "bytes freed", "refused actions")} == {
+        "files before": 3, "files after": 1, "bytes rewritten": size, "bytes freed": 0, "refused actions": 0,
+    }  # fmt: skip
+    assert f"| silver.orders | compact |  | 3 | {size:,} | 3 files below 32.0 MiB" in made["planned"]
+    assert made["seconds"] > 0
+    assert seen == {f"maintenance: {name}": value for name, value in made.items()}
+
+
+def test_a_run_that_was_refused_says_why(tmp_path: Path, platform: Platform) -> None:
+    row = platform.evaluator.activate(a_flow("gold.totals", "silver.orders"))
+    assert platform.ledger.hold(row, platform.ledger.ensure_lane(row, ""), "a column changed")
+    made, _ = run(tmp_path)
+    assert (made["files before"], made["files after"], made["refused actions"], made["planned"]) == (3, 3, 1, "nothing")
+    assert made["refused"].endswith("gold.totals waits: it is HELD: a column changed |")
+
+
+def test_a_long_plan_is_shown_in_part(platform: Platform) -> None:
+    action = Action(kind=Kind.PURGE, reason="a | b\nc", partition=("2013-01-01", None), files=1_000, bytes=2_000)
+    looked = Looked(
+        log=platform.log("silver.orders"), files=TableFiles(table="t"), plan=Plan(table="t", actions=(action,) * (MAX_SHOWN + 2))
+    )
+    failed = Refused(action=action, why="another writer was first")
+    done = Maintained(done=(Done(kind=Kind.PURGE, rewritten=5, freed=7), Done(kind=Kind.VACUUM, freed=1)), refused=(failed,))
+    shown = metadata_of([Kept(before=looked, after=TableFiles(table="t"), maintained=done, seconds=1.5)])
+    assert (shown["bytes rewritten"], shown["bytes freed"], shown["refused actions"], shown["seconds"]) == (5, 8, 1, 1.5)
+    lines = shown["planned"].value.splitlines()
+    assert lines[2] == "| t | purge | 2013-01-01, None | 1,000 | 2,000 | a \\| b c |"
+    assert (len(lines), lines[-1]) == (MAX_SHOWN + 4, "and 2 more")
+
+
+def test_a_table_and_its_maintenance_take_a_slot_of_one_pool() -> None:
+    graph = build_definitions(LAKE).resolve_asset_graph()
+    assert [graph.get(key).pools for key in (dg.AssetKey(["silver", "orders"]), KEPT)] == [{"silver.orders"}] * 2
+    assert (graph.get(dg.AssetKey(["gold", "totals"])).pools, graph.get(KEPT).parent_keys) == (set(), set())
+    assert (graph.get(KEPT).group_name, list(graph.get(KEPT).owners)) == ("silver", ["team:shop"])
+
+
+def test_a_table_that_follows_a_database_is_kept_with_its_messages() -> None:
+    follows = change_table(
+        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), maintenance=POLICY,
+        dagster={"pool": "shop"},
+    )  # fmt: skip
+    graph = build_definitions(Lake("shop", [follows])).resolve_asset_graph()
+    assert {key.to_user_string(): graph.get(key).pools for key in graph.get_all_asset_keys()} == {
+        "shop/orders": {"shop"},
+        "shop/orders__maintenance": {"shop"},
+        "shop/orders__changes": {"shop.orders__changes"},
+        "shop/orders__changes__maintenance": {"shop.orders__changes"},
+    }
