@@ -20,9 +20,12 @@ class Debezium:
 
     Attributes:
         unavailable: What the connector sends for a value that it does not have (`unavailable.value.placeholder`).
+        tombstones_delete: A key without a value is a deletion, as no other message tells it: of rows flattened without
+            `__op` and `__deleted`, which is `ExtractNewRecordState`'s default.
     """
 
     unavailable: str = PLACEHOLDER
+    tombstones_delete: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

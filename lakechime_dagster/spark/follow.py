@@ -22,10 +22,12 @@ from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.change_tables import STATE
 from lakechime_dagster.lake.drift import Drift
+from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.spark.change_job import ChangeJob
 from lakechime_dagster.spark.change_refusals import bad_rows, is_conflicting
 from lakechime_dagster.spark.change_rows import (
     GROUPED_DDL,
+    HIDDEN,
     MESSAGE,
     START_SEQ,
     STATE_DDL,
@@ -97,7 +99,7 @@ def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: Op
         decided = newest_commit(state, stamp)
         decided = decided if decided and decided.stamp.step == stamp.step and not decided.is_stamp_lost else None
         if job.bronze.range is None:
-            return _nothing_new(spark, job, stamp, target)
+            return _nothing_new(spark, job, stamp, target, state)
         if decided is not None:
             stamp = replace(stamp, end=decided.stamp.end)
         with Step(spark, job, stamp, target, state, decided, open_log) as step:
@@ -106,8 +108,10 @@ def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: Op
             return result
 
 
-def _nothing_new(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, target: Target) -> TableResult:
+def _nothing_new(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, target: Target, state: Target) -> TableResult:
     """The result where the bronze table has nothing new; a later attempt leaves a fence (law 13)."""
+    if state.log.exists():
+        commit(spark, state, stamp, lambda: lambda: append_nothing(spark, state))
     if job.may_settle_empty or not target.log.exists():
         return TableResult(outcome=Outcome.NOTHING)
     held = commit(spark, target, stamp, lambda: lambda: append_nothing(spark, target))
@@ -145,6 +149,7 @@ class Step:
         with self._phase("read"):
             read = self._read()
             is_new = read.images is None
+            self._check_replacing(read)
             before = None if is_new else self._state_before()
             known = Seen() if before is None else seen_before(before)
             rows = read.end if read.images is None else read.images.where(F.col(CHANGE) == 1)
@@ -172,8 +177,8 @@ class Step:
             if quarantined:
                 self._quarantine(bad_rows(told, conflicting, found))
         with self._phase("remember"):
-            committed = self._remember(before, groups, found, seen, known, ended, counted.get((What.STATE, None), 0))
-            if committed is not None and committed.stamp.end != self.stamp.end and not committed.is_stamp_lost:
+            committed = self._remember(before, groups, found, seen, known, ended)
+            if committed.stamp.end != self.stamp.end and not committed.is_stamp_lost:
                 return None
         with self._phase("write"):
             held = write_rows(
@@ -195,11 +200,25 @@ class Step:
             range_ = replace(range_, end=end.snapshot_id, table_uid=end.table_uid)
         return read_range(self.spark, self.open_log(bronze.location, bronze.table), range_)
 
+    def _check_replacing(self, read: RangeRead) -> None:
+        """Hold the lane where the table would be made anew, and nobody asked for that or knows that it can be."""
+        name, location = self.job.name, self.job.location
+        if read.must_replace and self.job.start is not None and self.job.start.sources.get(self.job.bronze.table):
+            raise LaneHeldError(
+                f"{name}: the new messages of {self.job.bronze.table} cannot be told from those that were read ({read.verdict.value}: "
+                f"{read.note}); if it still holds all of them, `lakechime cdc rebuild {name}` makes the table anew"
+            )
+        if read.images is None and self.target.log.exists() and HIDDEN not in self.target.read(self.spark).columns:
+            raise LaneHeldError(
+                f"{name}: there is a table at {location} that follows no database; move it away, or declare another location="
+            )
+
     def _told(self, rows: DataFrame) -> DataFrame:
         merge, types = self.job.merge, dict(self.job.types)
         reading = Reading(
             out=arrow_of(TOLD_DDL), reader=partial(reader_of, self.job.envelope, self.job.source_keys, types), takes=merge.takes,
             names=dict(self.job.names), ignores_truncates=not merge.apply_as_truncates, ignores_nulls=merge.ignore_null_updates,
+            has_bare_tombstones=isinstance(self.job.envelope, Debezium) and self.job.envelope.tombstones_delete,
         )  # fmt: skip
         return on_batches(rows.select(*MESSAGE), reading, TOLD_DDL)
 
@@ -287,14 +306,14 @@ class Step:
     # Writing
 
     def _remember(
-        self, before: DataFrame | None, groups: DataFrame | None, found: DataFrame, seen: Seen, known: Seen, ended: Sequence[StateRow],
-        count: int,
-    ) -> Committed | None:  # fmt: skip
-        """Commit what is to be remembered; None where there is nothing. Now and then what need not be any more is forgotten."""
+        self, before: DataFrame | None, groups: DataFrame | None, found: DataFrame, seen: Seen, known: Seen, ended: Sequence[StateRow]
+    ) -> Committed:
+        """Commit what is to be remembered, be it nothing: the range of each step is found here, whatever became of the ledger.
+
+        Now and then what need not be remembered any more is forgotten.
+        """
         marks = tuple(one._replace(role=Role.MARK.value, columns=None) for one in seen.marks)
         others = [*seen.truncations, *ended, *marks, *seen.places]
-        if not others and not count:
-            return None
         rows = found.where(F.col("what") == What.STATE).select(*STATE_COLUMNS)
         rows = rows.unionByName(self.spark.createDataFrame([tuple(one) for one in others], struct_of(STATE_DDL)))
         write = append if before is not None else replace_all
@@ -307,7 +326,9 @@ class Step:
         rows = rows.withColumn("step", F.lit(self.stamp.step).cast("long")).select(*COLUMNS)
         create_if_missing(self.spark, self.state, rows.schema, {})
         stamp = replace(self.stamp, facts={**self.stamp.facts, AS_OF: self._version_before() if before is not None else None})
-        return commit(self.spark, self.state, stamp, lambda: lambda: write(rows, self.state))
+        held = commit(self.spark, self.state, stamp, lambda: lambda: write(rows, self.state))
+        assert held is not None  # since something was to be written
+        return held
 
     def _quarantine(self, bad: DataFrame) -> None:
         location, name = quarantine_location(self.job.location), f"{self.job.name}__quarantine"

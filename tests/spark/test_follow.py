@@ -3,13 +3,15 @@
 import datetime as dt
 import json
 import random
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.change import Change
@@ -39,6 +41,7 @@ ON_SPARK = (  # of what was recorded, a table for each kind of value or of step;
     "postgres-toast.documents",
     "postgres-key_change.ranks",
     "mariadb-truncate.staging",
+    "mariadb-flattened_defaults.orders",
 )
 
 
@@ -138,6 +141,29 @@ def test_a_step_without_a_difference_commits_nothing_and_a_later_attempt_a_fence
     assert table.attempt(3, attempt=2).outcome is Outcome.FENCED
 
 
+def test_a_lane_whose_ledger_was_lost_does_its_steps_again_by_what_was_remembered(spark: SparkSession, tmp_path: Path) -> None:
+    """Its place is known from the table then, in which the last three steps left no commit: two had no difference, one died."""
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    place, before = table.place, tmp_path / "before"
+    shutil.copytree(table.location, before)
+    for again in ([replace(order(1, at=1), offset=3)], [heartbeat()], [order(1, at=4, name="Bob")]):
+        table.tell(again)
+        table.run()
+    shutil.rmtree(table.location)
+    before.rename(table.location)
+    remembered, table.place = table.remembered, place
+    results = [table.attempt(step, attempt=2) for step in (2, 3, 4)]
+    assert [one.outcome for one in results] == [Outcome.FENCED, Outcome.FENCED, Outcome.COMMITTED]
+    assert [row["name"] for row in table.rows] == ["Bob", "Ann"]
+    assert table.remembered == remembered
+
+
+def heartbeat() -> Record:
+    return make_record({"ts_ms": 5}, key=None, offset=3)
+
+
 def test_a_table_is_rebuilt_from_its_bronze_table(spark: SparkSession, tmp_path: Path) -> None:
     table = Followed(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3)])
@@ -204,7 +230,8 @@ def test_a_row_waits_outside_of_the_table_for_a_column_that_nobody_sent(spark: S
 @pytest.mark.parametrize(("name", "topic"), [one for one in TABLES if label(*one) in ON_SPARK], ids=lambda one: one.rpartition(".")[2])
 def test_what_real_databases_said_gives_their_rows(spark: SparkSession, tmp_path: Path, name: str, topic: str) -> None:
     capture = CAPTURES[name]
-    table = Followed(spark, tmp_path, capture.keys[topic])
+    envelope = Debezium(tombstones_delete=name.endswith("flattened_defaults"))
+    table = Followed(spark, tmp_path, capture.keys[topic], envelope)
     records = list(capture.of(topic))
     for part in range(2):
         table.tell(records[part::2])
@@ -347,3 +374,23 @@ def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(sp
     table.tell([make_record(make_payload("d", source={**shard, "pos": 2, "ts_ms": 8 * hour}, before={"id": 9}), schema=envelope_schema())])
     third = table.attempt(3)
     assert (third.outcome, third.complete) == (Outcome.NOTHING, (5 * hour, 7 * hour + minute))
+
+
+def test_a_table_that_follows_no_database_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    write_deltalake(table.location, pa.table({"id": [7]}))
+    table.tell([order(1, at=1)])
+    with pytest.raises(LaneHeldError, match=r"there is a table at .* that follows no database; move it away"):
+        table.attempt(1)
+    assert read(table.location) == [{"id": 7}]
+
+
+def test_messages_that_were_made_anew_replace_no_table_unasked(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    shutil.rmtree(table.bronze)
+    table.tell([order(3, at=3)])
+    with pytest.raises(LaneHeldError, match=r"RECREATED.*`lakechime cdc rebuild orders` makes the table anew"):
+        table.attempt(2)
+    assert [row["id"] for row in table.rows] == [1, 2]
