@@ -1,4 +1,7 @@
-"""Connections to business databases: an engine by its URL, whose errors are told in words."""
+"""Connections to business databases by their URLs, whose errors are told in words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -13,30 +16,44 @@ from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError, w
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mysql+pymysql", "postgresql": "postgresql+psycopg"}
 
 
-def database_engine(url: str) -> tuple[sa.Engine, Dialect]:
-    """An engine whose connections live as long as they are used, and the kind of the database.
+@contextmanager
+def connected(url: str) -> Iterator[tuple[sa.Connection, Dialect]]:
+    """A connection of its own, and the kind of the database.
 
     Raises:
         InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
-        SourceUnreadableError: The driver is not installed; its connections raise it where the database cannot be asked.
+        SourceUnreadableError: The driver is not installed, or the database cannot be asked; statements raise it too.
     """
     address = _address(url)
-    dialect = Dialect(address.get_backend_name())
-    return _engine(address, dialect), dialect
+    try:
+        connection = _engine(address).connect()
+    except (TypeError, ValueError, AttributeError) as error:  # for an option that the driver does not know or take
+        raise SourceUnreadableError(f"{_shown(address)} cannot be read: {error}; check the options of its URL") from error
+    with connection:
+        yield connection, Dialect(address.get_backend_name())
+
+
+def dialect_of(url: str) -> Dialect:
+    """The kind of the database that a URL names; nothing is connected.
+
+    Raises:
+        InvalidValueError: It names neither MySQL, MariaDB nor PostgreSQL.
+    """
+    return Dialect(_address(url).get_backend_name())
 
 
 def _address(url: str) -> sa.URL:
     try:
         address = make_url(url)
         driver = _DRIVERS[address.get_backend_name()]
-    except (KeyError, SQLAlchemyError):
+    except (KeyError, ValueError, SQLAlchemyError):
         remedy = "give postgresql://user@host/database, or mysql://user@host/database for MySQL and MariaDB"
         raise InvalidValueError("url", without_password(url), remedy) from None
     return address.set(drivername=driver)
 
 
-def _engine(address: sa.URL, dialect: Dialect) -> sa.Engine:
-    options = {"charset": "utf8mb4", "connect_timeout": 10} if dialect is Dialect.MYSQL else {"connect_timeout": 10}
+def _engine(address: sa.URL) -> sa.Engine:
+    options = {"connect_timeout": 10} if address.get_backend_name() == Dialect.POSTGRES else {"connect_timeout": 10, "charset": "utf8mb4"}
     connect_args = {name: value for name, value in options.items() if name not in address.query}
     try:
         engine = sa.create_engine(address, poolclass=NullPool, connect_args=connect_args)
@@ -48,5 +65,9 @@ def _engine(address: sa.URL, dialect: Dialect) -> sa.Engine:
 
 
 def _translate(context: ExceptionContext) -> None:
-    url = without_password(context.engine.url.render_as_string()) if context.engine else "the database"
-    raise SourceUnreadableError(f"{url} cannot be read: {context.original_exception}") from context.original_exception
+    where = _shown(context.engine.url) if context.engine else "the database"
+    raise SourceUnreadableError(f"{where} cannot be read: {context.original_exception}") from context.original_exception
+
+
+def _shown(address: sa.URL) -> str:
+    return without_password(address.render_as_string())

@@ -14,7 +14,7 @@ from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.log_place import BinlogPlace, LogPlace, TransactionSnapshot
 from lakechime_dagster.cdc.position import binlog_place
 from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError
-from lakechime_dagster.sources.connection import database_engine
+from lakechime_dagster.sources.connection import connected
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,7 @@ def taken(url: str, *, seconds: int = 60) -> Iterator[Cut]:
     """
     if seconds < 1:
         raise InvalidValueError("seconds", seconds, "is how long a statement may take; give 1 or more")
-    engine, dialect = database_engine(url)
-    with engine.connect() as connection:
+    with connected(url) as (connection, dialect):
         place = _of_mariadb(connection, seconds) if dialect is Dialect.MYSQL else _of_postgres(connection, seconds)
         yield Cut(dialect, connection, place)
 

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.findings import Finding, Weight
-from lakechime_dagster.sources.connection import database_engine
+from lakechime_dagster.sources.connection import connected
 
 _LIMIT = "10s"  # that a statement may take; what is asked of MySQL are variables
 _WANTED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
@@ -36,8 +36,7 @@ def check_log(url: str, schema: str, table: str) -> list[Finding]:
         InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
         SourceUnreadableError: The database cannot be asked.
     """
-    engine, dialect = database_engine(url)
-    with engine.connect() as connection:
+    with connected(url) as (connection, dialect):
         found = _of_mysql(connection, schema, table) if dialect is Dialect.MYSQL else _of_postgres(connection, schema, table)
         return list(found)
 

@@ -276,7 +276,7 @@ def test_the_types_are_in_the_words_of_the_database(postgres_url: str):
             }  # fmt: skip
 
 
-@pytest.mark.parametrize("url", ["sqlite:///x", "oracle://u:secret@h/d", "nothing", "postgresql+asyncpg"])
+@pytest.mark.parametrize("url", ["sqlite:///x", "oracle://u:secret@h/d", "nothing", "postgresql+asyncpg", "mysql://u:secret@h:port/d"])
 def test_a_url_of_another_database_is_refused(url: str):
     with pytest.raises(InvalidValueError, match="url") as refused, taken(url):
         pass
@@ -290,5 +290,13 @@ def test_a_statement_has_a_second_at_least():
 
 def test_a_database_that_is_not_there_is_told_without_the_password():
     with pytest.raises(SourceUnreadableError, match="cannot be read") as refused, taken("postgresql://u:secret@127.0.0.1:1/d"):
+        pass
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("option", ["nonsense=1", "connect_timeout=soon", "charset=none"])
+def test_an_option_that_the_driver_does_not_take_is_told_without_the_password(option: str):
+    url = f"mysql://u:secret@127.0.0.1:1/d?{option}"
+    with pytest.raises(SourceUnreadableError, match="check the options of its URL") as refused, taken(url):
         pass
     assert "secret" not in str(refused.value)
