@@ -1,0 +1,161 @@
+"""`lakechime cdc plan`: what is made, what waits, and what stands in the way."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakechime_dagster.lake import CDCMerge, KafkaTopic, Maxwell, Monitor
+from lakechime_dagster.lake.change_tables import CHANGES
+from tests.cli.shop import NAME, Shop
+from tests.cli.test_cdc import told
+from tests.support.cli import Cli
+
+DATABASE = "mysql+pymysql://reader:hunter2@127.0.0.1:1/shop"
+
+
+def maxwell(identity: int) -> str:
+    data = {"id": identity, "amount": "1.50"}
+    return json.dumps({"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": data}) + "\n"
+
+
+def of_maxwell(lakechime: Cli) -> Shop:
+    return Shop.declared(lakechime, envelope=Maxwell(), types={"id": "bigint", "amount": "decimal(9,2)"}, merge=CDCMerge(keys=("id",)))
+
+
+def planned(lakechime: Cli, *arguments: str) -> Any:
+    return lakechime("cdc", "plan", NAME, *arguments, "--json").json
+
+
+def about(document: Any) -> list[tuple[str, str]]:
+    return [(one["weight"], one["about"]) for one in document["findings"]]
+
+
+def test_a_plan_tells_the_tables_and_where_they_lie(lakechime: Cli) -> None:
+    shop = Shop.declared(lakechime)
+    shop.tell(told(1, 10))
+    tables = {one["role"]: (one["name"], one["exists"]) for one in planned(lakechime)["tables"]}
+    assert tables == {
+        "messages": (NAME + CHANGES, True), "rows": (NAME, True), "remembered": ("shop.orders__state", True),
+        "refused": ("shop.orders__quarantine", False),
+    }  # fmt: skip
+
+
+def test_a_plan_tells_what_waits_in_the_feed_and_looks_at_its_messages(lakechime: Cli) -> None:
+    of_maxwell(lakechime)
+    Path("in").mkdir()
+    Path("in/a.jsonl").write_text(maxwell(1) + maxwell(2) + "{")
+    document = planned(lakechime)
+    size = len(maxwell(1)) * 2
+    assert document["feed"] == [{"name": "a.jsonl", "end": size, "unread": size}]
+    assert document["rest"] == "1 bytes at the end of a.jsonl wait for the end of their line"
+    sample = document["sample"]
+    assert (sample["of"], sample["messages"], sample["kinds"]) == ("feed", 2, {"change": 2})
+    assert sample["columns"] == {"id": "bigint", "amount": "decimal(9,2)"}
+    assert about(document) == [("warning", "keys"), ("warning", "position")]
+    shown = lakechime("cdc", "plan", NAME).out
+    assert all(part in shown for part in ("a.jsonl", "2 messages of the feed looked at: change 2", "output_binlog_position=true"))
+
+
+def test_a_plan_looks_at_the_messages_of_the_bronze_table(lakechime: Cli) -> None:
+    shop = Shop.declared(lakechime)
+    shop.tell(told(1, 10), told(1, 11, "u"))
+    sample = planned(lakechime)["sample"]
+    assert (sample["of"], sample["messages"], sample["sources"], sample["connectors"]) == (
+        "bronze table",
+        2,
+        ["m.shop.orders"],
+        ["mariadb"],
+    )
+    assert sample["columns"] == {"id": "bigint", "name": "string", "amount": "bigint"}
+
+
+def test_a_feed_that_is_not_there_is_a_finding(lakechime: Cli) -> None:
+    Shop.declared(lakechime)
+    document = planned(lakechime)
+    assert about(document) == [("error", "feed")]
+    assert "is no folder, or not yet" in document["findings"][0]["problem"]
+
+
+def test_a_cluster_that_cannot_be_reached_is_a_finding(lakechime: Cli) -> None:
+    Shop.declared(lakechime, source=KafkaTopic("orders", bootstrap="127.0.0.1:1"))
+    document = planned(lakechime)
+    assert about(document)[0] == ("error", "feed")
+    assert "orders at 127.0.0.1:1 cannot be asked" in document["findings"][0]["problem"]
+
+
+def test_a_database_that_cannot_be_reached_is_a_finding_without_its_password(lakechime: Cli) -> None:
+    Shop.declared(lakechime).tell(told(1, 10))
+    answer = lakechime("cdc", "plan", NAME, "--source-url", DATABASE, "--json")
+    assert ("error", "database") in about(answer.json)
+    assert "hunter2" not in answer.out + answer.err
+
+
+def test_a_database_is_asked_about_a_table_that_is_known(lakechime: Cli) -> None:
+    of_maxwell(lakechime)
+    document = planned(lakechime, "--source-url", DATABASE)
+    assert ("error", "database") in about(document)
+    assert any("--source-table schema.table" in one["remedy"] for one in document["findings"])
+
+
+def test_a_url_that_is_none_is_a_wrong_usage(lakechime: Cli) -> None:
+    Shop.declared(lakechime).tell(told(1, 10))
+    answer = lakechime("cdc", "plan", NAME, "--source-url", "oracle://ada:hunter2@db/x")
+    assert (answer.code, "'--source-url'" in answer.err, "hunter2" in answer.err) == (2, True, False)
+
+
+@pytest.mark.parametrize("table", ["orders", ".orders", "shop.", ""])
+def test_a_table_of_the_database_has_its_schema(lakechime: Cli, table: str) -> None:
+    Shop.declared(lakechime)
+    answer = lakechime("cdc", "plan", NAME, "--source-url", DATABASE, "--source-table", table)
+    assert (answer.code, "'--source-table'" in answer.err, "is no schema.table" in answer.err) == (2, True, True)
+
+
+def test_a_database_of_a_monitor_that_the_environment_lacks_is_not_asked(lakechime: Cli) -> None:
+    Shop.declared(lakechime, monitor=Monitor(database="$NOT_THERE", table="shop.orders"))
+    answer = lakechime("cdc", "plan", NAME, "--json")
+    assert (answer.code, "the database is not asked: database '$NOT_THERE': is not in the environment" in answer.err) == (0, True)
+
+
+def test_types_that_are_missing_are_a_finding(lakechime: Cli) -> None:
+    Shop.declared(lakechime, envelope=Maxwell())
+    Path("in").mkdir()
+    Path("in/a.jsonl").write_text(maxwell(1))
+    (found,) = planned(lakechime)["findings"]
+    assert (found["weight"], found["about"], found["problem"]) == (
+        "error", "types", "keys: no type is declared for id; name it in types=",
+    )  # fmt: skip
+    assert found["remedy"] == "`lakechime cdc types shop.orders` writes types={…}"
+
+
+def test_a_variable_of_the_feed_that_the_environment_lacks_is_a_finding(lakechime: Cli) -> None:
+    Shop.declared(lakechime, source=KafkaTopic("orders", bootstrap="127.0.0.1:1", options={"sasl.password": "$NOT_THERE"}))
+    (found,) = planned(lakechime)["findings"]
+    assert (found["about"], "'$NOT_THERE'" in found["problem"]) == ("feed", True)
+
+
+def test_the_last_messages_of_files_are_looked_at(lakechime: Cli) -> None:
+    of_maxwell(lakechime)
+    Path("in").mkdir()
+    Path("in/a.jsonl").write_text(maxwell(1))
+    Path("in/b.jsonl").write_text("damaged\n" + maxwell(2) * 199)
+    assert planned(lakechime)["sample"]["kinds"] == {"change": 199, "unreadable": 1}
+    Path("in/b.jsonl").write_text("damaged\n" + maxwell(2) * 300)
+    assert planned(lakechime)["sample"]["kinds"] == {"change": 200}
+
+
+def test_a_bronze_table_that_cannot_be_read_is_a_finding(lakechime: Cli) -> None:
+    shop = Shop.declared(lakechime)
+    shop.tell(told(1, 10))
+    for file in Path(shop.location(CHANGES)).glob("*.parquet"):
+        file.write_bytes(b"damaged")
+    (found,) = [one for one in planned(lakechime)["findings"] if one["about"] == "messages"]
+    assert "they cannot be looked at: shop.orders__changes" in found["problem"]
+
+
+@pytest.mark.parametrize("name", ["shop.order", "shop.orders__changes"])
+def test_a_name_that_is_none_is_answered_with_the_nearest(lakechime: Cli, name: str) -> None:
+    Shop.declared(lakechime)
+    answer = lakechime("cdc", "plan", name)
+    assert (answer.code, "did you mean shop.orders?" in answer.err) == (3, True)
