@@ -4,8 +4,9 @@ The folder is listed once. The log is read backwards only until each listed file
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.capture.delta_log import DeltaLevels
 from lakechime_dagster.dce.commits import TableCommit
 from lakechime_dagster.errors import TableAbsentError
+from lakechime_dagster.lake.layout import Span
 from lakechime_dagster.lake.maintenance_plan import DAY_MS, DataFile, OldFile, TableFiles
 
 LOG_FOLDER = "_delta_log"
@@ -33,8 +35,8 @@ class Listed:
     modified: int
 
 
-def table_files(log: DeltaLog) -> TableFiles:
-    """The files of a table as they lie now.
+def table_files(log: DeltaLog, cluster_by: Sequence[str] = ()) -> TableFiles:
+    """The files of a table as they lie now; of one that is clustered by these columns, how its rows lie together too.
 
     Raises:
         TableAbsentError: there is no table.
@@ -43,7 +45,7 @@ def table_files(log: DeltaLog) -> TableFiles:
     state = log.state()
     if state is None:
         raise TableAbsentError(f"{log.table}: there is no Delta table at {log.shown_location}; wait for its first write")
-    live = _live(state)
+    live = _live(state, cluster_by[:1])
     names = {unquote(file.path) for file in live}
     others = [file for file in _listed(log) if file.path not in names]
     removed, orphans = _explained(log, others)
@@ -54,10 +56,11 @@ def table_files(log: DeltaLog) -> TableFiles:
         orphans=tuple(orphans),
         properties=dict(state.metadata().configuration),
         is_clustered="clustering" in (state.protocol().writer_features or ()),
+        dimensions=max(1, len(cluster_by)),
     )
 
 
-def _live(state: DeltaTable) -> list[DataFile]:
+def _live(state: DeltaTable, spread: Sequence[str]) -> list[DataFile]:
     levels = DeltaLevels.of_schema(json.loads(state.schema().to_json()), state.metadata().partition_columns)
     deleted = _deleted(state)
     keys = [(f"partition.{name}", f"partition.{physical}") for name, physical in zip(levels.levels.names, levels.physical, strict=True)]
@@ -67,10 +70,16 @@ def _live(state: DeltaTable) -> list[DataFile]:
         found.append(
             DataFile(
                 path=row["path"], size=row["size_bytes"], rows=row["num_records"], deleted=deleted.get(unquote(row["path"]), 0),
-                modified=row["modification_time"], partition=levels.values(raw),
+                modified=row["modification_time"], partition=levels.values(raw), span=next((_span(row, name) for name in spread), None),
             )
         )  # fmt: skip
     return found
+
+
+def _span(row: Mapping[str, Any], name: str) -> Span | None:
+    """From the least to the greatest value of a column in a file, where its statistics tell."""
+    least, greatest = row.get(f"min.{name}"), row.get(f"max.{name}")
+    return None if least is None or greatest is None else (least, greatest)
 
 
 def _deleted(state: DeltaTable) -> dict[str, int]:

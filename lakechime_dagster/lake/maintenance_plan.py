@@ -11,6 +11,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from lakechime_dagster.dce.partition import PartitionValue
+from lakechime_dagster.lake.layout import Span, opened, wanted
 from lakechime_dagster.lake.maintenance import DAY, LEAST_KEPT, Maintenance
 from lakechime_dagster.lake.retention_properties import deleted_files_kept, lowered, raised
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -21,6 +22,7 @@ GIB = 1024**3
 DAY_MS = DAY // dt.timedelta(milliseconds=1)
 MARGIN_MS = DAY_MS  # a commit's files are as much older than the commit as it took to write them; none takes a day
 
+MAX_SCATTERED = 3  # times the bytes that a value would be found in, were the table laid out
 SMALL_OF_CLUSTERED = "small files; OPTIMIZE lays out the whole of a clustered table, which may cost all of its bytes"
 
 
@@ -40,7 +42,10 @@ ORDER = list(Kind)
 
 @dataclass(frozen=True, kw_only=True)
 class DataFile:
-    """A file that holds rows of the table; `deleted` of its `rows` are so by a deletion vector. `modified` is its time."""
+    """A file that holds rows of the table; `deleted` of its `rows` are so by a deletion vector. `modified` is its time.
+
+    `span` is from the least to the greatest value of the first column that the table is clustered by, where that is known.
+    """
 
     path: str
     size: int
@@ -48,6 +53,7 @@ class DataFile:
     deleted: int = 0
     modified: int = 0
     partition: Partition = None
+    span: Span | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +67,10 @@ class OldFile:
 
 @dataclass(frozen=True, kw_only=True)
 class TableFiles:
-    """A table's files as they lie: live ones, those that commits removed, and those that no commit names."""
+    """A table's files as they lie: live ones, those that commits removed, and those that no commit names.
+
+    A table that is clustered is so by so many `dimensions`.
+    """
 
     table: str
     live: tuple[DataFile, ...] = ()
@@ -69,6 +78,7 @@ class TableFiles:
     orphans: tuple[OldFile, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     is_clustered: bool = False
+    dimensions: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,19 +226,42 @@ def _affordable(files: TableFiles, policy: Maintenance) -> tuple[list[Action], l
 
 def _rewrites(files: TableFiles, policy: Maintenance) -> Iterator[tuple[Action, list[DataFile]]]:
     """All that is worth rewriting, each with the small files of which a part may be joined instead."""
+    if files.is_clustered:
+        laying = _laying_out(files, policy)
+        if laying:
+            yield laying, []
+        elif purging := _purging([file for file in files.live if file.deleted], set(), policy):
+            yield purging, []
+        return
 
     def key(file: DataFile) -> str:
-        return "" if files.is_clustered else repr(file.partition)
+        return repr(file.partition)
 
     for _, group in groupby(sorted(files.live, key=key), key=key):
         members = list(group)
-        small = sorted((file for file in members if file.size < policy.small_file), key=lambda file: (file.size, file.path))
-        joined = [] if len(small) < policy.min_files else members if files.is_clustered else small
+        small = _small(members, policy)
+        joined = small if len(small) >= policy.min_files else []
         if joined:
-            made = _joining(joined, policy, policy.small_file)
-            yield (replace(made, reason=f"{len(small)} {SMALL_OF_CLUSTERED}"), []) if files.is_clustered else (made, small)
+            yield _joining(joined, policy, policy.small_file), joined
         if purging := _purging([file for file in members if file.deleted], {file.path for file in joined}, policy):
             yield purging, []
+
+
+def _small(files: Sequence[DataFile], policy: Maintenance) -> list[DataFile]:
+    return sorted((file for file in files if file.size < policy.small_file), key=lambda file: (file.size, file.path))
+
+
+def _laying_out(files: TableFiles, policy: Maintenance) -> Action | None:
+    """A clustered table laid out anew: where small files came to it, or its rows lie together no more."""
+    small = _small(files.live, policy)
+    if len(small) >= policy.min_files:
+        return replace(_joining(files.live, policy, policy.small_file), reason=f"{len(small)} {SMALL_OF_CLUSTERED}")
+    size = sum(file.size for file in files.live)
+    now, then = opened((file.span, file.size) for file in files.live), wanted(size, policy.target_file, files.dimensions)
+    if now <= MAX_SCATTERED * then:
+        return None
+    reason = f"a value is looked for in {_size(round(now))}, where {_size(round(then))} would do; OPTIMIZE lays out the whole of the table"
+    return replace(_joining(files.live, policy, policy.small_file), score=_per_gib((now - then) / policy.target_file, size), reason=reason)
 
 
 def _joining(small: Sequence[DataFile], policy: Maintenance, below: int) -> Action:
@@ -302,7 +335,7 @@ def _bytes(files: Iterable[OldFile]) -> int:
     return sum(file.size for file in files)
 
 
-def _per_gib(gone: int, size: int) -> float:
+def _per_gib(gone: float, size: int) -> float:
     return gone / (max(size, 1) / GIB)
 
 

@@ -52,7 +52,7 @@ def look(platform: Platform, lake: Lake, table: Target) -> list[Looked]:
     found = []
     for log in _logs(platform, table):
         if log.exists():
-            files = table_files(log)
+            files = table_files(log, _cluster_by(platform, table, log))
             made = plan(files, readers(platform, lake, table, log), policy_of(table), platform.store.now())
             found.append(Looked(log=log, files=files, plan=made))
     return found
@@ -98,6 +98,12 @@ def _logs(platform: Platform, table: Target) -> "list[DeltaLog]":
     location = platform.location(table.name, table.location)
     beside = [platform.log_at(location.rstrip("/") + STATE, table.name + STATE)] if isinstance(table, ChangeTable) else []
     return [platform.log_at(location, table.name), *beside]
+
+
+def _cluster_by(platform: Platform, table: Target, log: TableLog) -> tuple[str, ...]:
+    """The columns by which the rows of a table lie together; those of what is remembered beside it lie by none."""
+    is_own = log.location == platform.location(table.name, table.location)
+    return table.cluster_by if isinstance(table, ChangeTable) and is_own else ()
 
 
 def _reads_changes(platform: Platform, lake: Lake, table: Target, lane: LaneAt) -> bool:

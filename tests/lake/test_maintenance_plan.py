@@ -77,6 +77,17 @@ def test_a_clustered_table_is_laid_out_as_a_whole_or_not_at_all() -> None:
     assert (action.kind, action.partition) == (Kind.PURGE, None)
 
 
+def test_a_clustered_table_whose_rows_lie_together_no_more_is_laid_out_anew() -> None:
+    """As after a MERGE that rewrote files which lay one after another into two that hold all keys."""
+    scattered = [make_file(100, span=(0, 99)) for _ in range(2)]
+    (action,) = planned(*scattered, is_clustered=True).actions
+    assert (action.kind, action.partition, action.bytes) == (Kind.COMPACT, None, 200)
+    assert action.reason == "a value is looked for in 200 bytes, where 40 bytes would do; OPTIMIZE lays out the whole of the table"
+    assert planned(*scattered).actions == ()
+    assert planned(*(make_file(40, span=(n, n + 1)) for n in range(0, 10, 2)), is_clustered=True).actions == ()
+    assert planned(*(make_file(100) for _ in range(2)), is_clustered=True).actions == ()
+
+
 # Removing
 
 

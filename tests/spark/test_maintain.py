@@ -11,17 +11,19 @@ import pytest
 from delta.exceptions import ConcurrentDeleteReadException
 from delta.tables import DeltaTable as SparkTable
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.lake import Maintenance
-from lakechime_dagster.lake.maintenance_plan import Action, Kind, Plan, plan
+from lakechime_dagster.lake.layout import opened
+from lakechime_dagster.lake.maintenance_plan import Action, Kind, Plan, TableFiles, plan
 from lakechime_dagster.lake.retention_properties import BEFORE, FILES
-from lakechime_dagster.spark.commit import Target, commit, merge
+from lakechime_dagster.spark.commit import Target, append, commit, create_if_missing, merge
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.maintain import GAVE_WAY, MAX_FILE, maintain
 from lakechime_dagster.spark.ranges import ReadMethod
 from tests.spark.test_commit import make_stamp
-from tests.support.refreshes import DAYS, Source, flights_source, make_flow, read_rows
+from tests.support.refreshes import DAYS, Source, flights_source, make_flow, open_log, read_rows
 
 pytestmark = pytest.mark.spark
 
@@ -169,3 +171,57 @@ def test_orphans_go_where_that_is_declared(spark: SparkSession, tmp_path: Path) 
     (done,) = maintain(spark, flights.log, planned(flights, policy), policy, lambda: now_of(flights)).done
     assert (done.kind, done.files_removed, done.freed, orphan.exists()) == (Kind.ORPHANS, 1, 4, False)
     assert table_files(flights.log).orphans == ()
+
+
+def laid_out(spark: SparkSession, folder: Path, has_vectors: bool) -> Target:
+    """A table of eight files, each with the next two hundred keys, of rows that do not compress."""
+    location = str(folder / "laid_out")
+    target = Target(name="laid_out", location=location, log=open_log(location, "laid_out"), keys=("id",), cluster_by=("id",))
+    rows = spark.range(8 * 200).withColumn("text", F.expr("sha2(string(id), 512)"))
+    create_if_missing(spark, target, rows.schema, {"delta.enableDeletionVectors": str(has_vectors).lower()})
+    for start in range(0, 8 * 200, 200):
+        append(rows.where(F.col("id").between(start, start + 199)).coalesce(1), target)
+    return target
+
+
+def merge_here_and_there(spark: SparkSession, target: Target) -> None:
+    """What a step does that changes a row of each file."""
+    changes = spark.createDataFrame([(n * 200 + 7, "new", "U") for n in range(8)], f"id BIGINT, text STRING, {OPERATION} STRING")
+    merge(spark, target, changes, is_bounded=True)
+
+
+def files_of(target: Target) -> TableFiles:
+    return table_files(open_log(target.location, target.name), target.cluster_by)
+
+
+def looked_for_in(target: Target) -> tuple[int, float]:
+    """The number of files, and the part of all bytes in which a key is looked for."""
+    live = files_of(target).live
+    return len(live), opened((file.span, file.size) for file in live) / sum(file.size for file in live)
+
+
+def test_a_merge_leaves_files_apart_where_vectors_mark_what_it_takes(spark: SparkSession, tmp_path: Path) -> None:
+    target = laid_out(spark, tmp_path, has_vectors=True)
+    assert looked_for_in(target) == (8, pytest.approx(1 / 8, rel=0.01))
+    merge_here_and_there(spark, target)
+    files, part = looked_for_in(target)
+    assert files in (9, 10)
+    assert part < 0.2
+
+
+def test_a_table_that_merges_collapsed_is_laid_out_by_its_keys_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Without vectors a MERGE writes the files that it touches anew, into as many as it has tasks."""
+    target = laid_out(spark, tmp_path, has_vectors=False)
+    merge_here_and_there(spark, target)
+    assert looked_for_in(target) <= (2, 1.0)
+    rows = read_rows(target.location)
+    policy = Maintenance(small_file=1, target_file=20_000)
+    files = files_of(target)
+    made = plan(files, [], policy, 0)
+    assert [(action.kind, action.files) for action in made.actions] == [(Kind.COMPACT, len(files.live))]
+    maintain(spark, open_log(target.location, target.name), made, policy, lambda: 0)
+    number, part = looked_for_in(target)
+    assert number >= 6
+    assert part < 0.3
+    assert read_rows(target.location) == rows
+    assert plan(files_of(target), [], policy, 0).actions == ()
