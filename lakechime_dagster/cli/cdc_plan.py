@@ -1,34 +1,24 @@
 """`lakechime cdc plan`: what a declaration makes, what its feed holds, and what stands in the way."""
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli import parse
+from lakechime_dagster.cli.cdc_source import SourceTable, SourceUrl, source_table, source_url
 from lakechime_dagster.cli.context import flow_declared, followed_table, open_platform
 from lakechime_dagster.cli.options import Json
-from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say
-from lakechime_dagster.errors import InvalidValueError, shown
+from lakechime_dagster.cli.output import count, one_line, print_facts, print_json, print_table, say
 
 if TYPE_CHECKING:
     from lakechime_dagster.capture.rows import DeltaRows
-    from lakechime_dagster.lake.change_tables import ChangeTable
     from lakechime_dagster.resources.followed import Followed
     from lakechime_dagster.resources.plan import Plan
 
 Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as `lakechime cdc list` shows it.")]
-Url = Annotated[
-    str | None,
-    typer.Option(
-        "--source-url", envvar="LAKECHIME_SOURCE_URL", help="The database, to be asked how it writes its log; nothing is written."
-    ),
-]
-SourceTable = Annotated[str | None, typer.Option("--source-table", metavar="SCHEMA.TABLE", help="The table there; else as messages tell.")]
 
 
-def plan(name: Name, source_url: Url = None, source_table: SourceTable = None, as_json: Json = False) -> None:
+def plan(name: Name, url: SourceUrl = None, there: SourceTable = None, as_json: Json = False) -> None:
     """Say what a table is made of, what waits in its feed, and how connector and database should be set up, with remedies.
 
     Up to 200 messages are looked at, of the bronze table or of the feed. The database is asked where its URL is given, or
@@ -37,32 +27,16 @@ def plan(name: Name, source_url: Url = None, source_table: SourceTable = None, a
     from lakechime_dagster.resources.followed import Followed
     from lakechime_dagster.resources.plan import plan_of
 
-    if source_table is not None and not all(source_table.partition(".")):
-        raise parse.wrong("--source-table", f"{shown(source_table)} is no schema.table of the database, such as shop.orders")
     platform = open_platform()
     table = followed_table(name, platform.settings)
+    place = source_table(there, table)
     followed, flow = Followed(platform, table), flow_declared(table.bronze.name, None)
-    planned = plan_of(followed, flow, _url(source_url, table), source_table or (table.monitor.table if table.monitor else None))
+    planned = plan_of(followed, flow, source_url(url, table), place)
     document = _document(followed, planned)
     if as_json:
         print_json(document)
     else:
         _print(document)
-
-
-def _url(given: str | None, table: "ChangeTable") -> str | None:
-    """The database: the one that is given, or that a monitor compares the table with; none where the environment lacks it."""
-    from lakechime_dagster.sources.connection import dialect_of
-
-    if given is not None:
-        with parse.reading("--source-url"):
-            dialect_of(given)
-        return given
-    try:
-        return table.monitor.url(os.environ) if table.monitor is not None else None
-    except InvalidValueError as error:
-        note(f"the database is not asked: {error}")
-        return None
 
 
 def _document(followed: "Followed", planned: "Plan") -> dict[str, Any]:

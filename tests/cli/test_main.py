@@ -21,7 +21,7 @@ COMMANDS = {
     "trigger": ("list", "show", "explain", "pause", "resume", "seek", "forget"),
     "execution": ("list", "show", "retry", "skip"),
     "table": ("list", "show", "reconcile", "maintain"),
-    "cdc": ("list", "plan", "explain", "quarantine", "rebuild", "epoch", "monitor", "repair"),
+    "cdc": ("list", "plan", "types", "explain", "quarantine", "rebuild", "epoch", "monitor", "repair"),
     "store": ("upgrade", "check", "expire"),
 }  # fmt: skip
 MOVES = [
