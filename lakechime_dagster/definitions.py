@@ -8,6 +8,7 @@ import dagster as dg
 from lakechime_dagster.assets.change_table import bronze_asset, change_asset
 from lakechime_dagster.assets.flows import flow_of
 from lakechime_dagster.assets.maintenance import maintenance_asset
+from lakechime_dagster.assets.monitors import monitor_checks, watched
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.assets.source import source_asset
 from lakechime_dagster.assets.table import table_asset
@@ -16,7 +17,7 @@ from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.lake import Lake, Table, Target
 from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
-from lakechime_dagster.resources.keys import asset_key
+from lakechime_dagster.resources.keys import asset_key, monitor_check_keys
 from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
 from lakechime_dagster.resources.maintenance import policy_of
 from lakechime_dagster.resources.names import dagster_name, maintenance_name, op_name
@@ -24,6 +25,7 @@ from lakechime_dagster.resources.spark import SPARK
 from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.sensors.maintenance import maintenance_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
+from lakechime_dagster.sensors.monitors import monitors_sensor
 from lakechime_dagster.sensors.trigger import flow_sensor
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.flow import Flow
@@ -49,7 +51,7 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         if table.trigger is not None
     ]
     _check_names([table.name for table in lake.targets], op_name, {})
-    taken = {dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}" for what in ("events", "maintenance")}
+    taken = {dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}" for what in ("events", "maintenance", "monitors")}
     _check_names([launch.flow.name for launch in launches], dagster_name, taken)
     sensors = (
         [flow_sensor(one.flow, job=one.job, selection=one.selection, partitions=one.partitions) for one in launches]
@@ -64,7 +66,7 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         resources={"lakechime": LAKECHIME, "spark": SPARK},
         executor=dg.in_process_executor,
     )
-    return dg.Definitions.merge(tables, _maintenance(lake))
+    return dg.Definitions.merge(tables, _maintenance(lake), _monitors(lake))
 
 
 def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow]) -> dg.AssetSpec | dg.AssetsDefinition:
@@ -102,6 +104,17 @@ def _maintenance(lake: Lake) -> dg.Definitions:
     )
 
 
+def _monitors(lake: Lake) -> dg.Definitions:
+    """What looks at tables that follow a database; nothing in a lake without them."""
+    tables = watched(lake)
+    if not tables:
+        return dg.Definitions()
+    name = f"{lake.name}__monitors"
+    checks = [check for table in tables for check in monitor_checks(table)]
+    job = dg.define_asset_job(name, selection=dg.AssetSelection.checks(*checks))
+    return dg.Definitions(asset_checks=checks, jobs=[job], sensors=[monitors_sensor(name, tables)])
+
+
 def _check_names(tables: Iterable[str], named: Callable[[str], str], taken: dict[str, str]) -> None:
     """Refuse tables that would have one name in Dagster, with each other or with what is `taken`."""
     for table in tables:
@@ -119,7 +132,11 @@ def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
 
 
 def _selection(tables: Iterable[Target]) -> dg.AssetSelection:
-    return dg.AssetSelection.assets(*[asset_key(table.name) for table in tables])
+    """Tables with their checks, but for those that monitors make at times of their own."""
+    several = list(tables)
+    chosen: dg.AssetSelection = dg.AssetSelection.assets(*[asset_key(table.name) for table in several])
+    apart = [key for table in several if isinstance(table, ChangeTable) for key in monitor_check_keys(table)]
+    return chosen - dg.AssetSelection.checks(*apart) if apart else chosen
 
 
 def _job_name(lake: Lake, table: Target) -> str:

@@ -13,6 +13,8 @@ from lakechime_dagster.cdc.checksum import ColumnPair, Comparison
 from lakechime_dagster.cdc.compare import Fault, Key, Row
 from lakechime_dagster.errors import InvalidValueError
 
+LAKE_LACKS = "the lake's table does not have it"  # why a column of the database is not compared
+
 
 @dataclass(frozen=True, kw_only=True)
 class Monitored:
@@ -94,7 +96,7 @@ def comparison_of(
     pairs = [ColumnPair(name=name, source_type=source[name], lake_type=lake[name]) for name in wanted]
     comparison = Comparison.of(dialect, pairs, keys)
     unchecked = {**comparison.unchecked}
-    unchecked |= {name: "the lake's table does not have it" for name in source if name not in lake}
+    unchecked |= {name: LAKE_LACKS for name in source if name not in lake}
     unchecked |= {name: "the database's table does not have it" for name in lake if name not in source}
     return comparison, unchecked
 

@@ -38,7 +38,7 @@ def monitor(name: Name, within: Within = None, as_json: Json = False) -> None:
 
     platform = open_platform()
     table = followed_table(name, platform.settings)
-    found = _looked(platform, table, _monitor(table, within))
+    found = _looked(platform, table, _monitor(platform, table, within))
     if as_json:
         print_json(document(found, MOST))
     else:
@@ -67,7 +67,7 @@ def repair(
         raise parse.wrong("--key", "give keys, or --from-monitor")
     platform = open_platform(dry_run=dry_run)
     table = followed_table(name, platform.settings)
-    declared = _monitor(table, within)
+    declared = _monitor(platform, table, within)
     with parse.reading("--key"):
         wanted = [key_given(key, len(table.keys)) for key in keys or ()]
     twice: list[Key] = []
@@ -89,8 +89,11 @@ def repair(
         raise typer.Exit(1)
 
 
-def _monitor(table: "ChangeTable", within: float | None) -> "Monitor":
-    if table.monitor is None:
+def _monitor(platform: "Platform", table: "ChangeTable", within: float | None) -> "Monitor":
+    from lakechime_dagster.resources.source_queries import check_source_queries
+
+    check_source_queries(platform.settings)
+    if table.monitor is None or table.monitor.database is None:
         raise LakeChimeError(f"{table.name} declares no database to compare it with; declare change_table(…, monitor=Monitor(…))")
     return table.monitor if within is None else replace(table.monitor, within=dt.timedelta(seconds=within))
 

@@ -7,7 +7,7 @@ from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Maxwell
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.maintenance import Maintenance
-from lakechime_dagster.lake.monitors import Monitor
+from lakechime_dagster.lake.monitors import Limits, Monitor
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 
@@ -22,6 +22,7 @@ __all__ = [
     "KafkaTopic",
     "Lake",
     "LakeTable",
+    "Limits",
     "Maintenance",
     "Maxwell",
     "Monitor",

@@ -1,10 +1,18 @@
-"""Asset keys of tables."""
+"""Asset keys of tables, and of their checks."""
 
 import dagster as dg
 
-from lakechime_dagster.resources.names import asset_name
+from lakechime_dagster.lake.change_tables import ChangeTable
+from lakechime_dagster.resources.names import KEEPS_UP, SAME_AS_DATABASE, asset_name
 
 
 def asset_key(table: str) -> dg.AssetKey:
     """The asset key of a table: its name split at dots."""
     return dg.AssetKey.from_user_string(asset_name(table))
+
+
+def monitor_check_keys(table: ChangeTable, *, may_compare: bool = True) -> list[dg.AssetCheckKey]:
+    """The checks by which a table is watched: that it keeps up, and where its database is declared that it is the same."""
+    is_compared = may_compare and table.monitor is not None and table.monitor.database is not None
+    names = [KEEPS_UP, SAME_AS_DATABASE] if is_compared else [KEEPS_UP]
+    return [dg.AssetCheckKey(asset_key(table.name), name) for name in names]

@@ -73,7 +73,7 @@ def monitored(
     from lakechime_dagster.spark.monitored import VIEW, columns_in, side_of, state_of
 
     start = time.monotonic()
-    where = monitor.table.split(".")
+    where = monitor.source_table
     with taken(monitor.url(os.environ), seconds=STATEMENT_SECONDS) as cut:
         state = state_of(table)
         columns = column_types(cut.connection, *where)

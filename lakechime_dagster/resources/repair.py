@@ -79,7 +79,7 @@ def repaired(task: RepairTask, monitor: Monitor, keys: Sequence[Key], now_ms: in
 
     words = _words(task)
     lake = {name: kind for name, kind in DeltaRows(task.log).types().items() if not name.startswith(HIDDEN)}
-    where = monitor.table.split(".")
+    where = monitor.source_table
     with taken(monitor.url(os.environ), seconds=STATEMENT_SECONDS) as cut:
         comparison, _ = comparison_of(cut.dialect, column_types(cut.connection, *where), lake, task.keys, None)
         if lacking := left_out(words, list(lake), comparison):

@@ -16,9 +16,9 @@ from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.readers import reader_of
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_row
-from lakechime_dagster.cdc.wire import order_text
 from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Lake, change_table
 from lakechime_dagster.lake.change_tables import CHANGES, STATE
+from lakechime_dagster.spark.remembered import place_row
 from tests.cdc.test_merging import Lake as Merged
 from tests.support.cli import Cli
 from tests.support.follows import ARROW, BRONZE
@@ -97,12 +97,13 @@ def _fields(change: Change) -> dict[str, Any]:
 
 def _places(changes: Iterable[Change]) -> list[StateRow]:
     """How far the partitions of the sources came."""
-    newest: dict[tuple[str, str, int], Order] = {}
+    newest: dict[tuple[str, str, int], tuple[Order, int]] = {}
     for change in changes:
         line = change.source, change.order.topic, change.order.partition
-        newest[line] = max(change.order, newest.get(line, change.order))
+        newest[line] = max((change.order, change.event_ms or 0), newest.get(line, (change.order, 0)))
     return [
-        StateRow(Role.PLACE.value, None, source, order_text(order._replace(rank=0, item=0))) for (source, _, _), order in newest.items()
+        place_row(source, (topic, partition), (order.epoch, order.position), order.offset, at or None)
+        for (source, topic, partition), (order, at) in newest.items()
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
-from lakechime_dagster.lake import Monitor
+from lakechime_dagster.lake import Limits, Monitor
 from lakechime_dagster.triggers import every
 from tests.lake.test_change_tables import orders
 
@@ -49,6 +49,8 @@ def test_a_password_is_not_shown() -> None:
         ({"within": 5}, "Monitor, within: 5 is no time; write timedelta(minutes=2)"),
         ({"within": dt.timedelta(-1)}, "is no time; write timedelta(minutes=2)"),
         ({"columns": "amount"}, "Monitor, columns: "),
+        ({"limits": 5}, "Monitor, limits: 5 is no Limits(…)"),
+        ({"table": None}, "Monitor, table: None is no schema.table"),
     ],
 )
 def test_a_monitor_that_cannot_work_is_refused_by_its_field(declared: dict[str, Any], problem: str) -> None:
@@ -60,3 +62,26 @@ def test_a_monitor_that_cannot_work_is_refused_by_its_field(declared: dict[str, 
 def test_what_is_no_monitor_is_refused() -> None:
     with pytest.raises(DeclarationError, match=re.escape("shop.orders, monitor: 'mysql://db' is no Monitor(database=…, table=…)")):
         orders(monitor="mysql://db")
+
+
+def test_a_table_without_a_database_to_compare_it_with_has_limits_all_the_same() -> None:
+    monitor = Monitor(limits=Limits(quiet=dt.timedelta(minutes=10)))
+    assert orders(monitor=monitor).monitor == monitor
+    with pytest.raises(InvalidValueError, match=re.escape("database None: is not declared; write Monitor(database=…, table=…)")):
+        monitor.url({})
+
+
+@pytest.mark.parametrize(
+    ("declared", "problem"),
+    [
+        ({"behind": 5}, "Limits, behind: 5 is no positive time; write timedelta(minutes=15)"),
+        ({"quiet": dt.timedelta(0)}, "Limits, quiet: datetime.timedelta(0) is no positive time"),
+        ({"left": None}, "Limits, left: None is no positive time"),
+        ({"waiting": -1}, "Limits, waiting: -1 is no whole number of 0 or more"),
+        ({"waiting": None}, "Limits, waiting: None is no whole number"),
+        ({"wal": True}, "Limits, wal: True is no whole number"),
+    ],
+)
+def test_limits_that_cannot_work_are_refused_by_their_field(declared: dict[str, Any], problem: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(problem)):
+        Limits(**declared)

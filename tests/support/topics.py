@@ -55,9 +55,9 @@ class Topics:
         (deleted,) = self._admin.delete_records([TopicPartition(self.named(name), partition, before)]).values()
         deleted.result()
 
-    def send(self, name: str, *values: str | bytes | None, partition: int = 0, key: str | None = None) -> None:
+    def send(self, name: str, *values: str | bytes | None, partition: int = 0, key: str | None = None, at_ms: int = 0) -> None:
         producer = Producer(self._settings | {"linger.ms": 0})  # one that lived longer would not know of new partitions
-        _send(producer, self.named(name), values, partition, key)
+        _send(producer, self.named(name), values, partition, key, at_ms)
         assert producer.flush(30) == 0
 
     @contextmanager
@@ -85,9 +85,12 @@ def topics(kafka: Kafka) -> Topics:
     return Topics(kafka)
 
 
-def _send(producer: Producer, topic: str, values: Sequence[str | bytes | None], partition: int, key: str | None) -> None:
+def _send(producer: Producer, topic: str, values: Sequence[str | bytes | None], partition: int, key: str | None, at_ms: int = 0) -> None:
+    """Messages of a time; 0 is now."""
     for value in values:
-        producer.produce(topic, value, key=key, partition=partition, headers=[("origin", b"test")], on_delivery=_expect_delivered)
+        producer.produce(
+            topic, value, key=key, partition=partition, timestamp=at_ms, headers=[("origin", b"test")], on_delivery=_expect_delivered
+        )
 
 
 def _expect_delivered(error: KafkaError | None, message: object) -> None:

@@ -1,0 +1,196 @@
+"""Whether a table that follows a database keeps up with it, as its check says it; without Spark."""
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from lakechime_dagster.assets.monitors import same
+from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
+from lakechime_dagster.cdc.compare import Fault
+from lakechime_dagster.cdc.keeping_up import beyond
+from lakechime_dagster.cdc.monitored import LAKE_LACKS, Monitored
+from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Limits, Monitor
+from lakechime_dagster.resources.followed import Followed
+from lakechime_dagster.resources.keeping_up import keeping_up
+from lakechime_dagster.store.events import SqlDCEStore
+from tests.cdc.factories import make_record
+from tests.cli.shop import NAME, Shop, orders
+from tests.cli.test_cdc import MARIADB, told
+from tests.cli.test_cdc_moves import held, settled
+from tests.sensors.test_tick import ToldRuns
+from tests.support.cli import Cli
+from tests.support.follows import BRONZE
+
+MINUTE = 60_000
+DATABASE = "mysql+pymysql://reader@127.0.0.1:1/shop"
+Clock = Callable[[float], None]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Sets the store's clock to so many minutes after the newest change."""
+
+    def to(minutes: float) -> None:
+        monkeypatch.setattr(SqlDCEStore, "now", lambda _: int(MARIADB["ts_ms"] + minutes * MINUTE))
+
+    to(1)
+    return to
+
+
+@pytest.fixture
+def shop(lakechime: Cli, clock: Clock, tmp_path: Path) -> Shop:
+    """A table whose lane has read all that came."""
+    (tmp_path / "in").mkdir()
+    return a_shop(lakechime, tmp_path, Monitor(limits=Limits(quiet=dt.timedelta(minutes=30))))
+
+
+def a_shop(lakechime: Cli, folder: Path, monitor: Monitor) -> Shop:
+    shop = Shop.declared(lakechime, monitor=monitor, source=JsonLines(str(folder / "in")))
+    shop.tell(told(1, 10), told(2, 11))
+    settled(lakechime, ToldRuns())
+    return shop
+
+
+def looked(shop: Shop) -> tuple[bool, dict[str, Any]]:
+    """Whether the check `keeps_up` passes, and its metadata."""
+    definitions = build_definitions(Lake("shop", [shop.table]))
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = definitions.resolve_job_def("shop__monitors").execute_in_process(instance=instance)
+    (found,) = run.get_asset_check_evaluations()
+    assert (found.check_name, found.severity) == ("keeps_up", dg.AssetCheckSeverity.WARN)
+    return found.passed, {name: value.value for name, value in found.metadata.items()}
+
+
+def test_nothing_is_beyond_the_limits_where_all_is_read(shop: Shop) -> None:
+    passed, metadata = looked(shop)
+    assert (passed, metadata["beyond limits"]) == (True, "nothing")
+    assert (metadata["lag of the messages in seconds"], metadata["lag of the table in seconds"]) == (60.0, 60.0)
+    assert (metadata["unread in the feed"], metadata["rows waiting"], metadata["rows quarantined"]) == (0, 0, 0)
+    assert "| m.shop.orders | 60 | 60 |" in metadata["seconds since news, by source"]
+    assert metadata["the database was not asked"] == "none is declared"
+
+
+def test_a_source_that_tells_nothing_is_named(shop: Shop, clock: Clock) -> None:
+    clock(60)
+    passed, metadata = looked(shop)
+    assert (passed, metadata["lag of the messages in seconds"]) == (False, 3600.0)
+    assert metadata["beyond limits"] == "- m.shop.orders has told nothing for 1:00:00, not even a heartbeat: is its connector stuck?"
+
+
+def test_a_heartbeat_tells_a_quiet_source_from_a_stuck_one(shop: Shop, clock: Clock) -> None:
+    topic = "__debezium-heartbeat.m"
+    beat = replace(make_record({"ts_ms": 1}, key=None), topic=topic, topic_id=topic)
+    arrived = dt.datetime.fromtimestamp(MARIADB["ts_ms"] / 1000 + 50 * 60, dt.UTC)
+    reader = reader_of(shop.table.bronze.envelope, shop.table.keys, {})
+    shop.write("__changes", [bronze_row(Message(beat, (), round(arrived.timestamp() * 1000)), reader)], BRONZE)
+    settled(shop.lakechime, ToldRuns())
+    clock(60)
+    passed, metadata = looked(shop)
+    assert (passed, metadata["beyond limits"]) == (True, "nothing")
+    assert "| m.shop.orders | 3,600 | 3,600 | 600 |" in metadata["seconds since news, by source"]
+
+
+def test_rows_that_wait_and_a_feed_that_nobody_reads_are_told(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "in" / "a.jsonl").write_text("{}\n")
+    shop.tell(told(3, 12, "u", name="__debezium_unavailable_value"))
+    settled(shop.lakechime, ToldRuns())
+    passed, metadata = looked(shop)
+    assert (passed, metadata["unread in the feed"], metadata["rows waiting"]) == (False, 3, 1)
+    assert metadata["beyond limits"].splitlines() == [
+        "- shop.orders__changes has something to read, and its sensor has never ticked: it is stopped, or no daemon runs",
+        "- 1 rows wait outside of shop.orders for a column that nobody sent",
+    ]
+
+
+def test_a_lane_that_waits_for_a_person_is_told_with_its_reason(shop: Shop) -> None:
+    shop.tell(told(4, 13))
+    held(shop.lakechime, ToldRuns())
+    passed, metadata = looked(shop)
+    assert (passed, "is HELD" in metadata["beyond limits"], "goes back from [3, 20] to [1, 4]" in metadata["beyond limits"]) == (
+        False, True, True,
+    )  # fmt: skip
+
+
+def test_a_feed_that_is_not_there_is_told(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "in").rmdir()
+    passed, metadata = looked(shop)
+    assert (passed, "is no folder, or not yet" in metadata["beyond limits"]) == (False, True)
+
+
+def test_a_database_that_cannot_be_asked_is_no_fault_of_the_table_and_one_that_may_not_is_not_asked(
+    lakechime: Cli, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    monitor = Monitor(database=DATABASE, table="shop.orders")
+    shop = a_shop(lakechime, tmp_path, monitor)
+    found = keeping_up(Followed(lakechime.platform, shop.table), monitor)
+    assert (beyond(found, Limits()), "cannot be read" in found.unasked) == ([], True)
+    monkeypatch.setenv("LAKECHIME_SOURCE_QUERIES", "off")
+    found = keeping_up(Followed(lakechime.platform, shop.table), monitor)
+    off = "LAKECHIME_SOURCE_QUERIES is off, so that no database is asked"
+    assert (beyond(found, Limits()), found.unasked) == ([], off)
+    refused = lakechime("cdc", "monitor", NAME)
+    assert (refused.code, refused.err.strip().endswith(f"{off}; set it to on")) == (1, True)
+
+
+def compared(**declared: Any) -> Monitored:
+    whole = {
+        "table": NAME, "cut": "binlog 1:4", "version": 3, "source_rows": 9, "lake_rows": 9, "faults": {}, "unchecked": {}, "seconds": 0.5,
+    }  # fmt: skip
+    return Monitored(**{**whole, **declared})
+
+
+WRONG = {("2",): Fault.DIFFERENT, ("11",): Fault.MISSING}
+
+
+@pytest.mark.parametrize(
+    ("found", "passed", "severity", "told"),
+    [
+        (compared(), True, "WARN", None),
+        (compared(unchecked={"doc": "it is JSON"}, left_out=3), True, "WARN", None),
+        (compared(faults=WRONG, is_passed=True), False, "ERROR", "rows: 1 missing, 1 different"),
+        (
+            compared(faults=WRONG), False, "WARN",
+            "rows: 1 missing, 1 different; may be on its way: the lake has not read past the cut",
+        ),
+        (compared(unresolved=2), False, "ERROR", "2 ranges differ too much to be compared"),
+        (
+            compared(faults=WRONG, is_passed=True, is_truncated=True), False, "WARN",
+            "the table was truncated after the cut, so that nothing is known of its rows",
+        ),
+        (compared(unchecked={"extra": LAKE_LACKS}), False, "WARN", "the lake lacks columns of the database: extra"),
+    ],
+)  # fmt: skip
+def test_a_comparison_is_an_error_where_it_is_sure_that_rows_differ(
+    found: Monitored, passed: bool, severity: str, told: str | None
+) -> None:
+    result = same(found, orders())
+    assert (result.passed, result.severity.value, result.description) == (passed, severity, told)
+
+
+def test_a_comparison_tells_where_how_much_and_which_keys() -> None:
+    metadata = {name: getattr(value, "value", value) for name, value in (same(compared(faults=WRONG), orders()).metadata or {}).items()}
+    assert (metadata["place of the database's log"], metadata["rows of the database"], metadata["seconds"]) == ("binlog 1:4", 9, 0.5)
+    assert str(metadata["keys that differ"]).splitlines()[2:] == ['| ["2"] | different |', '| ["11"] | missing |']
+    many = {(str(number),): Fault.MISSING for number in range(60)}
+    assert same(compared(faults=many), orders()).metadata["keys that differ"].value.endswith("\n\nand 10 more")  # type: ignore[index,union-attr]
+
+
+def test_columns_that_the_declaration_leaves_out_or_renames_are_not_lacking() -> None:
+    table = replace(orders(merge=CDCMerge(keys=("id",), except_column_list=("secret",))), columns={"amount": "amt"})
+    assert same(compared(unchecked={"secret": LAKE_LACKS, "amount": LAKE_LACKS}), table).passed
+
+
+def test_the_job_of_tables_leaves_the_checks_of_monitors_out() -> None:
+    table = orders(monitor=Monitor(database=DATABASE, table="shop.orders"))
+    definitions = build_definitions(Lake("shop", [table]))
+    nodes = {name: {node.name for node in definitions.resolve_job_def(name).nodes} for name in ("shop__tables", "shop__monitors")}
+    assert nodes["shop__monitors"] == {"shop__orders_keeps_up", "shop__orders_same_as_database"}
+    assert nodes["shop__tables"] == {"shop__orders", "shop__orders__changes"}
