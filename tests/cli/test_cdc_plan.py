@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.lake import CDCMerge, KafkaTopic, Maxwell, Monitor
+from lakechime_dagster.lake import KafkaTopic, Maxwell, Monitor
 from lakechime_dagster.lake.change_tables import CHANGES
 from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc import told
+from tests.sources.test_cut import on_mariadb
 from tests.support.cli import Cli
+from tests.support.mariadb import MariaDB
+from tests.support.topics import ENVIRONMENT, Topics
 
 DATABASE = "mysql+pymysql://reader:hunter2@127.0.0.1:1/shop"
 
@@ -20,8 +23,8 @@ def maxwell(identity: int) -> str:
     return json.dumps({"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": data}) + "\n"
 
 
-def of_maxwell(lakechime: Cli) -> Shop:
-    return Shop.declared(lakechime, envelope=Maxwell(), types={"id": "bigint", "amount": "decimal(9,2)"}, merge=CDCMerge(keys=("id",)))
+def of_maxwell(lakechime: Cli, **declared: Any) -> Shop:
+    return Shop.declared(lakechime, envelope=Maxwell(), types={"id": "bigint", "amount": "decimal(9,2)"}, **declared)
 
 
 def planned(lakechime: Cli, *arguments: str) -> Any:
@@ -159,3 +162,33 @@ def test_a_name_that_is_none_is_answered_with_the_nearest(lakechime: Cli, name: 
     Shop.declared(lakechime)
     answer = lakechime("cdc", "plan", name)
     assert (answer.code, "did you mean shop.orders?" in answer.err) == (3, True)
+
+
+@pytest.mark.services
+def test_a_database_is_asked_how_it_writes_its_log(lakechime: Cli, mariadb: MariaDB) -> None:
+    Shop.declared(lakechime).tell(told(1, 10))
+    Path("in").mkdir()
+    with on_mariadb(mariadb) as database:
+        database.run("CREATE TABLE orders (id INT PRIMARY KEY)", "SET GLOBAL binlog_row_image = 'MINIMAL'")
+        arguments = "--source-url", database.url, "--source-table", f"{database.schema}.orders"
+        try:
+            assert about(planned(lakechime, *arguments))[0] == ("error", "binlog_row_image")
+            shown = lakechime("cdc", "plan", NAME, *arguments).out
+            assert "SET GLOBAL binlog_row_image = 'FULL';" in shown
+        finally:
+            database.run("SET GLOBAL binlog_row_image = 'FULL'")
+        assert {weight for weight, _ in about(planned(lakechime, *arguments))} == {"note"}
+
+
+@pytest.mark.services
+def test_a_plan_looks_at_what_waits_in_topics(lakechime: Cli, topics: Topics) -> None:
+    for name, value in ENVIRONMENT.items():
+        lakechime.monkeypatch.setenv(name, value)
+    of_maxwell(lakechime, source=topics.feed())
+    topics.create("orders", partitions=2)
+    topics.send("orders", maxwell(1), maxwell(2), key="k")
+    topics.send("orders", maxwell(3), partition=1, key="k")
+    document = planned(lakechime)
+    assert sum(part["unread"] for part in document["feed"]) == 3
+    assert (document["sample"]["of"], document["sample"]["kinds"]) == ("feed", {"change": 3})
+    assert ("error", "position") in about(document)
