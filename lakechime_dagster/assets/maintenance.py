@@ -7,6 +7,7 @@ import dagster as dg
 
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.maintenance_plan import Action
+from lakechime_dagster.resources.dropped import remove_expired
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource
 from lakechime_dagster.resources.maintenance import Kept, keep, policy_of
@@ -29,12 +30,13 @@ def maintenance_asset(lake: Lake, table: Target) -> dg.AssetsDefinition:
         metadata={"budget in bytes": policy.budget, "removed files are kept for days": policy.keep_for.days},
     )
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:
-        kept = keep(lakechime.platform(), lake, table, context.log.info)
-        metadata = metadata_of(kept)
+        platform = lakechime.platform()
+        metadata = metadata_of(keep(platform, lake, table, context.log.info))
         context.log_event(
             dg.AssetObservation(asset_key(table.name), metadata={f"maintenance: {name}": one for name, one in metadata.items()})
         )
-        return dg.MaterializeResult(metadata=metadata)
+        removed = [str(one.folder) for one in remove_expired(platform)]  # of tables that have no maintenance any more
+        return dg.MaterializeResult(metadata=metadata | ({"dropped tables removed": removed} if removed else {}))
 
     return body
 

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from lakechime_dagster.cli import cdc, dce, demo, dev, execution, maintain, status, store, table, trigger
+from lakechime_dagster.cli import cdc, dce, demo, dev, drop, execution, maintain, status, store, table, trigger
 from lakechime_dagster.cli.output import error_document, note, one_line, print_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, shown
 from lakechime_dagster.settings import load_settings
@@ -29,6 +29,8 @@ app = typer.Typer(
 for noun in (dce, trigger, execution, table, cdc, store, demo):
     app.add_typer(noun.app)
 table.app.command("maintain")(maintain.maintain)
+table.app.command("drop")(drop.drop)
+table.app.command("dropped")(drop.dropped)
 app.command("dev")(dev.dev)
 app.command("status")(status.status)
 

@@ -68,6 +68,15 @@ def test_a_run_that_was_refused_says_why(tmp_path: Path, platform: Platform) -> 
     assert made["refused"].endswith("gold.totals waits: it is HELD: a column changed |")
 
 
+def test_a_run_removes_what_was_dropped_when_its_time_is_over(tmp_path: Path, platform: Platform) -> None:
+    old = Path(platform.location("gold.old__dropped_until_20200101T000000Z"))
+    old.mkdir(parents=True)
+    row = platform.evaluator.activate(a_flow("gold.totals", "silver.orders"))
+    assert platform.ledger.hold(row, platform.ledger.ensure_lane(row, ""), "a column changed")  # so that no Spark is asked for
+    made, _ = run(tmp_path)
+    assert (made["dropped tables removed"], old.exists()) == ([str(old)], False)
+
+
 def test_a_long_plan_is_shown_in_part(platform: Platform) -> None:
     action = Action(kind=Kind.PURGE, reason="a | b\nc", partition=("2013-01-01", None), files=1_000, bytes=2_000)
     looked = Looked(

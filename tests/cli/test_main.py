@@ -20,13 +20,13 @@ COMMANDS = {
     "dce": ("register", "list", "tail", "complete"),
     "trigger": ("list", "show", "explain", "pause", "resume", "seek", "forget"),
     "execution": ("list", "show", "retry", "skip"),
-    "table": ("list", "show", "reconcile", "maintain"),
+    "table": ("list", "show", "reconcile", "maintain", "drop", "dropped"),
     "cdc": ("list", "plan", "types", "explain", "quarantine", "rebuild", "epoch", "monitor", "repair"),
     "store": ("upgrade", "check", "expire"),
 }  # fmt: skip
 MOVES = [
     "dce register", "dce complete", "trigger pause", "trigger resume", "trigger seek", "trigger forget", "execution retry",
-    "execution skip", "table reconcile", "table maintain", "store upgrade", "store expire", "demo replay", "cdc rebuild",
+    "execution skip", "table reconcile", "table maintain", "table drop", "store upgrade", "store expire", "demo replay", "cdc rebuild",
     "cdc epoch", "cdc repair",
 ]  # fmt: skip
 EVERY = [f"{noun} {verb}".strip() for noun, verbs in COMMANDS.items() for verb in verbs or ("",)]
@@ -62,6 +62,7 @@ def test_every_command_has_help(lakechime: Cli, command: str) -> None:
         ("execution retry none --reason why", 3),
         ("execution skip none --reason why", 3),
         ("table reconcile", 0),
+        ("table drop a.b --reason why", 3),
         ("store upgrade", 0),
         ("store expire --before 30d", 0),
         ("demo replay", 0),

@@ -1,0 +1,103 @@
+"""Dropping a table: all that is its own is put aside at once, comes back by renaming, and goes when its time is over."""
+
+import datetime as dt
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakechime_dagster.errors import LakeChimeError, LaneConflictError, NotFoundError
+from lakechime_dagster.resources.dropped import Dropped, drop, dropped, remove_expired, to_drop
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.ledger import Claim
+from tests.support.tables import write
+from tests.support.world import a_flow, place
+
+WEEK = dt.timedelta(days=7)
+BY = By(who="ann", reason="it is not used any more")
+OWN = ("orders", "orders__changes", "orders__quarantine", "orders__state")
+
+
+@pytest.fixture
+def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Platform:
+    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    platform = open_platform()
+    for name in (*OWN, "orders_of_day"):
+        write(folder(platform) / name, pa.table({"id": [1]}))
+    return platform
+
+
+def folder(platform: Platform) -> Path:
+    return Path(platform.location("shop"))
+
+
+def names(found: list[Dropped]) -> list[str]:
+    return sorted(one.folder.name.partition("__dropped_until_")[0] for one in found)
+
+
+def test_all_that_is_a_tables_own_is_put_aside_and_nothing_else(platform: Platform) -> None:
+    flows = ("shop.orders", "shop.orders__changes")
+    for name, reads in zip(flows, ("shop.orders__changes", "elsewhere"), strict=True):
+        row = platform.evaluator.activate(a_flow(name, reads, target=name))
+        platform.ledger.ensure_lane(row, "")
+    what = to_drop(platform, "shop.orders")
+    assert [flow.name for flow in what.flows] == list(flows)
+    put = drop(platform, what, WEEK, BY, dry_run=True)
+    assert (names(put), dropped(platform)) == (list(OWN), [])
+    put = drop(platform, what, WEEK, BY)
+    assert names(dropped(platform)) == names(put) == list(OWN)
+    assert [one.name for one in folder(platform).iterdir() if "__dropped_until_" not in one.name] == ["orders_of_day"]
+    assert platform.ledger.flows() == []
+
+
+def test_a_table_comes_back_by_renaming_and_goes_when_its_time_is_over(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = platform.store.now()
+    put = drop(platform, to_drop(platform, "shop.orders"), WEEK, BY)
+    assert remove_expired(platform) == []
+    (table,) = [one for one in put if one.folder.name.startswith("orders__dropped")]
+    table.folder.rename(folder(platform) / "orders")
+    monkeypatch.setattr(SqlDCEStore, "now", lambda _: now + 8 * 86_400_000)
+    assert names(remove_expired(platform)) == list(OWN[1:])
+    assert sorted(one.name for one in folder(platform).iterdir()) == ["orders", "orders_of_day"]
+
+
+def test_a_drop_that_was_interrupted_is_completed_by_another_one(platform: Platform) -> None:
+    (folder(platform) / "orders").rename(folder(platform) / "orders__dropped_until_20300101T000000Z")
+    assert names(drop(platform, to_drop(platform, "shop.orders"), WEEK, BY)) == list(OWN[1:])
+    assert names(dropped(platform)) == list(OWN)
+
+
+def test_a_table_that_a_lane_is_at_is_not_dropped(platform: Platform) -> None:
+    platform.evaluator.activate(a_flow("gold.reader", "shop.orders"))
+    with pytest.raises(LaneConflictError, match=r"shop\.orders is used by gold\.reader of .*; remove these from the code first"):
+        to_drop(platform, "shop.orders")
+
+
+def test_nothing_is_put_aside_where_one_of_its_lanes_is_at_work(platform: Platform) -> None:
+    for name in ("shop.orders__changes", "shop.orders"):
+        row = platform.evaluator.activate(a_flow(name, "elsewhere", target=name))
+    platform.ledger.claim(row, platform.ledger.ensure_lane(row, ""), Claim(end=place(1)))
+    with pytest.raises(LaneConflictError, match="open execution"):
+        drop(platform, to_drop(platform, "shop.orders"), WEEK, BY)
+    assert (len(platform.ledger.flows()), dropped(platform)) == (2, [])
+
+
+def test_a_table_that_is_not_there_or_in_no_local_folder_is_told(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotFoundError, match=r"nothing of shop\.none lies at /"):
+        to_drop(platform, "shop.none")
+    monkeypatch.setenv("LAKECHIME_WAREHOUSE", "s3://bucket/lake")
+    with pytest.raises(LakeChimeError, match=r"s3://bucket/lake/shop/orders, where a folder cannot be renamed in a moment"):
+        to_drop(open_platform(), "shop.orders")
+    assert dropped(open_platform()) == []
+
+
+def test_a_partition_and_a_link_are_not_taken_for_dropped(platform: Platform, tmp_path: Path) -> None:
+    name = "x__dropped_until_20000101T000000Z"
+    (folder(platform) / "orders" / f"k={name}").mkdir()
+    (tmp_path / "kept").mkdir()
+    (folder(platform) / name).symlink_to(tmp_path / "kept")
+    assert dropped(platform) == []
