@@ -214,7 +214,7 @@ def change_table(
     not in the table's rows.
 
     The messages come from `source`, which is asked `every` so often, written as `envelope` says; `types` gives the type of
-    each column for envelopes whose messages bring no schema. `merge` names the key, and says how changes are merged;
+    each column for envelopes whose messages never bring a schema. `merge` names the key, and says how changes are merged;
     `on_drift` what becomes of columns that changes bring otherwise than the table has them. A change that comes later than
     `allowed_lateness`, by the database's times, may be refused, as what it needs is forgotten.
     `columns` gives the names here of columns that have others in the database; `merge` speaks of the names here. `cluster_by`
@@ -233,8 +233,7 @@ def change_table(
         raise DeclarationError(name, "envelope", f"{shown(envelope)} is none of Debezium(), Canal(), Maxwell(), Dms()")
     if not isinstance(merge, CDCMerge):
         raise DeclarationError(name, "merge", f"{shown(merge)} is no CDCMerge(keys=[…])")
-    if types is not None and not isinstance(types, Mapping):
-        raise DeclarationError(name, "types", f'{shown(types)} is no map of columns to their types, such as {{"id": "bigint"}}')
+    _check_types(name, types, envelope)
     if every is not None and not isinstance(every, Schedule):
         raise DeclarationError(name, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
     if not isinstance(allowed_lateness, dt.timedelta) or allowed_lateness <= dt.timedelta(0):
@@ -259,6 +258,15 @@ def change_table(
         cluster_by=checked_columns(name, "cluster_by", cluster_by), readers=checked_readers(name, readers),
         max_delete_ratio=max_delete_ratio, max_transaction=max_transaction,
     )  # fmt: skip
+
+
+def _check_types(name: str, types: object, envelope: Envelope) -> None:
+    if types is None:
+        return
+    if not isinstance(types, Mapping) or not all(isinstance(part, str) for pair in types.items() for part in pair):
+        raise DeclarationError(name, "types", f'{shown(types)} is no map of columns to their types, such as {{"id": "bigint"}}')
+    if isinstance(envelope, Debezium):
+        raise DeclarationError(name, "types", "is not read, as messages of Debezium bring their columns' types; leave it out")
 
 
 def _checked_names(name: str, columns: object, merge: CDCMerge) -> Mapping[str, str]:

@@ -75,6 +75,8 @@ WRONG = [
     (lambda: orders(envelope="debezium"), "shop.orders, envelope: 'debezium' is none of Debezium(), Canal(), Maxwell(), Dms()"),
     (lambda: orders(merge=["id"]), "shop.orders, merge: ['id'] is no CDCMerge(keys=[…])"),
     (lambda: orders(types=["id"]), "shop.orders, types: ['id'] is no map of columns to their types"),
+    (lambda: orders(envelope=Maxwell(), types={"id": 5}), "shop.orders, types: {'id': 5} is no map of columns to their types"),
+    (lambda: orders(types={"id": "bigint"}), "shop.orders, types: is not read, as messages of Debezium bring their columns' types"),
     (lambda: orders(every="daily"), "shop.orders, every: 'daily' is no schedule; write every(minutes=5)"),
     (lambda: orders(on_drift="ask"), "shop.orders, on_drift: 'ask' is none of exception, evolve, try_evolve, lenient, ignore"),
     (lambda: orders(allowed_lateness=3), "shop.orders, allowed_lateness: 3 is not a positive timedelta"),
