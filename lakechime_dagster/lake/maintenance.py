@@ -1,7 +1,9 @@
 """How the files of a table are kept: what a run of its maintenance may rewrite and remove, and how often one comes."""
 
 import datetime as dt
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.triggers.grid import Schedule, every
@@ -10,6 +12,9 @@ DAY = dt.timedelta(days=1)
 LEAST_KEPT = 7 * DAY  # what Delta keeps of removed files unless told otherwise
 MIB = 1024 * 1024
 NIGHTLY = every(days=1, start="2000-01-01T03:00")
+CHOSEN = (  # how the names of properties begin that decide who can read a table, or that are the product's own
+    "delta.feature.", "delta.columnMapping.", "delta.enable", "delta.minReaderVersion", "delta.minWriterVersion", "lakechime.",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +31,7 @@ class Maintenance:
         max_deleted_ratio: Files with deletion vectors are rewritten where a larger part of their rows is deleted.
         orphans_after: Files that no commit names are told of when they are older, never less than three days.
         remove_orphans: Whether a run removes them, by a full VACUUM, once they are older than what is kept.
+        properties: Delta's properties of the table, such as `delta.logRetentionDuration`; one that is named no more stays as it is.
     """
 
     every: Schedule = NIGHTLY
@@ -37,6 +43,7 @@ class Maintenance:
     max_deleted_ratio: float = 0.05
     orphans_after: dt.timedelta = 3 * DAY
     remove_orphans: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.every, Schedule):
@@ -59,6 +66,20 @@ class Maintenance:
             raise _wrong("max_deleted_ratio", self.max_deleted_ratio, "is not a part of the rows; write it as 0.05")
         if not isinstance(self.remove_orphans, bool):
             raise _wrong("remove_orphans", self.remove_orphans, "is neither True nor False")
+        object.__setattr__(self, "properties", _checked_properties(self.properties))
+
+
+def _checked_properties(value: object) -> Mapping[str, str]:
+    """Names and values as text, and none that is chosen otherwise."""
+    if not isinstance(value, Mapping) or not all(isinstance(one, str) for one in (*value, *value.values())):
+        raise _wrong("properties", value, "is no map of names to texts, such as {'delta.logRetentionDuration': 'interval 60 days'}")
+    plain = [name for name in value if "." not in name]
+    if plain:
+        raise _wrong("properties", plain[0], "may be a name of Spark's own, such as owner; write delta.… or a prefix of yours and a dot")
+    chosen = [name for name in value if name.startswith(CHOSEN)]
+    if chosen:
+        raise _wrong("properties", chosen[0], "is chosen by what is declared of the table, such as its readers; leave it out")
+    return MappingProxyType(dict(value))
 
 
 def checked_maintenance(table: str, value: object) -> Maintenance | None:

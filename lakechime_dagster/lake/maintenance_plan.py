@@ -31,6 +31,7 @@ class Kind(StrEnum):
 
     RAISE = "raise retention"
     LOWER = "lower retention"
+    PROPERTIES = "set properties"
     COMPACT = "compact"
     PURGE = "purge"
     VACUUM = "vacuum"
@@ -173,9 +174,10 @@ def plan(files: TableFiles, readers: Iterable[Reader], policy: Maintenance, now:
     readers = tuple(readers)
     blocked = _blocked(readers, now, _milliseconds(policy.keep_for))
     lower = {} if blocked else lowered(files.properties)
-    properties = {name: value for name, value in {**files.properties, **lower}.items() if value is not None}
-    kept = max(policy.keep_for, LEAST_KEPT, deleted_files_kept(properties))
+    before = {name: value for name, value in {**files.properties, **lower}.items() if value is not None}
+    kept = max(policy.keep_for, LEAST_KEPT, deleted_files_kept({**before, **policy.properties}))
     wanted, refused = _affordable(files, policy)
+    wanted += _settings({name: value for name, value in policy.properties.items() if before.get(name) != value})
     wanted += _removals(files, readers, policy, now, now - _milliseconds(kept))
     if blocked:
         oldest = min((reader.since for reader, _ in blocked if reader.since is not None), default=now)
@@ -188,6 +190,12 @@ def plan(files: TableFiles, readers: Iterable[Reader], policy: Maintenance, now:
     if listed := _listed(files, policy, now):
         refused.append(listed)
     return Plan(table=files.table, actions=tuple(sorted(wanted, key=_in_order)), refused=tuple(refused))
+
+
+def _settings(properties: Mapping[str, str]) -> list[Action]:
+    """The properties that the table has otherwise than is declared."""
+    reason = ", ".join(f"{name} is declared as {value}" for name, value in properties.items())
+    return [Action(kind=Kind.PROPERTIES, properties=properties, reason=reason)] if properties else []
 
 
 def _in_order(action: Action) -> tuple[int, float]:

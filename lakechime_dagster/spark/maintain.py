@@ -63,7 +63,7 @@ def _statement(action: Action) -> tuple[int, int]:
 def _carried_out(spark: SparkSession, log: TableLog, actions: Sequence[Action], policy: Maintenance, now: Callable[[], int]) -> Done:
     first = actions[0]
     match first.kind:
-        case Kind.RAISE | Kind.LOWER:
+        case Kind.RAISE | Kind.LOWER | Kind.PROPERTIES:
             _set_properties(spark, log.location, first.properties)
             return Done(kind=first.kind)
         case Kind.COMPACT:

@@ -21,6 +21,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"orphans_after": dt.timedelta(days=1)}, "is not a timedelta of at least 3 days: readers and writers may still need the files"),
     ({"max_deleted_ratio": 5}, "Maintenance, max_deleted_ratio: 5 is not a part of the rows; write it as 0.05"),
     ({"remove_orphans": "yes"}, "Maintenance, remove_orphans: 'yes' is neither True nor False"),
+    ({"properties": {"delta.x": 5}}, "Maintenance, properties: {'delta.x': 5} is no map of names to texts, such as"),
+    (
+        {"properties": {"delta.enableDeletionVectors": "true"}},
+        "Maintenance, properties: 'delta.enableDeletionVectors' is chosen by what is declared of the table, such as its readers",
+    ),
+    ({"properties": {"owner": "ann"}}, "Maintenance, properties: 'owner' may be a name of Spark's own, such as owner; write delta.…"),
 ]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.lake import Maintenance
 from lakechime_dagster.lake.maintenance_plan import Action, DataFile, Kind, OldFile, Plan, Reader, TableFiles, plan
-from lakechime_dagster.lake.retention_properties import BEFORE, FILES
+from lakechime_dagster.lake.retention_properties import BEFORE, FILES, LOG
 
 DAY = 86_400_000
 NOW = 100 * DAY
@@ -213,6 +213,21 @@ def test_a_plan_says_why_of_all_that_it_does_and_does_not(files: TableFiles, pol
     assert made == plan(files, [], policy, NOW)
 
 
+def test_properties_are_set_where_the_table_has_others_and_not_while_a_lane_waits() -> None:
+    policy = replace(POLICY, properties={LOG: "interval 60 days", "shop.cost_center": "7"})
+    (action,) = planned(policy=policy, properties={"shop.cost_center": "7"}).actions
+    assert (action.kind, action.properties) == (Kind.PROPERTIES, {LOG: "interval 60 days"})
+    assert action.reason == "delta.logRetentionDuration is declared as interval 60 days"
+    assert planned(policy=policy, properties=dict(policy.properties)).actions == ()
+    made = planned(policy=policy, readers=(Reader(name="gold.x", since=NOW - DAY, waits="it is HELD"),))
+    assert [refused.action.kind for refused in made.refused] == [Kind.PROPERTIES]
+
+
+def test_a_retention_that_is_declared_holds_for_the_very_run_that_sets_it() -> None:
+    made = planned(policy=replace(POLICY, properties={FILES: "interval 30 days"}), removed=(make_old(20),))
+    assert kinds(made) == [Kind.PROPERTIES]
+
+
 # What Delta does of it, in small
 
 
@@ -224,7 +239,7 @@ def executed(files: TableFiles, made: Plan, policy: Maintenance) -> TableFiles:
 
 def done(files: TableFiles, action: Action, policy: Maintenance) -> TableFiles:
     match action.kind:
-        case Kind.RAISE | Kind.LOWER:
+        case Kind.RAISE | Kind.LOWER | Kind.PROPERTIES:
             merged = {**files.properties, **action.properties}
             return replace(files, properties={name: value for name, value in merged.items() if value is not None})
         case Kind.VACUUM | Kind.ORPHANS:

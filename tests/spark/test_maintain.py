@@ -152,6 +152,7 @@ def test_what_was_raised_is_lowered_to_what_it_was(spark: SparkSession, tmp_path
     for kind, properties in (
         (Kind.RAISE, {FILES: "interval 20 days", BEFORE + FILES: "it's"}),
         (Kind.LOWER, {FILES: None, BEFORE + FILES: None}),
+        (Kind.PROPERTIES, {"shop.cost center": "it's 7"}),
     ):
         action = Action(kind=kind, properties=properties, reason="")
         maintain(spark, flights.log, Plan(table="t", actions=(action,)), POLICY, lambda: now_of(flights))
