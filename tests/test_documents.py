@@ -5,6 +5,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import dagster as dg
@@ -14,7 +15,7 @@ from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.demo.flights import FAIL_SWITCH
 from lakechime_dagster.demo.followed import CDC_SWITCH
-from lakechime_dagster.lake import Lake, SourceTable, sql_table
+from lakechime_dagster.lake import Lake, Maintenance, SourceTable, sql_table
 from lakechime_dagster.settings import MARKER, Settings, SparkSettings
 from lakechime_dagster.triggers.lanes import Cause
 from tests.support.cli import Cli
@@ -75,6 +76,15 @@ def test_the_lake_that_follows_a_database_loads_as_printed():
     exec(compile(code_of("docs/follow-a-database.md", "Declare it"), "follow-a-database.md", "exec"), names)
     assets = build_definitions(names["lake"]).resolve_asset_graph().get_all_asset_keys()
     assert {key.to_user_string() for key in assets} == {"shop/orders__changes", "shop/orders"}
+
+
+def test_the_maintained_lake_loads_as_printed_and_each_field_of_maintenance_is_told():
+    names: dict = {"__name__": "kept_lake"}
+    exec(compile(code_of("docs/maintenance.md", "Declare it"), "maintenance.md", "exec"), names)
+    assets = build_definitions(names["lake"]).resolve_asset_graph().get_all_asset_keys()
+    assert {key.to_user_string() for key in assets} == {"bronze/orders", "gold/totals", "gold/totals__maintenance"}
+    told = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", section_of("docs/maintenance.md", "Declare it"), re.MULTILINE)
+    assert [name for cell in told for name in re.findall(r"\w+", cell)] == [one.name for one in fields(Maintenance)]
 
 
 def the_example_of_the_readme() -> dg.Definitions:
