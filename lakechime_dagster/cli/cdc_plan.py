@@ -31,7 +31,7 @@ def plan(name: Name, url: SourceUrl = None, there: SourceTable = None, as_json: 
     table = followed_table(name, platform.settings)
     place = source_table(there, table)
     followed, flow = Followed(platform, table), flow_declared(table.bronze.name, None)
-    planned = plan_of(followed, flow, source_url(url, table), place)
+    planned = plan_of(followed, flow, source_url(url, table, platform.settings), place)
     document = _document(followed, planned)
     if as_json:
         print_json(document)

@@ -8,6 +8,7 @@ import typer
 from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.output import note
 from lakechime_dagster.errors import InvalidValueError, shown
+from lakechime_dagster.settings import Settings
 
 if TYPE_CHECKING:
     from lakechime_dagster.lake.change_tables import ChangeTable
@@ -21,14 +22,23 @@ SourceUrl = Annotated[
 SourceTable = Annotated[str | None, typer.Option("--source-table", metavar="SCHEMA.TABLE", help="The table there; else the monitor's.")]
 
 
-def source_url(given: str | None, table: "ChangeTable") -> str | None:
-    """The database: the one that is given, or that a monitor compares the table with; none where the environment lacks it."""
+def source_url(given: str | None, table: "ChangeTable", settings: Settings) -> str | None:
+    """The database: the one that is given, or that a monitor compares the table with; none where the environment lacks it.
+
+    Raises:
+        LakeChimeError: One is given, and this deployment may ask none.
+    """
+    from lakechime_dagster.resources.source_queries import QUERIES_OFF, check_source_queries
     from lakechime_dagster.sources.connection import dialect_of
 
     if given is not None:
         with parse.reading("--source-url"):
             dialect_of(given)
+        check_source_queries(settings)
         return given
+    if table.monitor is not None and not settings.may_ask_sources:
+        note(QUERIES_OFF)
+        return None
     try:
         return table.monitor.url(os.environ) if table.monitor is not None else None
     except InvalidValueError as error:

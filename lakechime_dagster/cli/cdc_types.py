@@ -25,9 +25,13 @@ def types(name: Name, url: SourceUrl = None, there: SourceTable = None, as_json:
 
     The exit code is 1 when a column has no exact type.
     """
-    table = followed_table(name, load_settings())
+    from lakechime_dagster.resources.source_queries import check_source_queries
+
+    settings = load_settings()
+    table = followed_table(name, settings)
     place = source_table(there, table)
-    columns = _columns(table, source_url(url, table), place)
+    check_source_queries(settings)
+    columns = _columns(table, source_url(url, table, settings), place)
     known = {column: ddl for column, (_, ddl) in columns.items() if ddl is not None}
     refused = {column: kind for column, (kind, ddl) in columns.items() if ddl is None}
     if as_json:

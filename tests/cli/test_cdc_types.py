@@ -113,6 +113,17 @@ def test_what_is_missing_or_wrong_is_named(lakechime: Cli, arguments: list[str],
     assert (answer.code, message in answer.err, "hunter2" in answer.err, answer.out) == (code, True, False, "")
 
 
+def test_a_deployment_that_may_ask_no_database_asks_none(lakechime: Cli) -> None:
+    lakechime.monkeypatch.setenv("LAKECHIME_SOURCE_QUERIES", "off")
+    lakechime.monkeypatch.setenv("SHOP", NOWHERE)
+    Shop.declared(lakechime, envelope=Maxwell(), monitor=Monitor(database="$SHOP", table="shop.orders"))
+    given = ("--source-url", NOWHERE)
+    answers = written(lakechime), written(lakechime, *given), lakechime("cdc", "plan", NAME, *given), lakechime("cdc", "plan", NAME)
+    assert [answer.code for answer in answers] == [1, 1, 1, 0]
+    assert all("LAKECHIME_SOURCE_QUERIES is off, so that no database is asked" in answer.err for answer in answers)
+    assert "cannot be read" not in answers[-1].out
+
+
 def test_a_table_whose_messages_bring_their_types_declares_none(lakechime: Cli) -> None:
     Shop.declared(lakechime, envelope=Debezium())
     answer = written(lakechime, "--source-url", NOWHERE)
