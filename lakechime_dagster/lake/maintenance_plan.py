@@ -13,7 +13,7 @@ from itertools import groupby
 from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.lake.layout import Span, opened, wanted
 from lakechime_dagster.lake.maintenance import DAY, LEAST_KEPT, Maintenance
-from lakechime_dagster.lake.retention_properties import deleted_files_kept, lowered, raised
+from lakechime_dagster.lake.retention_properties import deleted_files_kept, log_kept, lowered, raised
 from lakechime_dagster.triggers.grid import from_milliseconds
 
 Partition = tuple[PartitionValue, ...] | None
@@ -168,14 +168,15 @@ class Maintained:
 def plan(files: TableFiles, readers: Iterable[Reader], policy: Maintenance, now: int) -> Plan:
     """What to do now.
 
-    While a lane waits, or is behind by more than is kept, nothing is touched; what keeps its range from being cleaned up is
-    raised, and lowered again afterwards.
+    While a lane waits, or is behind by more than is kept, or by half of what the log is, nothing is touched; what keeps its range
+    from being cleaned up is raised, and lowered again afterwards.
     """
-    readers = tuple(readers)
-    blocked = _blocked(readers, now, _milliseconds(policy.keep_for))
-    lower = {} if blocked else lowered(files.properties)
-    before = {name: value for name, value in {**files.properties, **lower}.items() if value is not None}
-    kept = max(policy.keep_for, LEAST_KEPT, deleted_files_kept({**before, **policy.properties}))
+    readers, lower = tuple(readers), lowered(files.properties)
+    usual = {name: value for name, value in {**files.properties, **lower}.items() if value is not None}
+    declared = {**usual, **policy.properties}
+    blocked = _blocked(readers, now, _milliseconds(min(policy.keep_for, log_kept(declared) / 2)))
+    lower, before = ({}, files.properties) if blocked else (lower, usual)
+    kept = max(policy.keep_for, LEAST_KEPT, deleted_files_kept(declared))
     wanted, refused = _affordable(files, policy)
     wanted += _settings({name: value for name, value in policy.properties.items() if before.get(name) != value})
     wanted += _removals(files, readers, policy, now, now - _milliseconds(kept))
@@ -209,7 +210,9 @@ def _blocked(readers: Iterable[Reader], now: int, kept: int) -> list[tuple[Reade
         if reader.waits:
             found.append((reader, f"{reader.name} waits: {reader.waits}"))
         elif reader.unread is not None and now - reader.unread > kept:
-            found.append((reader, f"{reader.name} has not read what came since {_day(reader.unread)}, longer than removed files are kept"))
+            found.append(
+                (reader, f"{reader.name} has not read what came since {_day(reader.unread)}, longer than what it needs is sure to be there")
+            )
     return found
 
 

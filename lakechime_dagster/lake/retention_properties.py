@@ -32,6 +32,11 @@ def deleted_files_kept(properties: Mapping[str, str]) -> dt.timedelta:
     return kept(properties, FILES)
 
 
+def log_kept(properties: Mapping[str, str]) -> dt.timedelta:
+    """How long a table keeps the commits of its log; a writer removes older ones."""
+    return kept(properties, LOG)
+
+
 def raised(properties: Mapping[str, str], age: dt.timedelta, ahead: dt.timedelta) -> dict[str, str | None]:
     """The properties to set so that what is so old stays at least `ahead` longer; none where it does already.
 

@@ -133,6 +133,19 @@ def test_a_lane_that_is_behind_by_more_than_is_kept_is_waited_for() -> None:
     assert made.refused[0].why.startswith("r has not read what came since 1970-04-03 00:00 UTC")
 
 
+def test_where_the_log_is_kept_for_a_short_time_a_lane_is_waited_for_sooner() -> None:
+    """What is raised for it is no reason to wait for it no longer."""
+    behind, short = Reader(name="r", since=NOW - 3 * DAY, unread=NOW - 3 * DAY), {LOG: "interval 5 days"}
+    assert planned(make_file(), make_file(), readers=(behind,)).refused == ()
+    made = planned(make_file(), make_file(), readers=(behind,), properties=short)
+    assert [(action.kind, action.properties[LOG]) for action in made.actions] == [(Kind.RAISE, "interval 17 days")]
+    raised = {name: value for name, value in {**short, **made.actions[0].properties}.items() if value is not None}
+    made = planned(make_file(), make_file(), readers=(behind,), properties=raised)
+    assert (made.actions, [refused.action.kind for refused in made.refused]) == ((), [Kind.COMPACT])
+    made = planned(properties=raised, readers=(Reader(name="r"),))
+    assert [(action.kind, action.properties[LOG]) for action in made.actions] == [(Kind.LOWER, "interval 5 days")]
+
+
 def test_once_the_lane_has_caught_up_all_is_as_it_was_and_maintenance_goes_on() -> None:
     raised = {FILES: "interval 17 days", BEFORE + FILES: ""}
     made = planned(make_file(), make_file(), removed=(make_old(8),), properties=raised, readers=(Reader(name="r"),))
