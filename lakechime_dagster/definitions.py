@@ -6,6 +6,7 @@ from typing import assert_never
 import dagster as dg
 
 from lakechime_dagster.assets.change_table import bronze_asset, change_asset
+from lakechime_dagster.assets.checks import check_specs
 from lakechime_dagster.assets.flows import flow_of
 from lakechime_dagster.assets.maintenance import maintenance_asset
 from lakechime_dagster.assets.monitors import monitor_checks, watched
@@ -22,6 +23,7 @@ from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
 from lakechime_dagster.resources.maintenance import policy_of
 from lakechime_dagster.resources.names import dagster_name, maintenance_name, op_name
 from lakechime_dagster.resources.spark import SPARK
+from lakechime_dagster.sensors.alarms import alarms_sensor
 from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.sensors.maintenance import maintenance_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
@@ -30,6 +32,7 @@ from lakechime_dagster.sensors.trigger import flow_sensor
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.flow import Flow
 
+SENSORS = ("events", "maintenance", "monitors", "alarms")  # of a lake, beside those of triggers
 MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
 
 
@@ -51,7 +54,7 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         if table.trigger is not None
     ]
     _check_names([table.name for table in lake.targets], op_name, {})
-    taken = {dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}" for what in ("events", "maintenance", "monitors")}
+    taken = {dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}" for what in SENSORS}
     _check_names([launch.flow.name for launch in launches], dagster_name, taken)
     sensors = (
         [flow_sensor(one.flow, job=one.job, selection=one.selection, partitions=one.partitions) for one in launches]
@@ -66,7 +69,7 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         resources={"lakechime": LAKECHIME, "spark": SPARK},
         executor=dg.in_process_executor,
     )
-    return dg.Definitions.merge(tables, _maintenance(lake), _monitors(lake))
+    return dg.Definitions.merge(tables, _maintenance(lake), _monitors(lake), _alarms(lake))
 
 
 def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow]) -> dg.AssetSpec | dg.AssetsDefinition:
@@ -113,6 +116,13 @@ def _monitors(lake: Lake) -> dg.Definitions:
     checks = [check for table in tables for check in monitor_checks(table)]
     job = dg.define_asset_job(name, selection=dg.AssetSelection.checks(*checks))
     return dg.Definitions(asset_checks=checks, jobs=[job], sensors=[monitors_sensor(name, tables)])
+
+
+def _alarms(lake: Lake) -> dg.Definitions:
+    """What tells people of checks that fail."""
+    reported = [spec.key for table in lake.targets for spec in check_specs(table)]
+    keys = [*reported, *(key for table in watched(lake) for key in monitor_check_keys(table))]
+    return dg.Definitions(sensors=[alarms_sensor(lake.name, keys, lake.alarms)] if keys else [])
 
 
 def _check_names(tables: Iterable[str], named: Callable[[str], str], taken: dict[str, str]) -> None:

@@ -62,6 +62,7 @@ class Settings(BaseSettings):
     deployment: str = Field(default="local", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")
     cluster: str = Field(default="", max_length=128, description="Name of this data platform in events.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="WARNING", description="What the command line logs.")
+    alarms: str = Field(default="", repr=False, description="`send` for the lake's own alarms, or URLs of apprise; unset is a dry run.")
     source_queries: Literal["on", "off"] = Field(default="on", description="Whether business databases may be asked anything.")
     spark: Annotated[SparkSettings, NoDecode] = Field(default_factory=SparkSettings)  # by LAKECHIME_SPARK_*, never by LAKECHIME_SPARK
 

@@ -1,5 +1,6 @@
 """`lakechime status`: where this deployment stands, in one look."""
 
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -12,6 +13,7 @@ from lakechime_dagster.settings import Settings
 
 def status(as_json: Json = False) -> None:
     """Show the store, the lake, the warm driver, and per trigger what waits, is open or is held."""
+    from lakechime_dagster.resources.alarms import kept
     from lakechime_dagster.store.overview import overview
     from lakechime_dagster.store.upgrade import newest_version
 
@@ -34,6 +36,7 @@ def status(as_json: Json = False) -> None:
         "lanes_held": sum(flow.held + flow.stale for flow in flows),
         "warm_driver": _warm_driver(settings),
     }
+    alarms = kept(settings.home)
     triggers = [
         {
             "name": flow.row.name, "paused": flow.row.paused_ts is not None, "waiting": flow.waiting, "open": flow.open, "held": flow.held,
@@ -42,12 +45,16 @@ def status(as_json: Json = False) -> None:
         for flow in flows
     ]  # fmt: skip
     if as_json:
-        print_json(document | {"triggers": triggers})
+        print_json(document | {"triggers": triggers, "alarms": [asdict(one) for one in alarms]})
         return
     print_facts(document | {"newest_event_ts": when(newest) or "none"})
     say("")
     rows = [[one["name"], "paused" if one["paused"] else "", one["waiting"], one["open"], one["held"], one["stale"]] for one in triggers]
     print_table(["trigger", "", "events waiting", "open", "held", "stale"], rows, empty="no trigger has been active yet")
+    if alarms:
+        say("")
+        told = [[one.table, one.check, one.severity, when(one.since_ms), one_line(one.text)] for one in alarms]
+        print_table(["table", "fails", "severity", "since", "as"], told, empty="no check fails")
 
 
 def _lake_name(settings: Settings) -> str:

@@ -1,11 +1,12 @@
 """The lake: all declared tables together, checked as a whole."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, NotFoundError, shown
+from lakechime_dagster.lake.alarms import checked_alarms
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.graph import find_cycle, topological
 from lakechime_dagster.lake.names import PART
@@ -20,7 +21,8 @@ Table = SourceTable | Target
 class Lake:
     """Tables that are declared together; every input of a computed table is one of them.
 
-    `tables` is in an order in which inputs come first.
+    `tables` is in an order in which inputs come first. `alarms` are URLs of apprise, or `$NAME`s of variables that hold them, to
+    which people are told of checks that fail, where LAKECHIME_ALARMS is `send`.
 
     Raises:
         DeclarationError: naming the table and the field that do not fit the others.
@@ -28,8 +30,9 @@ class Lake:
 
     name: str
     tables: tuple[Table, ...]
+    alarms: tuple[str, ...] = field(repr=False)
 
-    def __init__(self, name: str, tables: Iterable[Table]) -> None:
+    def __init__(self, name: str, tables: Iterable[Table], *, alarms: Iterable[str] = ()) -> None:
         if not isinstance(name, str) or not PART.fullmatch(name):
             raise DeclarationError(f"Lake {shown(name)}", "name", "must be of letters, digits and _")
         given = tuple(tables)
@@ -51,6 +54,7 @@ class Lake:
         ordered = topological(_edges(several))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "tables", tuple(by_name[name] for name in ordered))
+        object.__setattr__(self, "alarms", checked_alarms(name, alarms))
 
     @property
     def sources(self) -> tuple[SourceTable, ...]:

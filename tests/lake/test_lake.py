@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.errors import NotFoundError
-from lakechime_dagster.lake import Lake, sql_table
+from lakechime_dagster.errors import DeclarationError, NotFoundError
+from lakechime_dagster.lake import Lake, SourceTable, sql_table
 from lakechime_dagster.lake.graph import find_cycle, topological
 from tests.lake.tables import HOUR, REJOIN, flights, joined, make_table, weather
 
@@ -51,3 +51,11 @@ def test_a_graph_has_either_a_cycle_or_an_order(inputs: dict[str, list[str]]) ->
         assert cycle[0] == cycle[-1]
         assert len(set(cycle)) == len(cycle) - 1
         assert all(following in inputs[table] for table, following in itertools.pairwise(cycle))
+
+
+def test_alarms_are_urls_or_variables_and_are_not_shown() -> None:
+    lake = Lake("shop", [SourceTable("bronze.orders")], alarms=["$OPS", "mailto://ada:secret@mail"])
+    assert (lake.alarms, "secret" in repr(lake)) == (("$OPS", "mailto://ada:secret@mail"), False)
+    with pytest.raises(DeclarationError, match=r"Lake shop, alarms\[1\]: is neither a URL of apprise") as refused:
+        Lake("shop", [], alarms=["$OPS", "my secret"])
+    assert "secret" not in str(refused.value)

@@ -1,0 +1,81 @@
+"""Alarms: which checks fail, since when, and telling people through apprise; kept in the home folder for `lakechime status`."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lakechime_dagster.errors import LakeChimeError
+
+FILE = "alarms.json"
+
+
+class AlarmNotSentError(LakeChimeError):
+    """An alarm reached nobody, or not everybody; it is sent again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alarm:
+    """A check that fails, until it recovers.
+
+    Attributes:
+        severity: ERROR or WARN.
+        text: What the check says.
+        since_ms: When it failed first, in milliseconds since the epoch.
+    """
+
+    table: str
+    check: str
+    severity: str
+    text: str
+    since_ms: int
+
+    @property
+    def title(self) -> str:
+        return f"{self.severity}: {self.table} fails {self.check}"
+
+    @property
+    def recovered(self) -> str:
+        return f"Recovered: {self.table} passes {self.check}"
+
+
+def send(urls: Sequence[str], title: str, body: str) -> None:
+    """Tell all of these, each once.
+
+    Raises:
+        AlarmNotSentError: One was not reached; its URL is not shown.
+    """
+    try:
+        import apprise
+    except ImportError as error:
+        raise AlarmNotSentError("alarms are sent by apprise, which is not installed: pip install 'lakechime-dagster[alarms]'") from error
+    failed = []
+    for number, url in enumerate(urls, start=1):
+        one = apprise.Apprise()
+        if not one.add(url) or not one.notify(title=title, body=body):
+            failed.append(f"{url.partition('://')[0]}://… (number {number})")
+    if failed:
+        raise AlarmNotSentError(f"{title}: {', '.join(failed)} did not take it; check the URL, and that it is reached from here")
+
+
+def keep(home: Path, lake: str, alarms: Mapping[str, Alarm]) -> None:
+    """Write the alarms of a lake that are open, for whoever asks on this machine."""
+    path = home / FILE
+    known = {name: found for name, found in _read(path).items() if name != lake}
+    text = json.dumps(known | {lake: [asdict(one) for one in alarms.values()]} if alarms else known)
+    if path.exists() or alarms:
+        home.mkdir(parents=True, exist_ok=True)
+        partly = path.with_suffix(f".{os.getpid()}")
+        partly.write_text(text)
+        partly.replace(path)
+
+
+def kept(home: Path) -> list[Alarm]:
+    """The alarms of this home folder that are open."""
+    return [Alarm(**one) for found in _read(home / FILE).values() for one in found]
+
+
+def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
+    return json.loads(path.read_text()) if path.is_file() else {}

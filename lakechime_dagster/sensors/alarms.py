@@ -1,0 +1,96 @@
+"""The sensor that tells people of checks that fail: once when one begins to, and once when it passes again."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import dagster as dg
+
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lake.alarms import destinations
+from lakechime_dagster.resources.alarms import Alarm, AlarmNotSentError, keep, send
+from lakechime_dagster.resources.names import dagster_name
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.sensors.runs import FAILED
+
+INTERVAL_SECONDS = 30
+DRY = "dry run: set LAKECHIME_ALARMS to send, or to URLs of apprise, for somebody to be told"
+
+
+def alarms_sensor(lake: str, checks: Iterable[dg.AssetCheckKey], alarms: Sequence[str]) -> dg.SensorDefinition:
+    """The sensor of these checks of a lake. A check that is running, or never ran, is left as it was."""
+    watched = {f"{key.asset_key.to_user_string().replace('/', '.')} {key.name}": key for key in checks}
+
+    @dg.sensor(
+        name=dagster_name(f"{lake}__alarms"),
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Tells people of checks that fail, each once until it passes again.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        opened = {name: Alarm(**one) for name, one in json.loads(context.cursor or "{}").items() if name in watched}
+        try:
+            platform = open_platform()
+            now = platform.store.now()
+            urls = destinations(alarms, platform.settings.alarms, os.environ)
+        except LakeChimeError as error:
+            return dg.SensorResult(skip_reason=str(error))
+        found = {name: state for name, key in watched.items() if (state := _state(context.instance, key)) is not None}
+        telling = Telling(opened, urls, context.log.info)
+        telling.tell(found, now)
+        keep(platform.settings.home, lake, telling.opened)
+        cursor = json.dumps({name: asdict(one) for name, one in telling.opened.items()})
+        return dg.SensorResult(skip_reason=telling.summary, cursor=cursor)
+
+    return sensor
+
+
+class Telling:
+    """The alarms that are open, and who is told of new ones and of those that recovered."""
+
+    def __init__(self, opened: Mapping[str, Alarm], urls: Sequence[str], log: Any) -> None:
+        self.opened = dict(opened)
+        self._urls, self._log, self._problems = urls, log, list[str]()
+
+    def tell(self, found: Mapping[str, tuple[bool, str, str]], now_ms: int) -> None:
+        """Go through what checks say now; what cannot be sent is tried again by the next tick."""
+        for name, (passed, severity, text) in found.items():
+            alarm = self.opened.get(name)
+            if not passed and alarm is None:
+                table, _, check = name.rpartition(" ")
+                alarm = Alarm(table=table, check=check, severity=severity, text=text, since_ms=now_ms)
+                if self._send(alarm.title, text):
+                    self.opened[name] = alarm
+            elif passed and alarm is not None and self._send(alarm.recovered, f"It had failed: {alarm.text}"):
+                del self.opened[name]
+
+    def _send(self, title: str, body: str) -> bool:
+        self._log(f"{title}: {body}" if self._urls else f"{title}: {body} ({DRY})")
+        try:
+            if self._urls:
+                send(self._urls, title, body)
+        except AlarmNotSentError as error:
+            self._problems.append(str(error))
+            return False
+        return True
+
+    @property
+    def summary(self) -> str:
+        told = [f"failing: {', '.join(sorted(self.opened))}" if self.opened else "no check fails"]
+        return "; ".join([*told, *self._problems, *([] if self._urls else [DRY])])
+
+
+def _state(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> tuple[bool, str, str] | None:
+    """Whether the newest run of a check passed, its severity and what it says; None while that is not known."""
+    record = instance.get_latest_asset_check_evaluation_record(key)
+    if record is None:
+        return None
+    evaluation = record.event.asset_check_evaluation if record.event is not None else None
+    if evaluation is None:
+        run = instance.get_run_by_id(record.run_id)
+        is_over = run is not None and run.status in FAILED
+        return (False, "ERROR", f"the check itself failed in run {record.run_id}") if is_over else None
+    shown = ", ".join(f"{name} {one.value}" for name, one in evaluation.metadata.items() if isinstance(one.value, int | float))
+    return evaluation.passed, evaluation.severity.value, evaluation.description or shown or "it fails"

@@ -1,0 +1,159 @@
+"""Alarms of checks that fail: once each until they recover, sent by apprise to a real server, or to nobody in a dry run."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from lakechime_dagster.sensors.alarms import alarms_sensor
+from tests.support.cli import Cli
+
+KEY = dg.AssetCheckKey(dg.AssetKey(["shop", "orders"]), "keeps_up")
+
+
+@dataclass
+class Inbox:
+    """A server that takes what apprise sends to `json://`; while it is `closed` it refuses."""
+
+    url: str
+    told: list[tuple[str, str]] = field(default_factory=list)
+    closed: bool = False
+
+
+@pytest.fixture
+def inbox() -> Iterator[Inbox]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if not found.closed:
+                found.told.append((message["title"], message["message"]))
+            self.send_response(503 if found.closed else 200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    found = Inbox(f"json://127.0.0.1:{server.server_port}/")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield found
+    server.shutdown()
+    server.server_close()
+
+
+@dataclass
+class Watching:
+    """The sensor of one check, its cursor, and the instance in which the check runs."""
+
+    instance: dg.DagsterInstance
+    alarms: list[str] = field(default_factory=list)
+    cursor: str | None = None
+
+    def runs(self, passed: bool, text: str = "west told nothing", *, broken: bool = False) -> None:
+        @dg.asset(key=KEY.asset_key)
+        def orders() -> None: ...
+
+        @dg.asset_check(asset=orders, name=KEY.name)
+        def check() -> dg.AssetCheckResult:
+            if broken:
+                raise ValueError("the database is away")
+            return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.WARN, description=text)
+
+        definitions = dg.Definitions(
+            assets=[orders], asset_checks=[check], jobs=[dg.define_asset_job("checks", dg.AssetSelection.checks(check))]
+        )
+        definitions.resolve_job_def("checks").execute_in_process(instance=self.instance, raise_on_error=False)
+
+    def tick(self) -> str:
+        with dg.build_sensor_context(instance=self.instance, cursor=self.cursor) as context:
+            result = alarms_sensor("shop", [KEY], self.alarms).evaluate_tick(context)
+        self.cursor = result.cursor or self.cursor
+        return result.skip_message or ""
+
+
+@pytest.fixture
+def watching(lakechime: Cli, tmp_path: Path) -> Iterator[Watching]:
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        yield Watching(instance)
+
+
+def test_a_check_is_told_once_until_it_recovers_and_then_once_more(
+    watching: Watching, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setenv("OPS", inbox.url)
+    monkeypatch.setenv("LAKECHIME_ALARMS", "$OPS")
+    watching.tick()
+    for passed in (True, False, False, True, True, False):
+        watching.runs(passed)
+        watching.tick()
+        watching.tick()
+    assert inbox.told == [
+        ("WARN: shop.orders fails keeps_up", "west told nothing"),
+        ("Recovered: shop.orders passes keeps_up", "It had failed: west told nothing"),
+        ("WARN: shop.orders fails keeps_up", "west told nothing"),
+    ]
+
+
+def test_by_default_nobody_is_told_and_status_shows_it(watching: Watching, inbox: Inbox, lakechime: Cli) -> None:
+    watching.alarms = [inbox.url]
+    watching.runs(False)
+    assert watching.tick() == (
+        "failing: shop.orders keeps_up; dry run: set LAKECHIME_ALARMS to send, or to URLs of apprise, for somebody to be told"
+    )
+    assert inbox.told == []
+    (alarm,) = lakechime("status", "--json").json["alarms"]
+    assert (alarm["table"], alarm["check"], alarm["severity"], alarm["text"]) == ("shop.orders", "keeps_up", "WARN", "west told nothing")
+    assert "west told nothing" in lakechime("status").out
+    watching.runs(True)
+    watching.tick()
+    assert lakechime("status", "--json").json["alarms"] == []
+
+
+def test_the_alarms_of_the_lake_are_told_where_the_setting_says_so(
+    watching: Watching, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    watching.alarms = [inbox.url]
+    monkeypatch.setenv("LAKECHIME_ALARMS", "send")
+    watching.runs(False)
+    watching.tick()
+    assert [title for title, _ in inbox.told] == ["WARN: shop.orders fails keeps_up"]
+
+
+def test_what_reaches_nobody_is_sent_again_and_no_url_is_shown(watching: Watching, inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKECHIME_ALARMS", inbox.url + "secret")
+    watching.runs(False)
+    inbox.closed = True
+    said = watching.tick()
+    assert ("json://… (number 1) did not take it" in said, "secret" in said, inbox.told) == (True, False, [])
+    inbox.closed = False
+    watching.tick()
+    assert len(inbox.told) == 1
+
+
+def test_a_check_that_cannot_be_made_is_an_alarm_too(watching: Watching, inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKECHIME_ALARMS", inbox.url)
+    watching.runs(True, broken=True)
+    watching.tick()
+    ((title, text),) = inbox.told
+    assert (title, text.startswith("the check itself failed in run ")) == ("ERROR: shop.orders fails keeps_up", True)
+    watching.runs(True)
+    watching.tick()
+    assert len(inbox.told) == 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("slack", "LAKECHIME_ALARMS '…': its part 1 is neither a URL of apprise"),
+        ("send", "LAKECHIME_ALARMS 'send': sends to the alarms of the lake, which declares none; write Lake(…, alarms=[…])"),
+        ("$NOT_THERE", "alarms '$NOT_THERE': is not in the environment; set it to a URL of apprise"),
+    ],
+)
+def test_a_setting_that_reaches_nobody_is_told(watching: Watching, monkeypatch: pytest.MonkeyPatch, setting: str, told: str) -> None:
+    monkeypatch.setenv("LAKECHIME_ALARMS", setting)
+    assert watching.tick().startswith(told)
