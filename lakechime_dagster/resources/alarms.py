@@ -13,7 +13,7 @@ FILE = "alarms.json"
 
 
 class AlarmNotSentError(LakeChimeError):
-    """An alarm reached nobody, or not everybody; it is sent again."""
+    """An alarm reached nobody; it is sent again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,11 @@ class Alarm:
         return f"Recovered: {self.table} passes {self.check}"
 
 
-def send(urls: Sequence[str], title: str, body: str) -> None:
-    """Tell all of these, each once.
+def send(urls: Sequence[str], title: str, body: str) -> list[str]:
+    """Tell all of these; those that were not reached, without what their URLs hide.
 
     Raises:
-        AlarmNotSentError: One was not reached; its URL is not shown.
+        AlarmNotSentError: Nobody was reached.
     """
     try:
         import apprise
@@ -55,9 +55,12 @@ def send(urls: Sequence[str], title: str, body: str) -> None:
     for number, url in enumerate(urls, start=1):
         one = apprise.Apprise()
         if not one.add(url) or not one.notify(title=title, body=body):
-            failed.append(f"{url.partition('://')[0]}://… (number {number})")
-    if failed:
-        raise AlarmNotSentError(f"{title}: {', '.join(failed)} did not take it; check the URL, and that it is reached from here")
+            failed.append(
+                f"{url.partition('://')[0]}://… (number {number}) did not take it; check the URL, and that it is reached from here"
+            )
+    if len(failed) == len(urls):
+        raise AlarmNotSentError("; ".join(failed))
+    return failed
 
 
 def keep(home: Path, lake: str, alarms: Mapping[str, Alarm]) -> None:

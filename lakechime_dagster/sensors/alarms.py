@@ -70,7 +70,7 @@ class Telling:
         self._log(f"{title}: {body}" if self._urls else f"{title}: {body} ({DRY})")
         try:
             if self._urls:
-                send(self._urls, title, body)
+                self._problems += send(self._urls, title, body)
         except AlarmNotSentError as error:
             self._problems.append(str(error))
             return False

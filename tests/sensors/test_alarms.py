@@ -135,6 +135,16 @@ def test_what_reaches_nobody_is_sent_again_and_no_url_is_shown(watching: Watchin
     assert len(inbox.told) == 1
 
 
+def test_who_was_reached_is_not_told_again_because_another_was_not(
+    watching: Watching, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setenv("LAKECHIME_ALARMS", f"{inbox.url} json://127.0.0.1:1/")
+    watching.runs(False)
+    assert "json://… (number 2) did not take it" in watching.tick()
+    watching.tick()
+    assert len(inbox.told) == 1
+
+
 def test_a_check_that_cannot_be_made_is_an_alarm_too(watching: Watching, inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECHIME_ALARMS", inbox.url)
     watching.runs(True, broken=True)
