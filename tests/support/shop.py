@@ -24,6 +24,7 @@ from tests.support.follows import Followed
 from tests.support.mariadb import CAPTURE_USER, MariaDB, MariaDBSession
 from tests.support.refreshes import open_log
 
+TOLD_MS = 1_700_000_000_000  # the database's time in messages
 DECIMAL = {
     "field": "amount", "type": "bytes", "optional": True, "name": "org.apache.kafka.connect.data.Decimal", "version": 1,
     "parameters": {"scale": "2", "connect.decimal.precision": "10"},
@@ -49,7 +50,9 @@ class Shop:
     told: int = 0
 
     def insert(self, identity: int, note: str = "new", amount: str = "1.50", *, lose: bool = False) -> None:
-        self.database.run(f"INSERT INTO orders VALUES ({identity}, '{note}', {amount}, '2024-02-29 12:30:00.000123')")
+        self.database.run(
+            f"INSERT INTO orders (id, note, amount, placed) VALUES ({identity}, '{note}', {amount}, '2024-02-29 12:30:00.000123')"
+        )
         self._tell("c", identity, lose)
 
     def update(self, identity: int, note: str, *, lose: bool = False) -> None:
@@ -63,6 +66,11 @@ class Shop:
     def truncate(self, *, lose: bool = False) -> None:
         self.database.run("TRUNCATE TABLE orders")
         self._tell("t", None, lose)
+
+    def snapshot(self, *identities: int) -> None:
+        """The connector reads these rows again, as if they were all."""
+        for number, identity in enumerate(identities, start=1):
+            self._tell("r", identity, lose=False, snapshot={1: "first", len(identities): "last"}.get(number, "true"))
 
     def follow(self) -> TableResult:
         """The lake takes the messages that were not lost."""
@@ -102,13 +110,13 @@ class Shop:
         """The lake's, by key and note."""
         return [(row["id"], row["note"]) for row in self.lake.rows]
 
-    def _tell(self, op: str, identity: int | None, lose: bool) -> None:
+    def _tell(self, op: str, identity: int | None, lose: bool, **source: str) -> None:
         if lose:
             return
         file, byte = self.place()
         row = None if identity is None else self._row(identity)
-        source = {"connector": "mariadb", "name": "shop", "db": self.schema, "table": "orders", "file": file, "pos": byte - 1, "row": 0}
-        payload = {"before": None, "after": row, "source": {**source, "ts_ms": 1_700_000_000_000}, "op": op}
+        told = {"connector": "mariadb", "name": "shop", "db": self.schema, "table": "orders", "file": file, "pos": byte - 1, "row": 0}
+        payload = {"before": None, "after": row, "source": {**told, "ts_ms": TOLD_MS, **source}, "op": op}
         if op == "d":
             payload["before"] = {"id": identity, "note": None, "amount": None, "placed": None}
         value = json.dumps({"schema": SCHEMA, "payload": payload}).encode()
