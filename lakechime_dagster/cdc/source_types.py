@@ -1,9 +1,12 @@
 """The types of the lake that hold what columns of a business database hold, as tools write it whose messages bring no schema."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.ddl import parsed
+from lakechime_dagster.cdc.drift import widened
+from lakechime_dagster.cdc.findings import Finding, Weight
 from lakechime_dagster.cdc.values import MAX_PRECISION
 
 _WIDTH, _UNSIGNED = r"(?:\(\d+\))?", r" unsigned(?: zerofill)?"
@@ -53,3 +56,30 @@ def lake_type(dialect: Dialect, source_type: str) -> str | None:
         precision, scale = (int(part or -1) for part in decimal.groups())
         return f"decimal({precision},{scale})" if 0 <= scale <= precision <= MAX_PRECISION else "string"
     return next((ddl for pattern, ddl in _TYPES[dialect].items() if re.fullmatch(pattern, kind, re.DOTALL)), None)
+
+
+def check_types(dialect: Dialect, columns: Mapping[str, str], declared: Mapping[str, str]) -> Iterator[Finding]:
+    """What of the columns of a database's table, as it is now, the declared types do not hold.
+
+    Args:
+        dialect: The database's.
+        columns: Their types in the database's words.
+        declared: The types in the lake.
+    """
+    remedy = "declare what `lakechime cdc types` writes, or what is wider"
+    if missing := [name for name in columns if name not in declared]:
+        problem = f"{', '.join(missing)} of the database's table have no type in types={{…}}: messages with them cannot be read"
+        yield Finding(Weight.ERROR, "types", problem, remedy)
+    told = [f"{name} is {ddl} here and {columns[name]} there" for name, ddl in declared.items() if name in columns]
+    fitting = [_holds(ddl, lake_type(dialect, columns[name])) for name, ddl in declared.items() if name in columns]
+    if narrow := [text for text, is_held in zip(told, fitting, strict=True) if not is_held]:
+        yield Finding(Weight.WARNING, "types", f"{', '.join(narrow)}: values that are none of the type here are refused", remedy)
+
+
+def _holds(declared: str, wanted: str | None) -> bool:
+    """Whether a type holds what tools write of another's values; text holds all, and a date is no moment as they write it."""
+    try:
+        known = str(parsed(declared))
+        return known in ("string", wanted) or (wanted not in (None, "date") and widened(known, wanted) == known)
+    except ValueError:
+        return False

@@ -2,19 +2,22 @@
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from lakechime_dagster.cdc.findings import Finding, Sample, Weight, findings
 from lakechime_dagster.cdc.readers import reader_of
 from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.source_types import check_types
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.feeds import Feed, JsonLines
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.followed import Followed
 from lakechime_dagster.settings import in_project
+from lakechime_dagster.sources.connection import connected
 from lakechime_dagster.sources.log_settings import check_log
+from lakechime_dagster.sources.tables import column_types
 from lakechime_dagster.spark.lines import Slice, lines, message_of, record_of
 from lakechime_dagster.triggers.feeds import spans_between
 from lakechime_dagster.triggers.flow import Flow
@@ -71,7 +74,7 @@ def plan_of(followed: Followed, flow: Flow, url: str | None = None, source_table
         found.append(Finding(Weight.ERROR, "types", str(problem), f"`lakechime cdc types {followed.table.name}` writes types={{…}}"))
     found += findings(sample) if records else [] if found else [_nothing_yet()]
     if url is not None:
-        found += _database(url, source_table or _told_table(sample))
+        found += _database(url, source_table or _told_table(sample), bronze.types)
     found.sort(key=lambda one: list(Weight).index(one.weight))
     return Plan(parts=tuple(parts), rest=rest, sample=sample, is_of_feed=is_of_feed, findings=tuple(found))
 
@@ -128,11 +131,15 @@ def _told_table(sample: Sample) -> str | None:
     return names.pop() if len(names) == 1 else None
 
 
-def _database(url: str, table: str | None) -> list[Finding]:
+def _database(url: str, table: str | None, types: Mapping[str, str]) -> list[Finding]:
     schema, _, name = (table or "").rpartition(".")
     if not schema:
         return [Finding(Weight.ERROR, "database", "which table it is there is not known", "name it: --source-table schema.table")]
     try:
-        return check_log(url, schema, name)
+        found = check_log(url, schema, name)
+        if types and not any(one.about == "table" for one in found):
+            with connected(url) as (connection, dialect):
+                found += check_types(dialect, column_types(connection, schema, name), types)
+        return found
     except LakeChimeError as error:
         return [Finding(Weight.ERROR, "database", str(error), "see that it is there, and reached from here by this user")]

@@ -97,6 +97,16 @@ def test_what_is_written_reads_the_messages(lakechime: Cli, store: Database) -> 
     assert lakechime("cdc", "plan", NAME, "--json").json["sample"]["kinds"] == {"change": 1}
 
 
+@pytest.mark.services
+def test_a_plan_tells_where_the_declared_types_are_not_those_of_the_database(lakechime: Cli, shop: Database) -> None:
+    Shop.declared(lakechime, envelope=Maxwell(), types={"id": "bigint", "amount": "decimal(12,2)"})
+    found = lakechime("cdc", "plan", NAME, *of_database(shop), "--json").json["findings"]
+    assert [(one["weight"], one["problem"].partition(":")[0]) for one in found if one["about"] == "types"] == [
+        ("error", 'of "whom", at, seen, paid, place of the database\'s table have no type in types={…}'),
+        ("warning", "id is bigint here and bigint(20) unsigned there"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
