@@ -1,12 +1,17 @@
 """`lakechime cdc monitor` and `repair` beside a real MariaDB."""
 
+import datetime as dt
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.lake import Monitor
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import Lake, Monitor
 from lakechime_dagster.spark.driver import Driver
 from tests.cdc.factories import make_payload, make_record
 from tests.cli.shop import NAME, Shop
@@ -76,3 +81,19 @@ def test_what_cannot_be_asked_is_told_by_its_reason(lakechime: Cli) -> None:
     assert (both.code, "give keys, or --from-monitor" in both.err) == (2, True)
     odd = lakechime("cdc", "repair", NAME, "--key", "1")
     assert (odd.code, "is no JSON array of 1 texts or whole numbers, such as [1]" in odd.err) == (2, True)
+
+
+@pytest.mark.spark
+@pytest.mark.services
+def test_dagster_makes_both_checks_in_the_job_of_monitors(lakechime: Cli, shop: Shop, tmp_path: Path) -> None:
+    assert shop.table.monitor is not None
+    quick = replace(shop.table.monitor, within=dt.timedelta(0))
+    definitions = build_definitions(Lake("shop", [replace(shop.table, monitor=quick)]))
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        run = definitions.resolve_job_def("shop__monitors").execute_in_process(instance=instance)
+    found = {one.check_name: one for one in run.get_asset_check_evaluations()}
+    same = found["same_as_database"]
+    assert (same.passed, same.severity, same.metadata["rows of the lake"].value) == (False, dg.AssetCheckSeverity.WARN, 4)
+    assert same.description == "rows: 1 missing, 1 extra, 1 different; may be on its way: the lake has not read past the cut"
+    assert '| ["4"] | extra |' in str(same.metadata["keys that differ"].value)
+    assert "the database was not asked" not in found["keeps_up"].metadata
