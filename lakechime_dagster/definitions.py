@@ -49,7 +49,7 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
     flows = {table.name: declare_flow(flow_of(table, cluster)) for table in lake.targets}
     jobs = _jobs(lake)
     launches = [
-        Launch(flows[table.name], jobs[_job_name(lake, table)], [asset_key(table.name)], partitions_of(lake, table))
+        Launch(flows[table.name], jobs[_job_name(lake, table)], [asset_key(table.name)], partitions_of(lake, table), _checks(table))
         for table in lake.targets
         if table.trigger is not None
     ]
@@ -57,7 +57,7 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
     taken = {dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}" for what in SENSORS}
     _check_names([launch.flow.name for launch in launches], dagster_name, taken)
     sensors = (
-        [flow_sensor(one.flow, job=one.job, selection=one.selection, partitions=one.partitions) for one in launches]
+        [flow_sensor(one.flow, job=one.job, selection=one.selection, checks=one.checks, partitions=one.partitions) for one in launches]
         if len(launches) <= MAX_SENSORS
         else [many_sensor(f"{lake.name}__triggers", launches)]
     )
@@ -139,6 +139,11 @@ def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
     for table in lake.targets:
         members.setdefault(_job_name(lake, table), []).append(table)
     return {name: dg.define_asset_job(name, selection=_selection(tables)) for name, tables in members.items()}  # type: ignore[misc]
+
+
+def _checks(table: Target) -> list[dg.AssetCheckKey] | None:
+    """The checks of a run; of a table that is watched those that it reports itself, as others are made at times of their own."""
+    return [spec.key for spec in check_specs(table)] if isinstance(table, ChangeTable) else None
 
 
 def _selection(tables: Iterable[Target]) -> dg.AssetSelection:

@@ -25,12 +25,13 @@ MAX_OPEN = 10_000  # open executions looked at in a tick
 
 @dataclass(frozen=True)
 class Launch:
-    """A flow and what launches its runs."""
+    """A flow and what launches its runs; with all checks of the selection unless `checks` names them."""
 
     flow: Flow
     job: AssetJob
     selection: list[dg.AssetKey]
     partitions: dg.PartitionsDefinition | None = None
+    checks: list[dg.AssetCheckKey] | None = None
 
 
 def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
@@ -124,4 +125,4 @@ def _by_feeds(platform: Platform, launches: Mapping[str, Launch], rows: Mapping[
 
 
 def _request(launch: Launch, execution: Execution) -> dg.RunRequest:
-    return request(execution, launch.selection, launch.job.name)
+    return request(execution, launch.selection, launch.job.name, launch.checks)

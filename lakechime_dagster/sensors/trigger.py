@@ -82,6 +82,7 @@ def flow_sensor(
     job: dg.JobDefinition | AssetJob | None = None,
     target: dg.AssetsDefinition | None = None,
     selection: list[dg.AssetKey] | None = None,
+    checks: list[dg.AssetCheckKey] | None = None,
     partitions: dg.PartitionsDefinition | None = None,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
 ) -> dg.SensorDefinition:
@@ -107,7 +108,7 @@ def flow_sensor(
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if tick.launches:
-            return dg.SensorResult(run_requests=[request(execution, selection) for execution in tick.launches])
+            return dg.SensorResult(run_requests=[request(execution, selection, checks=checks) for execution in tick.launches])
         return dg.SensorResult(skip_reason="; ".join(tick.sentences))
 
     return sensor
@@ -135,14 +136,20 @@ def accepts_of(partitions: dg.PartitionsDefinition | None, instance: OpenInstanc
     return partitions.has_partition_key
 
 
-def request(execution: Execution, selection: list[dg.AssetKey] | None, job_name: str | None = None) -> dg.RunRequest:
-    """The run request of an attempt: ids in tags, never lists; asked for again, Dagster launches it once."""
+def request(
+    execution: Execution, selection: list[dg.AssetKey] | None, job_name: str | None = None, checks: list[dg.AssetCheckKey] | None = None
+) -> dg.RunRequest:  # fmt: skip
+    """The run request of an attempt: ids in tags, never lists; asked for again, Dagster launches it once.
+
+    Dagster takes all checks of the selected assets, also those that the job leaves out, unless `checks` names them.
+    """
     return dg.RunRequest(
         job_name=job_name,
         run_key=execution.run_key,
         tags=run_tags(execution),
         partition_key=execution.partition_key,
         asset_selection=selection,
+        asset_check_keys=checks,
     )
 
 

@@ -16,7 +16,7 @@ from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Lake, SourceTable, sql_table
+from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Monitor, SourceTable, change_table, sql_table
 from lakechime_dagster.resources.lakechime import LakeChimeResource
 from lakechime_dagster.resources.names import ATTEMPT_TAG, CAUSE_TAG, EXECUTION_TAG, LANE_TAG
 from lakechime_dagster.resources.platform import Platform, open_platform
@@ -466,3 +466,17 @@ def test_a_declared_lake_waits_for_the_tables_of_its_deployments_cluster(tmp_pat
         location = Location(instance, definitions, "gold_daily", "shop__daily", open_platform())
         location.change(1, partition=("2013-01-01",), cluster="eu")
         assert only(location.tick().run_requests).partition_key == "2013-01-01"
+
+
+def test_a_run_of_a_table_that_follows_a_database_does_not_compare_the_two(tmp_path: Path) -> None:
+    monitor, merge = Monitor(database="$SHOP", table="shop.orders"), CDCMerge(keys=("id",))
+    orders = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=merge, monitor=monitor)
+    definitions = build_definitions(Lake("shop", [orders]))
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        location = Location(instance, definitions, "shop_orders", "shop__tables", open_platform())
+        location.platform.store.register([DataChangeEvent(table="shop.orders__changes", snapshot_id=SnapshotId("1"))])
+        request = only(location.tick().run_requests)
+    job = definitions.resolve_job_def("shop__tables")
+    checks = None if request.asset_check_keys is None else set(request.asset_check_keys)
+    run = job.get_subset(asset_selection=set(request.asset_selection), asset_check_selection=checks)
+    assert [node.name for node in run.graph.nodes] == ["shop__orders"]
