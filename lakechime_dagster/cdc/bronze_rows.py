@@ -9,7 +9,7 @@ import orjson
 from lakechime_dagster.cdc.bronze import Kind
 from lakechime_dagster.cdc.change import Key
 from lakechime_dagster.cdc.reading import EnvelopeReader
-from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone, Unreadable
+from lakechime_dagster.cdc.record import Beat, Changes, Control, Reading, Record, Tombstone, Unreadable
 from lakechime_dagster.dce.partition import canonical_json
 
 _CHANGE = Kind.CHANGE.value
@@ -76,6 +76,8 @@ def read_of(reading: Reading) -> Read:
             return Read(_CHANGE)
         case Tombstone(key):
             return Read(Kind.TOMBSTONE.value, row_key=None if key is None else key_text(key))
+        case Beat(server, ts_ms):
+            return Read(Control.HEARTBEAT.value, _clean(server), ts_ms=_whole(ts_ms))
         case Control() as control:
             return Read(control.value)
         case Unreadable(reason):

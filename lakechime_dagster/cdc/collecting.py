@@ -88,6 +88,9 @@ def compacted(rows: Iterable[StateRow], frontiers: Mapping[str, Order]) -> list[
                 name = row.source, row.op or "", order.topic, str(order.partition)
                 if name not in newest or order_of(newest[name].order) < order:
                     newest[name] = row
+            case Role.BEAT.value:
+                name = (row.source,)
+                newest[name] = max(newest.get(name, row), row, key=lambda one: one.ts_ms or 0)
             case Role.TRUNCATION.value if order >= frontiers.get(row.source, BEFORE_ALL):
                 found.append(row)
             case Role.MARK.value:

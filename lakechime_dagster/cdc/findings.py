@@ -9,7 +9,7 @@ import orjson
 
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.reading import EnvelopeReader
-from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone, Unreadable
+from lakechime_dagster.cdc.record import Beat, Changes, Control, Reading, Record, Tombstone, Unreadable
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 
 
@@ -174,7 +174,7 @@ def _defaults(sample: Sample) -> Iterator[Finding]:
 
 def _untold(sample: Sample) -> Iterator[Finding]:
     """What no message tells."""
-    if not any(reading is Control.HEARTBEAT for _, reading in sample.messages):
+    if not any(reading is Control.HEARTBEAT or isinstance(reading, Beat) for _, reading in sample.messages):
         problem = "none of the messages is a heartbeat: a table that does not change and a connector that is stuck look the same"
         yield Finding(Weight.NOTE, "heartbeat", problem, "set `heartbeat.interval.ms=10000` in the connector")
     if not any(change.operation is Operation.TRUNCATE for _, change in sample.changes):
@@ -192,6 +192,8 @@ def _kind(reading: Reading) -> str:
             return "change"
         case Tombstone():
             return "tombstone"
+        case Beat():
+            return Control.HEARTBEAT.value
         case Control() as control:
             return control.value
         case Unreadable():

@@ -7,12 +7,15 @@ from lakechime_dagster.cdc.canal import CanalReader
 from lakechime_dagster.cdc.connect import ConnectSchema
 from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.dms import DmsReader
+from lakechime_dagster.cdc.heartbeats import BeatReader
 from lakechime_dagster.cdc.maxwell import MaxwellReader
 from lakechime_dagster.cdc.reading import EnvelopeReader
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 
 
-def reader_of(envelope: Envelope, keys: Sequence[str], types: Mapping[str, str], columns: ConnectSchema | None = None) -> EnvelopeReader:
+def reader_of(
+    envelope: Envelope, keys: Sequence[str], types: Mapping[str, str], columns: ConnectSchema | None = None, heartbeats: str = ""
+) -> EnvelopeReader:
     """What reads the messages of one table's topics.
 
     Args:
@@ -20,10 +23,16 @@ def reader_of(envelope: Envelope, keys: Sequence[str], types: Mapping[str, str],
         keys: The columns of the table's key, in their order.
         types: The type of each column, for envelopes whose messages never bring a schema.
         columns: The schema of a row, for Debezium's messages that bring none.
+        heartbeats: A glob of topics that hold the changes of a heartbeat table.
 
     Raises:
         ValueError: A column of the key has no type, or one has a type of which such tools write no values.
     """
+    reader = _reader(envelope, keys, types, columns)
+    return BeatReader(reader, heartbeats) if heartbeats else reader
+
+
+def _reader(envelope: Envelope, keys: Sequence[str], types: Mapping[str, str], columns: ConnectSchema | None) -> EnvelopeReader:
     match envelope:
         case Debezium():
             return DebeziumReader(envelope, keys, columns)

@@ -48,6 +48,18 @@ class Tombstone:
         return None if self.key is None else Change(source=source, operation=Operation.DELETE, order=self.order, key=self.key)
 
 
+@dataclass(frozen=True)
+class Beat:
+    """The log of a server had come to a time of its own (milliseconds since the epoch) when it told of this message."""
+
+    server: str
+    ts_ms: int
+
+    def is_of(self, source: str) -> bool:
+        """Whether a source's changes come by the same log."""
+        return source.startswith(f"{self.server}.")
+
+
 class Control(StrEnum):
     """The message tells of no row."""
 
@@ -65,4 +77,4 @@ class Unreadable:
     reason: str
 
 
-Reading = Changes | Tombstone | Control | Unreadable
+Reading = Changes | Tombstone | Beat | Control | Unreadable

@@ -39,6 +39,7 @@ class Role(StrEnum):
         TRUNCATION: A truncation of a source.
         MARK: A snapshot's first or last row, as a change without columns.
         PLACE: How far a partition of a source has come, or which epoch of a source may be entered.
+        BEAT: How far the log of a server had come.
         FRONTIER: The order of a source below which it is forgotten which rows were deleted.
     """
 
@@ -49,6 +50,7 @@ class Role(StrEnum):
     TRUNCATION = "truncation"
     MARK = "mark"
     PLACE = "place"
+    BEAT = "beat"
     FRONTIER = "frontier"
 
 

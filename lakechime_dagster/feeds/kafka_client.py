@@ -51,9 +51,10 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _ask(feed: KafkaTopic, client: AdminClient, seconds: float) -> list[TopicState]:
-    names = [name for name in client.list_topics(timeout=seconds).topics if fnmatchcase(name, feed.topic)]
+    globs = (feed.topic, feed.heartbeats)
+    names = [name for name in client.list_topics(timeout=seconds).topics if any(fnmatchcase(name, glob) for glob in globs)]
     described = _described(client, names, seconds)
-    if not described:
+    if not any(fnmatchcase(name, feed.topic) for name in described):
         raise FeedUnreadableError(f"{feed} is no topic, or not yet: the cluster has none of that name")
     asked = [TopicPartition(name, number) for name, (_, partitions) in described.items() for number in partitions]
     earliest = _offsets(client, asked, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED, seconds)

@@ -3,6 +3,7 @@
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from lakechime_dagster.dce.event import TableFormat
@@ -109,6 +110,11 @@ class BronzeTable(Readable):
     def inputs(self) -> tuple[str, ...]:
         """It reads no table."""
         return ()
+
+    @property
+    def heartbeats(self) -> str:
+        """A glob of the topics among the feed's that hold the changes of a heartbeat table; empty without."""
+        return self.feed.heartbeats if isinstance(self.feed, KafkaTopic) else ""
 
     @property
     def trigger(self) -> SnapshotTrigger:
@@ -231,6 +237,7 @@ def change_table(
         raise DeclarationError(name, "source", f"{shown(source)} is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)")
     if not isinstance(envelope, Debezium | Canal | Maxwell | Dms):
         raise DeclarationError(name, "envelope", f"{shown(envelope)} is none of Debezium(), Canal(), Maxwell(), Dms()")
+    _check_heartbeats(name, source, envelope)
     if not isinstance(merge, CDCMerge):
         raise DeclarationError(name, "merge", f"{shown(merge)} is no CDCMerge(keys=[…])")
     _check_types(name, types, envelope)
@@ -258,6 +265,19 @@ def change_table(
         cluster_by=checked_columns(name, "cluster_by", cluster_by), readers=checked_readers(name, readers),
         max_delete_ratio=max_delete_ratio, max_transaction=max_transaction,
     )  # fmt: skip
+
+
+def _check_heartbeats(name: str, source: Feed, envelope: Envelope) -> None:
+    if not isinstance(source, KafkaTopic) or not source.heartbeats:
+        return
+    if not isinstance(envelope, Debezium):
+        raise DeclarationError(
+            name, "source", f"heartbeats={shown(source.heartbeats)} are of a table that Debezium follows; leave them out"
+        )
+    if fnmatchcase(source.topic, source.heartbeats):
+        raise DeclarationError(
+            name, "source", f"heartbeats={shown(source.heartbeats)} are also the topic of its rows; name another table's"
+        )
 
 
 def _check_types(name: str, types: object, envelope: Envelope) -> None:

@@ -46,11 +46,14 @@ class KafkaTopic:
         bootstrap: Servers, such as `broker:9092`.
         options: Further settings of Kafka's clients, by librdkafka's names, such as `security.protocol`, `sasl.mechanism`,
             `sasl.username`, `sasl.password`, `ssl.ca.location`; a value `$NAME` is taken from the environment.
+        heartbeats: A glob of topics in which the changes of a heartbeat table come, of the same database and connector: they tell
+            how far its log was read while it is quiet.
     """
 
     topic: str
     bootstrap: str = field(kw_only=True)
     options: Mapping[str, str] = field(default_factory=dict, kw_only=True, hash=False)
+    heartbeats: str = field(default="", kw_only=True)
 
     def __str__(self) -> str:
         return f"{self.topic} at {self.bootstrap}"

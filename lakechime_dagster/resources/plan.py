@@ -69,7 +69,8 @@ def plan_of(followed: Followed, flow: Flow, url: str | None = None, source_table
     records, is_of_feed = _newest(followed, parts, found)
     sample = Sample(bronze.envelope, bronze.keys)
     try:
-        sample = Sample.read(bronze.envelope, bronze.keys, records, reader_of(bronze.envelope, bronze.keys, bronze.types))
+        reader = reader_of(bronze.envelope, bronze.keys, bronze.types, heartbeats=bronze.heartbeats)
+        sample = Sample.read(bronze.envelope, bronze.keys, records, reader)
     except ValueError as problem:  # of what is declared; a message that cannot be read is none
         found.append(Finding(Weight.ERROR, "types", str(problem), f"`lakechime cdc types {followed.table.name}` writes types={{…}}"))
     found += findings(sample) if records else [] if found else [_nothing_yet()]

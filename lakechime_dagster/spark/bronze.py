@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from lakechime_dagster.cdc.bronze import COLUMNS
 from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.reading import EnvelopeReader
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.spark.bronze_job import BronzeJob
 from lakechime_dagster.spark.commit import Target, append, append_nothing, commit, commit_at, create_if_missing, is_own, newest_commit
@@ -108,7 +109,7 @@ def _of_topics(spark: SparkSession, job: BronzeJob, feed: KafkaTopic, start: Kaf
     if messages is None or messages.isEmpty():
         return None
     schema = bronze_schema()
-    read = Messages(out=to_arrow_schema(schema), reader=partial(reader_of, job.envelope, job.keys, dict(job.types)))
+    read = Messages(out=to_arrow_schema(schema), reader=_reader(job, feed.heartbeats))
     return messages.mapInArrow(read, schema)  # type: ignore[arg-type]
 
 
@@ -118,7 +119,10 @@ def _of_files(spark: SparkSession, job: BronzeJob, feed: JsonLines, start: Files
     if not has_message(folder, spans):
         return None
     parts = tasks(spans, SLICE)
-    reader = partial(reader_of, job.envelope, job.keys, dict(job.types))
     schema = bronze_schema()
-    read = Lines(out=to_arrow_schema(schema), folder=folder, parts=parts, is_records=feed.records, reader=reader)
+    read = Lines(out=to_arrow_schema(schema), folder=folder, parts=parts, is_records=feed.records, reader=_reader(job))
     return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)  # type: ignore[arg-type]
+
+
+def _reader(job: BronzeJob, heartbeats: str = "") -> Callable[[], EnvelopeReader]:
+    return partial(reader_of, job.envelope, job.keys, dict(job.types), heartbeats=heartbeats)

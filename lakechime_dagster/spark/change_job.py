@@ -19,7 +19,8 @@ class ChangeJob:
     """One execution of a table that follows a database, by the new rows of its bronze table.
 
     `types` are those of the columns in the database, for envelopes whose messages bring none; `names` gives the table's names of
-    those that have others there. A complete snapshot that would delete more than `max_delete_ratio` of all rows is not taken.
+    those that have others there; `heartbeats` are the topics of a heartbeat table. A complete snapshot that would delete more
+    than `max_delete_ratio` of all rows is not taken.
     What is older than `allowed_lateness` is no longer waited for, and forgotten when it is most of what is remembered, and more
     than `collects_above` changes. `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
     """
@@ -31,6 +32,7 @@ class ChangeJob:
     merge: CDCMerge
     types: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    heartbeats: str = ""
     cluster_by: tuple[str, ...] = ()
     has_deletion_vectors: bool = True
     max_delete_ratio: float = 0.1

@@ -18,7 +18,7 @@ from lakechime_dagster.cdc.fold import Row
 from lakechime_dagster.cdc.merging import Fate, KeyStep, Known, merged
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.reading import EnvelopeReader
-from lakechime_dagster.cdc.record import Changes, Control, Record, Tombstone, Unreadable
+from lakechime_dagster.cdc.record import Beat, Changes, Control, Record, Tombstone, Unreadable
 from lakechime_dagster.cdc.scd2 import Histories, Tracked, history
 from lakechime_dagster.cdc.state import Role, StateRow, change_of, change_row, known_of, remembered
 from lakechime_dagster.cdc.wire import (
@@ -118,6 +118,10 @@ class Reading:
                 deletion = tombstone.deletion(record.topic) if self.has_bare_tombstones else None
                 told = NOTHING if deletion is None else change_row(deletion)
                 return [(None if deletion else Fate.CONTROL.value, *told, None, None, *at, None, None)]
+            case Beat(server, ts_ms):
+                return [
+                    (Fate.CONTROL.value, *NOTHING._replace(role=Role.BEAT.value, source=server, ts_ms=ts_ms), None, None, *at, None, None)
+                ]
             case Control():
                 return [(Fate.CONTROL.value, *NOTHING, None, None, *at, None, None)]
             case Unreadable(reason):

@@ -64,7 +64,7 @@ from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, pinned, read_range
 from lakechime_dagster.spark.refresh import OpenLog, skipped
-from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, groups_of, in_groups, orders_of, seen_before, seen_in
+from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, beats_in, groups_of, in_groups, orders_of, seen_before, seen_in
 from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, Committed
 
 AS_OF = "state"  # among the facts of a commit of the state: the version that it was computed from
@@ -155,7 +155,7 @@ class Step:
             rows = read.end if read.images is None else read.images.where(F.col(CHANGE) == 1)
             ordered = in_epochs(self.spark, self.job.name, self._keep(self._told(rows)), read.end, known)
             told = self._keep(ordered.told)
-            seen = replace(seen_in(told), places=ordered.places)
+            seen = replace(seen_in(told), places=ordered.places, beats=beats_in(told) if self.job.heartbeats else ())
             complete = self._complete(seen, known, is_new)
             self.stamp = self._with_watermark(complete)
         with self._phase("merge"):
@@ -215,9 +215,10 @@ class Step:
 
     def _told(self, rows: DataFrame) -> DataFrame:
         merge, types = self.job.merge, dict(self.job.types)
+        reader = partial(reader_of, self.job.envelope, self.job.source_keys, types, heartbeats=self.job.heartbeats)
         reading = Reading(
-            out=arrow_of(TOLD_DDL), reader=partial(reader_of, self.job.envelope, self.job.source_keys, types), takes=merge.takes,
-            names=dict(self.job.names), ignores_truncates=not merge.apply_as_truncates, ignores_nulls=merge.ignore_null_updates,
+            out=arrow_of(TOLD_DDL), reader=reader, takes=merge.takes, names=dict(self.job.names),
+            ignores_truncates=not merge.apply_as_truncates, ignores_nulls=merge.ignore_null_updates,
             has_bare_tombstones=isinstance(self.job.envelope, Debezium) and self.job.envelope.tombstones_delete,
         )  # fmt: skip
         return on_batches(rows.select(*MESSAGE), reading, TOLD_DDL)
@@ -243,7 +244,7 @@ class Step:
         """From when up to when nothing of any source can come any more; None where that is not known, or no later than before."""
         if self.job.max_transaction is None:
             return None
-        newest = {**known.newest_ms, **seen.newest_ms}  # of a source in both the one of now is the later one
+        newest = known.beaten({**known.newest_ms, **seen.newest_ms})  # of a source in both the one of now is the later one
         until = min(newest.values(), default=0) - self.job.max_transaction // timedelta(milliseconds=1)
         before = None if is_new or not self.target.log.exists() else self.target.log.watermark()
         return (before or until, until) if newest and until >= (before or until) else None
@@ -313,7 +314,7 @@ class Step:
         Now and then what need not be remembered any more is forgotten.
         """
         marks = tuple(one._replace(role=Role.MARK.value, columns=None) for one in seen.marks)
-        others = [*seen.truncations, *ended, *marks, *seen.places]
+        others = [*seen.truncations, *ended, *marks, *seen.places, *seen.beats]
         rows = found.where(F.col("what") == What.STATE).select(*STATE_COLUMNS)
         rows = rows.unionByName(self.spark.createDataFrame([tuple(one) for one in others], struct_of(STATE_DDL)))
         write = append if before is not None else replace_all

@@ -10,8 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.epoch import Epochs, Partition
+from lakechime_dagster.cdc.fold import BEFORE_ALL
 from lakechime_dagster.cdc.merging import Fate
 from lakechime_dagster.cdc.order import Order, Position
+from lakechime_dagster.cdc.record import Beat
 from lakechime_dagster.cdc.snapshot import MARKS, Snapshots
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_of, change_row
 from lakechime_dagster.cdc.wire import order_of, order_text
@@ -21,7 +23,7 @@ STATE_COLUMNS = [name for name in COLUMNS if name != "step"]
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """Schemas, key changes, truncations, the first and last rows of snapshots; of what was remembered the frontiers and epochs too.
+    """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the frontiers and epochs that are remembered.
 
     `fates` counts the messages whose fate is known at once, `changes` those that are remembered.
     """
@@ -31,6 +33,7 @@ class Seen:
     truncations: tuple[StateRow, ...] = ()
     marks: tuple[StateRow, ...] = ()
     places: tuple[StateRow, ...] = ()
+    beats: tuple[StateRow, ...] = ()
     frontiers: tuple[StateRow, ...] = ()
     fates: Mapping[str, int] = field(default_factory=dict)
     changes: int = 0
@@ -46,6 +49,7 @@ class Seen:
         return replace(
             known, truncations=(*known.truncations, *self.truncations, *ended), marks=(*known.marks, *marks),
             places=(*known.places, *self.places), links=(*known.links, *self.links),
+            beats=(*known.beats, *self.beats),
         )  # fmt: skip
 
     @cached_property
@@ -81,6 +85,15 @@ class Seen:
             if row.ts_ms is not None:
                 found[row.source] = max(row.ts_ms, found.get(row.source, row.ts_ms))
         return found
+
+    def beaten(self, newest_ms: Mapping[str, int]) -> dict[str, int]:
+        """The newest time of each source, or that to which a heartbeat says that its log had come.
+
+        Of what was remembered only: the messages that came before a heartbeat lie in partitions whose ends were asked after it was
+        read, which a later step knows of its messages.
+        """
+        beats = [Beat(row.source, row.ts_ms) for row in self.beats if row.ts_ms is not None]
+        return {source: max([at, *(one.ts_ms for one in beats if one.is_of(source))]) for source, at in newest_ms.items()}
 
     @property
     def frontier(self) -> dict[str, Order]:
@@ -125,10 +138,17 @@ def seen_before(state: DataFrame) -> Seen:
     found = state.agg(
         *_common(role == Role.TRUNCATION.value, role == Role.MARK.value),
         _rows(role == Role.PLACE.value).alias("places"), _rows(role == Role.FRONTIER.value).alias("frontiers"),
+        _rows(role == Role.BEAT.value).alias("beats"),
         F.count_if(role == Role.CHANGE.value).alias("changes"),
     ).collect()[0]  # fmt: skip
-    places, frontiers = _state_rows(found["places"]), _state_rows(found["frontiers"])
-    return Seen(places=places, frontiers=frontiers, changes=found["changes"], **_read(found))
+    rows = {name: _state_rows(found[name]) for name in ("places", "beats", "frontiers")}
+    return Seen(**rows, changes=found["changes"], **_read(found))
+
+
+def beats_in(told: DataFrame) -> tuple[StateRow, ...]:
+    """Of each server the newest heartbeat of a step."""
+    newest = told.where(F.col("role") == Role.BEAT.value).groupBy("source").agg(F.max("ts_ms"))
+    return tuple(StateRow(Role.BEAT.value, None, source, order_text(BEFORE_ALL), ts_ms=at) for source, at in newest.collect())
 
 
 def _common(is_truncation: Any, is_mark: Any) -> list[Any]:

@@ -70,8 +70,14 @@ def test_other_tables_read_both() -> None:
     assert [one.name for one in Lake("shop", [total, kept, table]).readers("shop.orders__changes")] == ["shop.orders", "gold.kinds"]
 
 
+def kafka(heartbeats: str) -> KafkaTopic:
+    return KafkaTopic("orders.all", bootstrap="broker:9092", heartbeats=heartbeats)
+
+
 WRONG = [
     (lambda: orders(source="in"), "shop.orders, source: 'in' is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)"),
+    (lambda: orders(source=kafka("orders.*")), "shop.orders, source: heartbeats='orders.*' are also the topic of its rows"),
+    (lambda: orders(source=kafka("beats"), envelope=Maxwell()), "shop.orders, source: heartbeats='beats' are of a table that Debezium"),
     (lambda: orders(envelope="debezium"), "shop.orders, envelope: 'debezium' is none of Debezium(), Canal(), Maxwell(), Dms()"),
     (lambda: orders(merge=["id"]), "shop.orders, merge: ['id'] is no CDCMerge(keys=[…])"),
     (lambda: orders(types=["id"]), "shop.orders, types: ['id'] is no map of columns to their types"),
@@ -137,7 +143,7 @@ def test_both_tables_are_assets_of_which_a_person_sees_where_they_come_from() ->
     assert (bronze.metadata["envelope"], bronze.metadata["keys"]) == ("Debezium", "id")
     assert (followed.metadata["on drift"], followed.metadata["remembers in"]) == ("lenient", "shop.orders__state")
     assert {f"{check.asset_key.to_user_string()}: {check.name}" for check in graph.asset_check_keys} == {
-        "shop/orders__changes: nothing_unreadable", "shop/orders: rows_add_up", "shop/orders: nothing_quarantined",
+        "shop/orders__changes: nothing_unreadable", "shop/orders: rows_add_up", "shop/orders: nothing_quarantined", "shop/orders: keeps_up",
     }  # fmt: skip
     sensors = {sensor.name: sensor.description for sensor in built.sensors or []}
     assert sensors["shop_orders__changes"] == (

@@ -376,6 +376,27 @@ def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(sp
     assert (third.outcome, third.complete) == (Outcome.NOTHING, (5 * hour, 7 * hour + minute))
 
 
+def test_a_heartbeat_completes_the_hours_of_a_quiet_table_with_the_next_step(spark: SparkSession, tmp_path: Path) -> None:
+    """As what came before it may lie in a partition that was asked before it was read."""
+    hour, minute = 3_600_000, 60_000
+    options = {"max_transaction": dt.timedelta(minutes=1), "heartbeats": "demo.*.heartbeat"}
+    table = Followed(spark, tmp_path, ("id",), options=options)
+    table.tell([order(1, at=1, ts_ms=5 * hour)])
+    table.run()
+    ends = []
+    for at in (7, 8):
+        table.tell([beat(at * hour, at)])
+        ends.append(table.run().complete)
+    assert ends == [(5 * hour - minute, 5 * hour - minute), (5 * hour - minute, 7 * hour - minute)]
+    assert [row["id"] for row in table.rows] == [1]
+
+
+def beat(ts_ms: int, at: int) -> Record:
+    source = {**at_position(at, ts_ms), "table": "heartbeat"}
+    payload = make_payload("u", source=source, after={"name": "lake", "at": ts_ms})
+    return replace(make_record(payload, key=None, offset=at), topic="demo.shop.heartbeat")
+
+
 def test_a_table_that_follows_no_database_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
     table = Followed(spark, tmp_path, ("id",))
     write_deltalake(table.location, pa.table({"id": [7]}))
