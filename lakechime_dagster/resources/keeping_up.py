@@ -33,10 +33,10 @@ def keeping_up(followed: Followed, monitor: Monitor) -> KeepingUp:
     problems: list[str] = []
     unread, left = _feed(followed, problems)
     places = [row for row in followed.places() if row.ts_ms is not None]
-    heard = heard_of(followed, places, now_ms)
     unasked, kept = _asked(followed, monitor)
+    heard = heard_of(followed, places, now_ms, _days(kept))
     if isinstance(kept, KeptBinlog):
-        left += _of_binlog(kept, places, heard, now_ms)
+        left += left_in_binlog(kept, places, heard, now_ms)
     slots = kept if isinstance(kept, tuple) else ()
     left += [Left(f"slot {slot.name}", 0, f"it is {slot.status}") for slot in slots if slot.status in ("unreserved", "lost")]
     return KeepingUp(
@@ -46,8 +46,8 @@ def keeping_up(followed: Followed, monitor: Monitor) -> KeepingUp:
     )  # fmt: skip
 
 
-def heard_of(followed: Followed, places: Iterable[StateRow], now_ms: int) -> dict[str, Heard]:
-    """How new the news of each source are: by what is remembered, and by the messages of the last day."""
+def heard_of(followed: Followed, places: Iterable[StateRow], now_ms: int, days: int = 1) -> dict[str, Heard]:
+    """How new the news of each source are: by what is remembered, the messages of the last day and the heartbeats of so many."""
     in_table: dict[str, int] = {}
     for row in places:
         in_table[row.source] = max(row.ts_ms or 0, in_table.get(row.source, 0))
@@ -55,7 +55,7 @@ def heard_of(followed: Followed, places: Iterable[StateRow], now_ms: int) -> dic
     newest = exp.select(column("source"), exp.Max(this=column("ts_ms")).as_("at")).from_(TABLE)
     newest = newest.where(texts("kind", Kind.CHANGE.value), exp.GTE(this=column("ts_ms"), expression=since)).group_by(column("source"))
     recent = {row["source"]: row["at"] for row in followed.bronze.query(newest)}
-    beats = _heartbeats(followed, now_ms)
+    beats = _heartbeats(followed, now_ms - days * DAY_MS)
     return {
         source: Heard(
             in_messages=recent.get(source, in_table.get(source)), in_table=in_table.get(source),
@@ -65,10 +65,15 @@ def heard_of(followed: Followed, places: Iterable[StateRow], now_ms: int) -> dic
     }  # fmt: skip
 
 
-def _heartbeats(followed: Followed, now_ms: int) -> dict[str, int]:
-    """When the last heartbeat of each server came, of those of the last day."""
+def _days(kept: KeptBinlog | tuple[Slot, ...] | None) -> int:
+    """For how many days heartbeats are asked: beyond those that the log is kept, it is gone anyway."""
+    return 1 + (kept.seconds or 0) * 1000 // DAY_MS if isinstance(kept, KeptBinlog) else 1
+
+
+def _heartbeats(followed: Followed, since_ms: int) -> dict[str, int]:
+    """When the last heartbeat of each server came, of those since a time."""
     since = exp.func(
-        "arrow_cast", exp.Literal.string(from_milliseconds(now_ms - DAY_MS).isoformat()),
+        "arrow_cast", exp.Literal.string(from_milliseconds(since_ms).isoformat()),
         exp.Literal.string('Timestamp(Microsecond, Some("UTC"))'),
     )  # fmt: skip
     newest = exp.select(column("topic"), column("source"), exp.Max(this=column("timestamp")).as_("at")).from_(TABLE)
@@ -138,7 +143,7 @@ def _asked(followed: Followed, monitor: Monitor) -> tuple[str, KeptBinlog | tupl
         return str(error), None
 
 
-def _of_binlog(kept: KeptBinlog, places: Sequence[StateRow], heard: dict[str, Heard], now_ms: int) -> list[Left]:
+def left_in_binlog(kept: KeptBinlog, places: Sequence[StateRow], heard: dict[str, Heard], now_ms: int) -> list[Left]:
     """For how long the log stays of which a source has not told yet.
 
     Only where heartbeats come it is known how far the connector is: a table that is quiet tells of an old file alone.

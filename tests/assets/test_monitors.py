@@ -18,7 +18,7 @@ from lakechime_dagster.cdc.readers import reader_of
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Limits, Monitor
 from lakechime_dagster.resources.followed import Followed
-from lakechime_dagster.resources.keeping_up import keeping_up
+from lakechime_dagster.resources.keeping_up import DAY_MS, heard_of, keeping_up
 from lakechime_dagster.store.events import SqlDCEStore
 from tests.cdc.factories import make_record
 from tests.cli.shop import NAME, Shop, orders
@@ -84,17 +84,29 @@ def test_a_source_that_tells_nothing_is_named(shop: Shop, clock: Clock) -> None:
     assert metadata["beyond limits"] == "- m.shop.orders has told nothing for 1:00:00, not even a heartbeat: is its connector stuck?"
 
 
-def test_a_heartbeat_tells_a_quiet_source_from_a_stuck_one(shop: Shop, clock: Clock) -> None:
+def heartbeat(shop: Shop, minutes: float) -> None:
+    """One that came so many minutes after the newest change."""
     topic = "__debezium-heartbeat.m"
     beat = replace(make_record({"ts_ms": 1}, key=None), topic=topic, topic_id=topic)
-    arrived = dt.datetime.fromtimestamp(MARIADB["ts_ms"] / 1000 + 50 * 60, dt.UTC)
+    arrived = dt.datetime.fromtimestamp(MARIADB["ts_ms"] / 1000 + minutes * 60, dt.UTC)
     reader = reader_of(shop.table.bronze.envelope, shop.table.keys, {})
     shop.write("__changes", [bronze_row(Message(beat, (), round(arrived.timestamp() * 1000)), reader)], BRONZE)
     settled(shop.lakechime, ToldRuns())
+
+
+def test_a_heartbeat_tells_a_quiet_source_from_a_stuck_one(shop: Shop, clock: Clock) -> None:
+    heartbeat(shop, 50)
     clock(60)
     passed, metadata = looked(shop)
     assert (passed, metadata["beyond limits"]) == (True, "nothing")
     assert "| m.shop.orders | 3,600 | 3,600 | 600 |" in metadata["seconds since news, by source"]
+
+
+def test_heartbeats_are_known_for_as_long_as_the_log_is_kept(shop: Shop) -> None:
+    heartbeat(shop, 0)
+    followed, late = Followed(shop.lakechime.platform, shop.table), MARIADB["ts_ms"] + 9 * DAY_MS
+    assert heard_of(followed, followed.places(), late, days=10)["m.shop.orders"].heartbeat == MARIADB["ts_ms"]
+    assert heard_of(followed, followed.places(), late)["m.shop.orders"].heartbeat is None
 
 
 def test_rows_that_wait_and_a_feed_that_nobody_reads_are_told(shop: Shop, tmp_path: Path) -> None:
