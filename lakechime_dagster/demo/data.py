@@ -34,6 +34,7 @@ WEATHER = pa.schema([
 ])  # fmt: skip
 
 SCHEMAS = {"bronze.flights": FLIGHTS, "bronze.weather": WEATHER}
+ORDER = [("flight_date", "ascending"), ("hour", "ascending")]
 FILES = {"bronze.flights": "flights.csv.zip", "bronze.weather": "weather.csv"}
 
 
@@ -41,7 +42,7 @@ FILES = {"bronze.flights": "flights.csv.zip", "bronze.weather": "weather.csv"}
 def rows(table: str) -> pa.Table:
     """All rows of a bronze table, ordered by day, hour and the order of the file."""
     raw = _read(FILES[table], SCHEMAS[table])
-    return raw.sort_by([("flight_date", "ascending"), ("hour", "ascending")])
+    return raw.sort_by(ORDER)
 
 
 def rows_of(table: str, day: dt.date, hour: int) -> pa.Table:
@@ -54,9 +55,9 @@ def rows_of(table: str, day: dt.date, hour: int) -> pa.Table:
 def _places(table: str) -> dict[tuple[dt.date, int], tuple[int, int]]:
     """Where each partition begins and ends among the ordered rows."""
     places: dict[tuple[dt.date, int], tuple[int, int]] = {}
-    counts = rows(table).group_by(["flight_date", "hour"], use_threads=False).aggregate([([], "count_all")])
+    counts = rows(table).group_by(["flight_date", "hour"]).aggregate([([], "count_all")])
     start = 0
-    for row in counts.to_pylist():
+    for row in counts.sort_by(ORDER).to_pylist():  # the groups come in any order
         stop = start + row["count_all"]
         places[row["flight_date"], row["hour"]] = (start, stop)
         start = stop

@@ -4,6 +4,7 @@ import datetime as dt
 from importlib import metadata
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from lakechime_dagster.demo.data import DAYS, FIRST_DAY, HOURS, rows, rows_of
@@ -43,6 +44,16 @@ def test_some_hours_have_no_weather_and_one_does_not_exist() -> None:
 def test_partitions_together_are_the_table() -> None:
     days = [FIRST_DAY + dt.timedelta(days=n) for n in range(DAYS)]
     assert sum(rows_of("bronze.flights", day, hour).num_rows for day in days for hour in range(HOURS)) == 336_776
+
+
+@pytest.mark.parametrize("table", ["bronze.flights", "bronze.weather"])
+def test_a_partition_has_the_rows_of_its_hour_alone(table: str) -> None:
+    hours = [(FIRST_DAY + dt.timedelta(days=n), hour) for n in range(DAYS) for hour in range(HOURS)]
+    assert [one for one in hours if hours_in(rows_of(table, *one)) - {one}] == []
+
+
+def hours_in(found: pa.Table) -> set[tuple[dt.date, int]]:
+    return set(zip(found["flight_date"].to_pylist(), found["hour"].to_pylist(), strict=True))
 
 
 def test_without_the_data_the_answer_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
