@@ -7,7 +7,7 @@ import datetime as dt
 import math
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, NamedTuple
 
 import orjson
@@ -18,6 +18,7 @@ from lakechime_dagster.cdc.order import Order
 
 _AS_IT_IS = {int, str, bool, type(None)}  # but for numbers of more than 64 bits
 _LARGE = 2**63
+_EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)  # the usual one rounds to 28 digits
 
 
 def encoded(value: Any) -> str:
@@ -47,7 +48,7 @@ def row_of(text: str) -> dict[str, Any]:
 
 def key_text(key: Key) -> str:
     """A key as text; decimal numbers that are equal have one text, however many zeros stand at their ends."""
-    return encoded([value.normalize() if isinstance(value, Decimal) else value for value in key])
+    return encoded([value.normalize(_EXACT) if isinstance(value, Decimal) else value for value in key])
 
 
 def key_of(text: str) -> Key:

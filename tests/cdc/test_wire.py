@@ -60,6 +60,11 @@ def test_keys_that_are_equal_have_one_text() -> None:
     assert key_text((Decimal("1.20"),)) == key_text((Decimal("1.2"),)) != key_text((Decimal("1.21"),))
 
 
+def test_keys_of_many_digits_are_not_rounded() -> None:
+    keys = [(Decimal(f"60121572794313329.23647543208{last}"),) for last in range(10)]
+    assert len({key_text(key) for key in keys}) == 10
+
+
 @given(
     at=ORDERS | st.none(),
     deleted=ORDERS | st.just(BEFORE_ALL),
