@@ -61,7 +61,7 @@ def _metadata(table: BronzeTable | ChangeTable, flow: Flow) -> dict[str, Any]:
 
 def _check_envelope(table: BronzeTable) -> None:
     try:
-        reader_of(table.envelope, table.keys, table.types)
+        reader_of(table.envelope, table.keys, table.types, shards=table.feed.shards)
     except ValueError as problem:
         field, _, remedy = str(problem).partition(": ")
         raise DeclarationError(table.name.removesuffix(CHANGES), field if remedy else "types", remedy or field) from problem

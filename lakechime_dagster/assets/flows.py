@@ -96,6 +96,7 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
         merge=table.merge,
         types=bronze.types,
         heartbeats=bronze.heartbeats,
+        shards=bronze.feed.shards,
         names=table.columns,
         cluster_by=table.cluster_by,
         has_deletion_vectors=all_read_deletion_vectors(table.readers),

@@ -10,11 +10,19 @@ from lakechime_dagster.cdc.dms import DmsReader
 from lakechime_dagster.cdc.heartbeats import BeatReader
 from lakechime_dagster.cdc.maxwell import MaxwellReader
 from lakechime_dagster.cdc.reading import EnvelopeReader
+from lakechime_dagster.cdc.shards import ShardReader
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
+from lakechime_dagster.lake.feeds import shard_columns
 
 
 def reader_of(
-    envelope: Envelope, keys: Sequence[str], types: Mapping[str, str], columns: ConnectSchema | None = None, heartbeats: str = ""
+    envelope: Envelope,
+    keys: Sequence[str],
+    types: Mapping[str, str],
+    columns: ConnectSchema | None = None,
+    *,
+    heartbeats: str = "",
+    shards: str = "",
 ) -> EnvelopeReader:
     """What reads the messages of one table's topics.
 
@@ -24,11 +32,15 @@ def reader_of(
         types: The type of each column, for envelopes whose messages never bring a schema.
         columns: The schema of a row, for Debezium's messages that bring none.
         heartbeats: A glob of topics that hold the changes of a heartbeat table.
+        shards: A regular expression of topics' names, by whose named groups they tell columns.
 
     Raises:
         ValueError: A column of the key has no type, or one has a type of which such tools write no values.
     """
-    reader = _reader(envelope, keys, types, columns)
+    told = shard_columns(shards)
+    reader = _reader(envelope, [key for key in keys if key not in told], types, columns)
+    if shards:
+        reader = ShardReader(reader, shards, tuple(keys))
     return BeatReader(reader, heartbeats) if heartbeats else reader
 
 

@@ -247,6 +247,10 @@ def change_table(
         raise DeclarationError(name, "allowed_lateness", f"{shown(allowed_lateness)} is not a positive timedelta")
     if monitor is not None and not isinstance(monitor, Monitor):
         raise DeclarationError(name, "monitor", f"{shown(monitor)} is no Monitor(database=…, table=…)")
+    if monitor is not None and monitor.database and source.shards:
+        raise DeclarationError(
+            name, "monitor", "compares with one database's table; this one follows those of all shards: leave database= out"
+        )
     names = _checked_names(name, columns or {}, merge)
     if not isinstance(max_delete_ratio, int | float) or not 0 <= max_delete_ratio <= 1:
         raise DeclarationError(name, "max_delete_ratio", f"{shown(max_delete_ratio)} is no part of all rows, from 0 to 1")

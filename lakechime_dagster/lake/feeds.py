@@ -1,5 +1,6 @@
 """Feeds: where the messages of a database's changes come from, outside of the lake."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -18,14 +19,18 @@ class JsonLines:
     Attributes:
         folder: In the project's folder where it is relative.
         pattern: Of the names of the files, below the folder.
+        shards: A regular expression that the names of files (of `records` those of their topics) match, with a named group for
+            each column that they tell.
         records: A line is a message with its parts, not its value alone.
     """
 
     folder: str
     pattern: str = field(default="*.jsonl", kw_only=True)
     records: bool = field(default=False, kw_only=True)
+    shards: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
+        _check_shards("JsonLines", self.shards)
         if not isinstance(self.folder, str) or not self.folder.strip() or "://" in self.folder:
             raise DeclarationError("JsonLines", "folder", f"{shown(self.folder)} is no folder of this machine, or mounted there")
         if not isinstance(self.pattern, str) or not self.pattern.strip() or {"..", "/"} & {*PurePosixPath(self.pattern).parts}:
@@ -48,15 +53,34 @@ class KafkaTopic:
             `sasl.username`, `sasl.password`, `ssl.ca.location`; a value `$NAME` is taken from the environment.
         heartbeats: A glob of topics in which the changes of a heartbeat table come, of the same database and connector: they tell
             how far its log was read while it is quiet.
+        shards: A regular expression that the names of topics match, with a named group for each column that they tell.
     """
 
     topic: str
     bootstrap: str = field(kw_only=True)
     options: Mapping[str, str] = field(default_factory=dict, kw_only=True, hash=False)
     heartbeats: str = field(default="", kw_only=True)
+    shards: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_shards("KafkaTopic", self.shards)
 
     def __str__(self) -> str:
         return f"{self.topic} at {self.bootstrap}"
 
 
 Feed = JsonLines | KafkaTopic
+
+
+def shard_columns(shards: str) -> tuple[str, ...]:
+    """The columns that names of topics tell, by the named groups of a regular expression that they match."""
+    return tuple(re.compile(shards).groupindex)
+
+
+def _check_shards(feed: str, shards: str) -> None:
+    try:
+        names = shard_columns(shards)
+    except re.error as problem:
+        raise DeclarationError(feed, "shards", f"{shown(shards)} is no regular expression: {problem}") from problem
+    if shards and not names:
+        raise DeclarationError(feed, "shards", rf"{shown(shards)} has no named group, such as (?P<shard>\w+)")

@@ -125,4 +125,4 @@ def _of_files(spark: SparkSession, job: BronzeJob, feed: JsonLines, start: Files
 
 
 def _reader(job: BronzeJob, heartbeats: str = "") -> Callable[[], EnvelopeReader]:
-    return partial(reader_of, job.envelope, job.keys, dict(job.types), heartbeats=heartbeats)
+    return partial(reader_of, job.envelope, job.keys, dict(job.types), heartbeats=heartbeats, shards=job.feed.shards)

@@ -19,7 +19,7 @@ class ChangeJob:
     """One execution of a table that follows a database, by the new rows of its bronze table.
 
     `types` are those of the columns in the database, for envelopes whose messages bring none; `names` gives the table's names of
-    those that have others there; `heartbeats` are the topics of a heartbeat table. A complete snapshot that would delete more
+    those that have others there; `heartbeats` and `shards` are as of the feed. A complete snapshot that would delete more
     than `max_delete_ratio` of all rows is not taken.
     What is older than `allowed_lateness` is no longer waited for, and forgotten when it is most of what is remembered, and more
     than `collects_above` changes. `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
@@ -33,6 +33,7 @@ class ChangeJob:
     types: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     heartbeats: str = ""
+    shards: str = ""
     cluster_by: tuple[str, ...] = ()
     has_deletion_vectors: bool = True
     max_delete_ratio: float = 0.1

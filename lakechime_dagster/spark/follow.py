@@ -215,7 +215,7 @@ class Step:
 
     def _told(self, rows: DataFrame) -> DataFrame:
         merge, types = self.job.merge, dict(self.job.types)
-        reader = partial(reader_of, self.job.envelope, self.job.source_keys, types, heartbeats=self.job.heartbeats)
+        reader = partial(reader_of, self.job.envelope, self.job.source_keys, types, heartbeats=self.job.heartbeats, shards=self.job.shards)
         reading = Reading(
             out=arrow_of(TOLD_DDL), reader=reader, takes=merge.takes, names=dict(self.job.names),
             ignores_truncates=not merge.apply_as_truncates, ignores_nulls=merge.ignore_null_updates,

@@ -376,6 +376,27 @@ def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(sp
     assert (third.outcome, third.complete) == (Outcome.NOTHING, (5 * hour, 7 * hour + minute))
 
 
+def test_rows_of_many_shards_are_one_table_by_the_names_of_their_topics(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("shard", "id"), options={"shards": r"(?P<shard>\w+)\.orders"})
+    table.tell([of_shard("eu", order(1, at=1)), of_shard("us", order(1, at=1, name="Bob")), of_shard("us", order(2, at=2))])
+    table.run()
+    gone = make_record(make_payload("t", source=at_shard("us", at_position(3)), after=None), schema=envelope_schema(), offset=3)
+    table.tell([replace(gone, topic="us.orders"), of_shard("eu", order(2, at=4, name="Eve"))])
+    table.run()
+    assert [(row["shard"], row["id"], row["name"]) for row in table.rows] == [("eu", 1, "Ann"), ("eu", 2, "Eve")]
+
+
+def of_shard(shard: str, record: Record) -> Record:
+    """A message of the table's topic, as the database of a shard tells it."""
+    value = json.loads(record.value or b"")
+    value["payload"]["source"] = at_shard(shard, value["payload"]["source"])
+    return replace(record, topic=f"{shard}.orders", value=json.dumps(value).encode())
+
+
+def at_shard(shard: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    return {**source, "name": shard}
+
+
 def test_a_heartbeat_completes_the_hours_of_a_quiet_table_with_the_next_step(spark: SparkSession, tmp_path: Path) -> None:
     """As what came before it may lie in a partition that was asked before it was read."""
     hour, minute = 3_600_000, 60_000

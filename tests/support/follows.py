@@ -61,7 +61,8 @@ class Followed:
     def tell(self, records: Iterable[Record]) -> None:
         """Messages come to the bronze table, in one commit."""
         there = {here: there for there, here in self.options.get("names", {}).items()}
-        reader = reader_of(self.envelope, [there.get(key, key) for key in self.keys], {})
+        names = {name: self.options.get(name, "") for name in ("heartbeats", "shards")}
+        reader = reader_of(self.envelope, [there.get(key, key) for key in self.keys], {}, **names)
         rows = [bronze_row(Message(one, list(one.headers.items())), reader) for one in records]
         columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), BRONZE, strict=True)]
         write_deltalake(self.bronze, pa.Table.from_arrays(columns, schema=BRONZE), mode="append")
