@@ -10,8 +10,6 @@ from lakechime_dagster.cdc.monitored import LAKE_LACKS, Monitored, key_shown
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.monitors import UNDECLARED, Limits
-from lakechime_dagster.resources.followed import Followed
-from lakechime_dagster.resources.keeping_up import keeping_up
 from lakechime_dagster.resources.keys import asset_key, monitor_check_keys
 from lakechime_dagster.resources.lakechime import LakeChimeResource
 from lakechime_dagster.resources.monitor import followed, monitored, opened_driver
@@ -37,6 +35,9 @@ def _keeps_up(table: ChangeTable) -> dg.AssetChecksDefinition:
 
     @dg.asset_check(asset=asset_key(table.name), name=KEEPS_UP, description="What came is read soon, and nothing is lost before it is.")
     def check(lakechime: LakeChimeResource) -> dg.AssetCheckResult:
+        from lakechime_dagster.resources.followed import Followed
+        from lakechime_dagster.resources.keeping_up import keeping_up
+
         return kept_up(keeping_up(Followed(lakechime.platform(), table), monitor), monitor.limits)
 
     return check
