@@ -9,17 +9,19 @@ import re
 import struct
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 import orjson
 
 from lakechime_dagster.cdc.checksum import Comparison
+from lakechime_dagster.cdc.compare import Key
 from lakechime_dagster.cdc.connect import ConnectSchema, connect_schema
 from lakechime_dagster.cdc.debezium import is_envelope
 from lakechime_dagster.cdc.log_place import BinlogPlace, LogPlace
 from lakechime_dagster.cdc.message import parsed
+from lakechime_dagster.cdc.monitored import key_shown
 from lakechime_dagster.cdc.reading import EnvelopeReader
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.cdc.values import EXACT
@@ -47,6 +49,27 @@ class Words:
     schema: Mapping[str, Any]
     source: Mapping[str, Any]
     columns: Mapping[str, ConnectSchema]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowWriter:
+    """Writes what the database says of keys at one cut."""
+
+    words: Words
+    cut: LogPlace
+    comparison: Comparison
+    reader: EnvelopeReader
+
+    def record(self, at: Record, key: Key, row: Texts | None) -> Record:
+        """The message at a coordinate, read back and held against the database's texts; None is no row.
+
+        Raises:
+            UnrepairableError: A value has no form in a message, or it would say something else.
+        """
+        told = dict(zip(self.comparison.keys, key, strict=True))
+        record = replace(at, key=key_shown(key).encode(), value=repair_message(self.words, self.cut, told, row))
+        check_message(record, self.reader, self.comparison, told, row)
+        return record
 
 
 def words_of(table: str, message: Record, newest_ms: int | None) -> Words:

@@ -38,7 +38,7 @@ def monitor(name: Name, within: Within = None, as_json: Json = False) -> None:
 
     platform = open_platform()
     table = followed_table(name, platform.settings)
-    found = _looked(platform, table, _monitor(platform, table, within))
+    found = _looked(platform, table, monitor_of(platform, table, within))
     if as_json:
         print_json(document(found, MOST))
     else:
@@ -67,7 +67,7 @@ def repair(
         raise parse.wrong("--key", "give keys, or --from-monitor")
     platform = open_platform(dry_run=dry_run)
     table = followed_table(name, platform.settings)
-    declared = _monitor(platform, table, within)
+    declared = monitor_of(platform, table, within)
     with parse.reading("--key"):
         wanted = [key_given(key, len(table.keys)) for key in keys or ()]
     twice: list[Key] = []
@@ -89,7 +89,12 @@ def repair(
         raise typer.Exit(1)
 
 
-def _monitor(platform: "Platform", table: "ChangeTable", within: float | None) -> "Monitor":
+def monitor_of(platform: "Platform", table: "ChangeTable", within: float | None = None) -> "Monitor":
+    """The monitor of a table whose database may be asked.
+
+    Raises:
+        LakeChimeError: it may not, or none is declared.
+    """
     from lakechime_dagster.resources.source_queries import check_source_queries
 
     check_source_queries(platform.settings)

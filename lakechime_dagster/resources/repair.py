@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -11,11 +11,10 @@ from lakechime_dagster.cdc.bronze import COLUMNS
 from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.checksum import Comparison
 from lakechime_dagster.cdc.compare import Key
-from lakechime_dagster.cdc.monitored import comparison_of, in_batches, key_shown
+from lakechime_dagster.cdc.monitored import comparison_of, in_batches
 from lakechime_dagster.cdc.readers import reader_of
-from lakechime_dagster.cdc.reading import EnvelopeReader
 from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.cdc.repair import ORIGIN, REPAIRS, Texts, UnrepairableError, Words, check_message, left_out, repair_message, words_of
+from lakechime_dagster.cdc.repair import ORIGIN, REPAIRS, RowWriter, UnrepairableError, Words, left_out, words_of
 from lakechime_dagster.cdc.state import Role
 from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.lake.change_tables import STATE, ChangeTable
@@ -26,7 +25,7 @@ from lakechime_dagster.resources.reconcile import reconcile_table
 
 if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
-    from lakechime_dagster.cdc.log_place import LogPlace
+    from lakechime_dagster.sources.cut import Cut
 
 AT_ONCE = 500  # keys of a statement
 STATEMENT_SECONDS = 60
@@ -73,52 +72,52 @@ def repaired(task: RepairTask, monitor: Monitor, keys: Sequence[Key], now_ms: in
         TableAbsentError: the lake has no such table.
     """
     from lakechime_dagster.capture.appending import append_rows
-    from lakechime_dagster.capture.rows import DeltaRows
     from lakechime_dagster.sources.cut import taken
-    from lakechime_dagster.sources.tables import TableSide, column_types
+    from lakechime_dagster.sources.tables import TableSide
 
-    words = _words(task)
-    lake = {name: kind for name, kind in DeltaRows(task.log).types().items() if not name.startswith(HIDDEN)}
-    where = monitor.source_table
+    words, where = words_told(task), monitor.source_table
     with taken(monitor.url(os.environ), seconds=STATEMENT_SECONDS) as cut:
-        comparison, _ = comparison_of(cut.dialect, column_types(cut.connection, *where), lake, task.keys, None)
-        if lacking := left_out(words, list(lake), comparison):
-            raise UnrepairableError(
-                f"{task.name}: its messages cannot carry {', '.join(lacking)}; put the rows right by a new snapshot of the connector"
-            )
+        comparison = comparison_at(cut, task, words, where)
         side, place = TableSide(cut.connection, comparison.source(*where)), cut.place
         found = {key: row for some in in_batches(dict.fromkeys(keys), AT_ONCE) for key, row in side.values_at(some).items()}
     texts = {key: dict(zip(comparison.columns, found[key], strict=True)) if key in found else None for key in dict.fromkeys(keys)}
     reader = reader_of(task.envelope, task.keys, {})
-    messages = [
-        _message(task, words, place, comparison, reader, key, row, (now_ms, number)) for number, (key, row) in enumerate(texts.items())
-    ]
+    writer = RowWriter(words=words, cut=place, comparison=comparison, reader=reader)
+    at = Record(topic=f"{task.name} repaired", topic_id=REPAIRS + task.name, value=None, headers=dict([ORIGIN]))
+    records = [writer.record(replace(at, offset=now_ms * 1_000_000 + number), key, row) for number, (key, row) in enumerate(texts.items())]
     done = Repaired(
         cut=str(place), rows=tuple(key for key, row in texts.items() if row is not None),
         deletions=tuple(key for key, row in texts.items() if row is None),
     )  # fmt: skip
-    if dry_run or not messages:
+    if dry_run or not records:
         return done
-    rows = [bronze_row(message, reader) for message in messages]
+    rows = [bronze_row(Message(record, [ORIGIN], now_ms), reader) for record in records]
     version = append_rows(task.bronze, list(COLUMNS), rows, {"lakechime.origin": "repair", "lakechime.cut": str(place)})
     return Repaired(cut=done.cut, rows=done.rows, deletions=done.deletions, version=version)
 
 
-def _message(
-    task: RepairTask, words: Words, cut: "LogPlace", comparison: Comparison, reader: EnvelopeReader, key: Key, row: Texts | None,
-    at: tuple[int, int],
-) -> Message:  # fmt: skip
-    now_ms, number = at
-    told = dict(zip(task.keys, key, strict=True))
-    record = Record(
-        topic=f"{task.name} repaired", topic_id=REPAIRS + task.name, offset=now_ms * 1_000_000 + number, key=key_shown(key).encode(),
-        value=repair_message(words, cut, told, row), headers=dict([ORIGIN]),
-    )  # fmt: skip
-    check_message(record, reader, comparison, told, row)
-    return Message(record, [ORIGIN], now_ms)
+def comparison_at(cut: "Cut", task: RepairTask, words: Words, where: tuple[str, str]) -> Comparison:
+    """What of the database's table messages carry.
+
+    Raises:
+        UnrepairableError: the lake's table is not there yet, or has a column that they cannot carry.
+        NotFoundError: the database has no such table.
+    """
+    from lakechime_dagster.capture.rows import DeltaRows
+    from lakechime_dagster.sources.tables import column_types
+
+    lake = {name: kind for name, kind in DeltaRows(task.log).types().items() if not name.startswith(HIDDEN)}
+    if not lake:
+        raise UnrepairableError(f"{task.name}: the table is not there yet; wait for its first step")
+    comparison, _ = comparison_of(cut.dialect, column_types(cut.connection, *where), lake, task.keys, None)
+    if lacking := left_out(words, list(lake), comparison):
+        raise UnrepairableError(
+            f"{task.name}: its messages cannot carry {', '.join(lacking)}; put the rows right by a new snapshot of the connector"
+        )
+    return comparison
 
 
-def _words(task: RepairTask) -> Words:
+def words_told(task: RepairTask) -> Words:
     """The words of the newest message of the table that tells a row.
 
     Raises:
@@ -139,7 +138,8 @@ def _words(task: RepairTask) -> Words:
     found = bronze.select(*MESSAGE, where=(texts("op", "c", "u", "r"), known("value"), own), newest=("timestamp", "offset"), limit=1)
     if not found:
         raise UnrepairableError(
-            f"{task.name}: no message tells a row yet, so that none can be written in its words; wait for the first one"
+            f"{task.name}: no message tells a row yet, so that none can be written in its words; start the connector, and wait "
+            "for its first change of a row"
         )
     (row,) = found
     _check_epochs(task, told[0]["source"])
@@ -164,13 +164,17 @@ def repair_declared(platform: Platform, table: ChangeTable, monitor: Monitor, ke
     Raises:
         As `repaired`.
     """
-    bronze = platform.log(table.bronze.name, table.bronze.location)
-    location = platform.location(table.name, table.location)
-    task = RepairTask(
-        name=table.name, log=platform.log_at(location, table.name), bronze=bronze,
-        state=platform.log_at(location.rstrip("/") + STATE, table.name + STATE), keys=table.keys, envelope=table.bronze.envelope,
-    )  # fmt: skip
+    task = task_of(platform, table)
     done = repaired(task, monitor, keys, platform.store.now(), dry_run=dry_run)
     if done.version is not None:
-        reconcile_table(platform, bronze, table.bronze.levels)
+        reconcile_table(platform, task.bronze, table.bronze.levels)
     return done
+
+
+def task_of(platform: Platform, table: ChangeTable) -> RepairTask:
+    """A declared table as repairs look at it."""
+    location = platform.location(table.name, table.location)
+    return RepairTask(
+        name=table.name, log=platform.log_at(location, table.name), bronze=platform.log(table.bronze.name, table.bronze.location),
+        state=platform.log_at(location.rstrip("/") + STATE, table.name + STATE), keys=table.keys, envelope=table.bronze.envelope,
+    )  # fmt: skip

@@ -66,6 +66,11 @@ class TableSide:
         size = len(self.queries.keys)
         return {tuple(row[:size]): tuple(row[size:-1]) for row in self._ask(self.queries.values_at(keys))}
 
+    def values_above(self, low: Key | None, most: int) -> dict[Key, tuple[str | None, ...]]:
+        """As `values_at`, of the first so many rows above a key, in the order of keys."""
+        size = len(self.queries.keys)
+        return {tuple(row[:size]): tuple(row[size:]) for row in self._ask(self.queries.values_above(low, most))}
+
     def _rows(self, query: Query) -> list[Row]:
         return [(tuple(key), value) for *key, value in self._ask(query)]
 

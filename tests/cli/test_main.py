@@ -21,13 +21,13 @@ COMMANDS = {
     "trigger": ("list", "show", "explain", "pause", "resume", "seek", "forget"),
     "execution": ("list", "show", "retry", "skip"),
     "table": ("list", "show", "reconcile", "maintain", "drop", "dropped"),
-    "cdc": ("list", "plan", "types", "explain", "quarantine", "rebuild", "epoch", "monitor", "repair"),
+    "cdc": ("list", "plan", "types", "explain", "quarantine", "rebuild", "epoch", "monitor", "repair", "load"),
     "store": ("upgrade", "check", "expire"),
 }  # fmt: skip
 MOVES = [
     "dce register", "dce complete", "trigger pause", "trigger resume", "trigger seek", "trigger forget", "execution retry",
     "execution skip", "table reconcile", "table maintain", "table drop", "store upgrade", "store expire", "demo replay", "cdc rebuild",
-    "cdc epoch", "cdc repair",
+    "cdc epoch", "cdc repair", "cdc load",
 ]  # fmt: skip
 EVERY = [f"{noun} {verb}".strip() for noun, verbs in COMMANDS.items() for verb in verbs or ("",)]
 
@@ -69,6 +69,7 @@ def test_every_command_has_help(lakechime: Cli, command: str) -> None:
         ("cdc rebuild none --reason why", 3),
         ("cdc epoch none --confirm", 3),
         ("cdc repair none --key [1]", 3),
+        ("cdc load none", 3),
     ],
 )
 def test_a_dry_run_in_an_empty_home_leaves_it_empty(lakechime: Cli, command: str, code: int) -> None:

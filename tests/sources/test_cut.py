@@ -2,7 +2,7 @@
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.checksum import ColumnPair, Comparison
-from lakechime_dagster.cdc.compare import Fault, compare
+from lakechime_dagster.cdc.compare import Fault, Key, compare
 from lakechime_dagster.cdc.log_place import BinlogPlace, TransactionSnapshot
 from lakechime_dagster.errors import InvalidValueError, NotFoundError, SourceUnreadableError
 from lakechime_dagster.sources.cut import taken
@@ -76,10 +76,10 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
             yield found
 
 
-def a_side(database: Database, connection: sa.Connection, table: str = "orders") -> TableSide:
+def a_side(database: Database, connection: sa.Connection, table: str = "orders", keys: Sequence[str] = ("id",)) -> TableSide:
     types = column_types(connection, database.schema, table)
     pairs = [ColumnPair(name=name, source_type=kind, lake_type="bigint" if "int" in kind else "string") for name, kind in types.items()]
-    return TableSide(connection, Comparison.of(database.dialect, pairs, ["id"]).source(database.schema, table))
+    return TableSide(connection, Comparison.of(database.dialect, pairs, keys).source(database.schema, table))
 
 
 @pytest.mark.services
@@ -237,6 +237,22 @@ def test_names_of_any_letters_are_asked_by_their_exact_names(database: Database)
         assert [key for key, _ in side.at([("1",), ("7",)])] == [("1",)]
         assert side.middle(None, None, 1) == ("2",)
         assert side.middle(None, None, 2) is None
+
+
+@pytest.mark.services
+def test_rows_are_read_above_a_key_of_several_columns_in_its_order(database: Database):
+    database.run(
+        "CREATE TABLE orders (shard VARCHAR(9), id INT, note VARCHAR(9), PRIMARY KEY (shard, id))",
+        "INSERT INTO orders VALUES ('b', 2, 'x'), ('C', 10, NULL), ('b', 10, 'y'), ('ä', 1, 'z'), ('b', 1, '')",
+    )
+    every = {("C", "10"): None, ("b", "1"): "", ("b", "2"): "x", ("b", "10"): "y", ("ä", "1"): "z"}
+    with taken(database.url) as cut:
+        side = a_side(database, cut.connection, keys=("shard", "id"))
+        low, read = None, list[tuple[Key, str | None]]()
+        while found := side.values_above(low, 2):
+            read += [(key, note) for key, (_, _, note) in found.items()]
+            low = read[-1][0]
+    assert read == list(every.items())
 
 
 @pytest.mark.services
