@@ -5,6 +5,6 @@ from lakechime_dagster.resources.lakechime import declare_flow
 from lakechime_dagster.triggers import SnapshotTrigger
 from lakechime_dagster.triggers.flow import Flow
 
-NAME = "shop.orders__changes"
+NAME = "landing.messages"
 
 fed = declare_flow(Flow(name=NAME, trigger=SnapshotTrigger(), feed=JsonLines("in")))

@@ -19,7 +19,7 @@ orders = change_table(
     source=KafkaTopic("killed.killed.orders", bootstrap=os.environ[KAFKA]),
     envelope=Debezium(),
     merge=CDCMerge(keys=("id",)),
-    monitor=Monitor(database="$LAKECHIME_TEST_DATABASE", table="killed.orders", within=dt.timedelta(minutes=2 * PATIENCE)),
+    monitor=Monitor(database="$LAKECHIME_TEST_DATABASE", table="killed.orders", within=dt.timedelta(minutes=10)),
 )
 lake = Lake("shop", [orders])
 defs = build_definitions(lake)

@@ -97,6 +97,6 @@ def dagster_dev(name: str, command: list[str], home: Path, locations: set[str], 
 def lakechime(env: Mapping[str, str], *arguments: str, expect: int = 0) -> dict[str, Any]:
     """What a `lakechime` command prints as JSON."""
     command = [sys.executable, "-m", "lakechime_dagster.cli.main", *arguments, "--json"]
-    done = subprocess.run(command, env=dict(env), cwd=REPOSITORY, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, env=dict(env), cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == expect, f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}"
     return json.loads(done.stdout)

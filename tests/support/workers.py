@@ -11,6 +11,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 TOGETHER = {
+    "tests/e2e/test_change_tables.py": "stack",
     "tests/e2e/": "lakes",
     "tests/cli/test_dev.py": "lakes",
     "tests/crash/": "machines",
@@ -21,7 +22,10 @@ TOGETHER = {
     "tests/spark/test_kafka.py": "stack",
     "tests/assets/test_change_table_of_kafka.py": "stack",
 }
-LONG = ["lakes", "machines", "tests/spark/test_refresh.py", "tests/spark/test_warm.py", "tests/store/test_commit_order.py"]
+LONG = [
+    "lakes", "machines", "tests/spark/test_refresh.py", "stack", "tests/spark/test_follow.py", "tests/spark/test_warm.py",
+    "tests/store/test_commit_order.py",
+]  # fmt: skip
 SAID = "said"
 
 
