@@ -20,7 +20,7 @@ Messages = Sequence[tuple[str, int, int]]  # topic, partition, offset
 def times_left(feed: KafkaTopic, environment: Mapping[str, str], place: KafkaPlace, seconds: float = 5) -> list[Left]:
     """Of each partition with messages after the place, for how long they stay: as much as they are newer than the oldest one there.
 
-    A topic drops messages by their age, so that the oldest one says what age that is now.
+    A topic drops messages by their age, so that the oldest one says what age that is now; of one that has dropped none yet nobody knows.
 
     Raises:
         FeedUnreadableError: The cluster cannot be asked, or has no such topic.
@@ -39,7 +39,7 @@ def times_left(feed: KafkaTopic, environment: Mapping[str, str], place: KafkaPla
     times = _times(feed, environment, [(name, number, at) for name, number, *offsets in asked for at in offsets], seconds)
     for name, number, oldest, start in asked:
         first, next_ = times.get((name, number, oldest)), times.get((name, number, start))
-        left = None if first is None or next_ is None or oldest == start else max(1.0, (next_ - first) / 1000)
+        left = None if first is None or next_ is None or oldest in (0, start) else max(1.0, (next_ - first) / 1000)
         found.append(Left(f"{name}[{number}]", left, f"it holds {start - oldest:,} older messages, which go before"))
     return found
 
