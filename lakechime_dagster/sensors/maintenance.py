@@ -1,8 +1,6 @@
 """The sensor that launches the maintenance of tables: a run per table at each point of its schedule."""
 
-import json
 from collections.abc import Mapping
-from datetime import datetime
 
 import dagster as dg
 
@@ -10,16 +8,8 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.names import MAINTENANCE_TAG, dagster_name, maintenance_name
 from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.sensors.due import INTERVAL_SECONDS, Due, next_point, not_ended, unfinished
 from lakechime_dagster.triggers.grid import Schedule, from_milliseconds
-
-INTERVAL_SECONDS = 30
-UNFINISHED = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 
 
 def maintenance_sensor(job: str, schedules: Mapping[str, Schedule]) -> dg.SensorDefinition:
@@ -41,13 +31,11 @@ def maintenance_sensor(job: str, schedules: Mapping[str, Schedule]) -> dg.Sensor
             now = from_milliseconds(open_platform().store.now())
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
-        before: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
-        points = {table: str(schedule.last(now)) for table, schedule in schedules.items()}
-        due = [table for table, point in points.items() if before.get(table, point) != point]
-        running = [table for table in due if _is_running(context.instance, table)]
-        requests = [_request(table, points[table]) for table in due if table not in running]
-        cursor = json.dumps(points | {table: before[table] for table in running})
-        return dg.SensorResult(run_requests=requests, cursor=cursor, skip_reason=None if requests else _why(running, schedules, now))
+        due = Due.by(schedules, now, context.cursor)
+        running = [table for table in due.tables if unfinished(context.instance, tags={MAINTENANCE_TAG: table})]
+        requests = [_request(table, due.points[table]) for table in due.tables if table not in running]
+        why = None if requests else not_ended(running) if running else next_point(schedules, now)
+        return dg.SensorResult(run_requests=requests, cursor=due.cursor(*running), skip_reason=why)
 
     return sensor
 
@@ -55,14 +43,3 @@ def maintenance_sensor(job: str, schedules: Mapping[str, Schedule]) -> dg.Sensor
 def _request(table: str, point: str) -> dg.RunRequest:
     name = maintenance_name(table)
     return dg.RunRequest(run_key=f"{name}@{point}", asset_selection=[asset_key(name)], tags={MAINTENANCE_TAG: table})
-
-
-def _is_running(instance: dg.DagsterInstance, table: str) -> bool:
-    return bool(instance.get_runs(dg.RunsFilter(tags={MAINTENANCE_TAG: table}, statuses=UNFINISHED), limit=1))
-
-
-def _why(running: list[str], schedules: Mapping[str, Schedule], now: datetime) -> str:
-    if running:
-        return f"due, but the last run has not ended: {', '.join(running)}"
-    coming = min((point for schedule in schedules.values() if (point := schedule.next(now)) is not None), default=None)
-    return f"the next one is due at {coming:%Y-%m-%d %H:%M} UTC" if coming else "every schedule has ended"

@@ -1,8 +1,6 @@
 """The sensor that launches the checks of tables that follow a database: one run for all that are due."""
 
-import json
 from collections.abc import Iterable
-from datetime import datetime
 
 import dagster as dg
 
@@ -12,10 +10,8 @@ from lakechime_dagster.lake.monitors import UNDECLARED
 from lakechime_dagster.resources.keys import monitor_check_keys
 from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.sensors.maintenance import UNFINISHED
-from lakechime_dagster.triggers.grid import Schedule, from_milliseconds
-
-INTERVAL_SECONDS = 30
+from lakechime_dagster.sensors.due import INTERVAL_SECONDS, Due, next_point, not_ended, unfinished
+from lakechime_dagster.triggers.grid import from_milliseconds
 
 
 def monitors_sensor(job: str, tables: Iterable[ChangeTable]) -> dg.SensorDefinition:
@@ -40,21 +36,14 @@ def monitors_sensor(job: str, tables: Iterable[ChangeTable]) -> dg.SensorDefinit
             now = from_milliseconds(platform.store.now())
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
-        before: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
-        points = {table: str(schedule.last(now)) for table, schedule in schedules.items()}
-        due = [table for table, point in points.items() if before.get(table, point) != point]
-        if not due:
-            return dg.SensorResult(skip_reason=_coming(schedules.values(), now), cursor=json.dumps(points))
-        if context.instance.get_runs(dg.RunsFilter(job_name=job, statuses=UNFINISHED), limit=1):
-            return dg.SensorResult(skip_reason=f"due, but the last run has not ended: {', '.join(due)}", cursor=json.dumps(points | before))
+        due = Due.by(schedules, now, context.cursor)
+        if not due.tables:
+            return dg.SensorResult(skip_reason=next_point(schedules, now), cursor=due.cursor())
+        if unfinished(context.instance, job=job):
+            return dg.SensorResult(skip_reason=not_ended(due.tables), cursor=due.cursor(*due.tables))
         may_compare = platform.settings.may_ask_sources
-        keys = [key for table in due for key in monitor_check_keys(watched[table], may_compare=may_compare)]
-        request = dg.RunRequest(run_key=f"{job}@" + ",".join(f"{table}@{points[table]}" for table in due), asset_check_keys=keys)
-        return dg.SensorResult(run_requests=[request], cursor=json.dumps(points))
+        keys = [key for table in due.tables for key in monitor_check_keys(watched[table], may_compare=may_compare)]
+        request = dg.RunRequest(run_key=f"{job}@" + ",".join(f"{table}@{due.points[table]}" for table in due.tables), asset_check_keys=keys)
+        return dg.SensorResult(run_requests=[request], cursor=due.cursor())
 
     return sensor
-
-
-def _coming(schedules: Iterable[Schedule], now: datetime) -> str:
-    coming = min((point for schedule in schedules if (point := schedule.next(now)) is not None), default=None)
-    return f"the next look is due at {coming:%Y-%m-%d %H:%M} UTC" if coming else "every schedule has ended"

@@ -1,59 +1,35 @@
 """The sensor of maintenance: a run per table at each point of its schedule, and never two of one table at a time."""
 
-import datetime as dt
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
 
-from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.sensors.maintenance import maintenance_sensor
-from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.triggers import every
+from tests.support.scheduled import Ticking, ticking_in
 
 SCHEDULES = {"silver.orders": every(hours=1), "gold.totals": every(days=1, start="2013-01-02T03:00")}
 KEPT = {name: dg.AssetKey([*name.split(".")[:-1], name.split(".")[-1] + "__maintenance"]) for name in SCHEDULES}
 
 
-@dataclass
-class Ticking:
-    """The sensor, its cursor, an instance, and the store's clock."""
-
-    instance: dg.DagsterInstance
-    platform: Platform
-    monkeypatch: pytest.MonkeyPatch
-    cursor: str | None = None
-
-    def at(self, moment: str) -> Any:
-        """What a tick at a moment of UTC asks for."""
-        now = int(dt.datetime.fromisoformat(moment + "+00:00").timestamp() * 1000)
-        self.monkeypatch.setattr(SqlDCEStore, "now", lambda _: now)
-        with dg.build_sensor_context(instance=self.instance, cursor=self.cursor) as context:
-            result = maintenance_sensor("shop__maintenance", SCHEDULES).evaluate_tick(context)
-        self.cursor = result.cursor
-        return result
-
-    def launched(self, moment: str) -> list[list[dg.AssetKey]]:
-        return [list(request.asset_selection) for request in self.at(moment).run_requests]
-
-
 @pytest.fixture
-def ticking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Any:
-    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield Ticking(instance, open_platform(), monkeypatch)
+def ticking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Iterator[Ticking]:
+    with ticking_in(tmp_path, upgraded_sqlite, maintenance_sensor("shop__maintenance", SCHEDULES), monkeypatch) as ticking:
+        yield ticking
+
+
+def launched(ticking: Ticking, moment: str) -> list[list[dg.AssetKey]]:
+    return [list(request.asset_selection) for request in ticking.at(moment).run_requests]
 
 
 def test_a_table_is_launched_at_each_point_of_its_own_schedule(ticking: Ticking) -> None:
     assert ticking.at("2013-01-02T00:30").skip_message == "the next one is due at 2013-01-02 01:00 UTC"
-    assert ticking.launched("2013-01-02T00:59") == []
-    assert ticking.launched("2013-01-02T01:00") == [[KEPT["silver.orders"]]]
-    assert ticking.launched("2013-01-02T01:30") == []
-    assert ticking.launched("2013-01-02T03:00") == [[KEPT["silver.orders"]], [KEPT["gold.totals"]]]
+    assert launched(ticking, "2013-01-02T00:59") == []
+    assert launched(ticking, "2013-01-02T01:00") == [[KEPT["silver.orders"]]]
+    assert launched(ticking, "2013-01-02T01:30") == []
+    assert launched(ticking, "2013-01-02T03:00") == [[KEPT["silver.orders"]], [KEPT["gold.totals"]]]
 
 
 def test_points_that_were_missed_are_made_up_for_by_one_run(ticking: Ticking) -> None:
@@ -69,8 +45,8 @@ def test_while_a_run_of_a_table_has_not_ended_it_is_not_launched_again(ticking: 
     waits = ticking.at("2013-01-02T02:00")
     assert (waits.run_requests, waits.skip_message) == ([], "due, but the last run has not ended: silver.orders")
     ticking.instance.report_run_canceled(run)
-    assert ticking.launched("2013-01-02T02:01") == [[KEPT["silver.orders"]]]
-    assert ticking.launched("2013-01-02T02:02") == []
+    assert launched(ticking, "2013-01-02T02:01") == [[KEPT["silver.orders"]]]
+    assert launched(ticking, "2013-01-02T02:02") == []
 
 
 def test_a_store_that_cannot_be_read_is_the_reason_of_the_tick(ticking: Ticking, monkeypatch: pytest.MonkeyPatch) -> None:
