@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from benchmarks import _orders as orders
 from benchmarks._plain import newest_rows
 from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
@@ -62,7 +63,7 @@ def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> Tab
     ends = [SnapshotPlace(table_uid=log.uid, snapshot_id=SnapshotId(str(version))) for version in (step - 1, step)]
     range_ = SnapshotRange(table=CHANGES, table_uid=log.uid, start=ends[0].snapshot_id, end=ends[1].snapshot_id, start_uid=log.uid)  # type: ignore[arg-type]
     job = ChangeJob(
-        name="orders", location=str(table), envelope=Debezium(), merge=CDCMerge(keys=orders.KEYS),
+        name="orders", location=str(table), format=MessageFormat(envelope=Debezium(), keys=orders.KEYS), merge=CDCMerge(keys=orders.KEYS),
         bronze=InputJob(alias="changes", table=CHANGES, location=bronze, range=range_), start=Place(sources={CHANGES: ends[0]}),
     )  # fmt: skip
     end = Place(position=Position(0, step), sources={CHANGES: ends[1]})

@@ -17,7 +17,7 @@ from lakechime_dagster.cdc.bronze import COLUMNS
 from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.fold import Image
 from lakechime_dagster.cdc.order import READ, Order
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.wire import image_text
 from lakechime_dagster.lake.envelopes import Debezium
@@ -121,7 +121,7 @@ def message(offset: int, op: str, number: int, version: int, at_ms: int) -> Reco
 
 def write_bronze(location: str, steps: Sequence[Iterator[Record]]) -> None:
     """A bronze table, a commit for each step; the first is of a tombstone that nobody reads."""
-    reader = reader_of(Debezium(), KEYS, {})
+    reader = MessageFormat(envelope=Debezium(), keys=KEYS).reader()
     for records in ([Record(topic=TOPIC, key=_key(0), value=None)], *steps):
         columns = zip(*[bronze_row(Message(one), reader) for one in records], strict=True)
         table = pa.Table.from_arrays([pa.array(values, one.type) for values, one in zip(columns, _BRONZE, strict=True)], schema=_BRONZE)

@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,7 +28,7 @@ from benchmarks import _orders as orders
 from benchmarks._lines import Line, at_least, at_most, show
 from benchmarks._merges import COLUMNS, DEFAULT, ENVELOPE, EQUAL, OURS, Dlt, Merge, decoded, make_bases, merges
 from benchmarks._orders import Changes
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.lake.change_tables import CDCMerge
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.settings import load_settings
@@ -211,7 +210,7 @@ def measure_reading(spark: SparkSession, folder: Path) -> Iterator[Line]:
     again = messages.crossJoin(spark.range(copies)).drop("id").repartition(cores)
     again.write.parquet(str(folder / "messages"))
     frame = spark.read.parquet(str(folder / "messages"))
-    reader, takes = partial(reader_of, Debezium(), orders.KEYS, {}), CDCMerge(keys=orders.KEYS).takes
+    reader, takes = MessageFormat(envelope=Debezium(), keys=orders.KEYS).reader, CDCMerge(keys=orders.KEYS).takes
     reading = Reading(out=arrow_of(TOLD_DDL), reader=reader, takes=takes, names={})
     parsed = frame.select(F.from_json("value", ENVELOPE).alias("m")).select("m.payload.*")
     ways = {

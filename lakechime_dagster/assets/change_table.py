@@ -8,7 +8,7 @@ import dagster as dg
 from lakechime_dagster.assets.checks import check_results
 from lakechime_dagster.assets.flows import bronze_job_of, change_job_of
 from lakechime_dagster.assets.table import declared, materialise
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.change_tables import CHANGES, STATE, BronzeTable, ChangeTable
 from lakechime_dagster.lake.feeds import KafkaTopic
@@ -61,7 +61,7 @@ def _metadata(table: BronzeTable | ChangeTable, flow: Flow) -> dict[str, Any]:
 
 def _check_envelope(table: BronzeTable) -> None:
     try:
-        reader_of(table.envelope, table.keys, table.types, shards=table.feed.shards)
+        format_of(table).reader()
     except ValueError as problem:
         field, _, remedy = str(problem).partition(": ")
         raise DeclarationError(table.name.removesuffix(CHANGES), field if remedy else "types", remedy or field) from problem

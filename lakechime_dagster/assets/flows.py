@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
@@ -68,9 +69,7 @@ def bronze_job_of(table: BronzeTable, running: RunningExecution) -> BronzeJob:
         location=running.platform.location(table.name, table.location),
         feed=table.feed,
         folder=str(in_project(table.feed.folder)) if isinstance(table.feed, JsonLines) else "",
-        envelope=table.envelope,
-        keys=table.keys,
-        types=table.types,
+        format=format_of(table),
         comment=table.description,
         start=running.execution.start,
         may_settle_empty=running.execution.attempt == 1,
@@ -92,11 +91,8 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
             range=running.ranges.get(bronze.name),
             pinned=end.snapshot_id if end is not None else None,
         ),
-        envelope=bronze.envelope,
+        format=format_of(bronze),
         merge=table.merge,
-        types=bronze.types,
-        heartbeats=bronze.heartbeats,
-        shards=bronze.feed.shards,
         names=table.columns,
         cluster_by=table.cluster_by,
         has_deletion_vectors=all_read_deletion_vectors(table.readers),

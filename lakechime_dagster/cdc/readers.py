@@ -1,58 +1,72 @@
-"""The reader of a declared envelope."""
+"""How the messages of one table's topics are read, as is declared of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from lakechime_dagster.cdc.canal import CanalReader
-from lakechime_dagster.cdc.connect import ConnectSchema
 from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.dms import DmsReader
 from lakechime_dagster.cdc.heartbeats import BeatReader
 from lakechime_dagster.cdc.maxwell import MaxwellReader
 from lakechime_dagster.cdc.reading import EnvelopeReader
 from lakechime_dagster.cdc.shards import ShardReader
+from lakechime_dagster.lake.change_tables import BronzeTable
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 from lakechime_dagster.lake.feeds import shard_columns
 
 
-def reader_of(
-    envelope: Envelope,
-    keys: Sequence[str],
-    types: Mapping[str, str],
-    columns: ConnectSchema | None = None,
-    *,
-    heartbeats: str = "",
-    shards: str = "",
-) -> EnvelopeReader:
-    """What reads the messages of one table's topics.
+@dataclass(frozen=True, kw_only=True)
+class MessageFormat:
+    """What must be known to read them; plain values, of which each process makes a reader of its own.
 
-    Args:
-        envelope: As it is declared.
-        keys: The columns of the table's key, in their order.
+    Attributes:
+        envelope: Who wrote them.
+        keys: The columns of the table's key, as the database names them, in their order.
         types: The type of each column, for envelopes whose messages never bring a schema.
-        columns: The schema of a row, for Debezium's messages that bring none.
         heartbeats: A glob of topics that hold the changes of a heartbeat table.
         shards: A regular expression of topics' names, by whose named groups they tell columns.
-
-    Raises:
-        ValueError: A column of the key has no type, or one has a type of which such tools write no values.
     """
-    told = shard_columns(shards)
-    reader = _reader(envelope, [key for key in keys if key not in told], types, columns)
-    if shards:
-        reader = ShardReader(reader, shards, tuple(keys))
-    return BeatReader(reader, heartbeats) if heartbeats else reader
+
+    envelope: Envelope
+    keys: tuple[str, ...]
+    types: Mapping[str, str] = field(default_factory=dict)
+    heartbeats: str = ""
+    shards: str = ""
+
+    def reader(self) -> EnvelopeReader:
+        """What reads them.
+
+        Raises:
+            ValueError: A column of the key has no type, or one has a type of which such tools write no values.
+        """
+        reader = self._reader(self.message_keys)
+        if self.shards:
+            reader = ShardReader(reader, self.shards, self.keys)
+        return BeatReader(reader, self.heartbeats) if self.heartbeats else reader
+
+    @property
+    def message_keys(self) -> tuple[str, ...]:
+        """The columns of the key that the messages tell themselves."""
+        told = shard_columns(self.shards)
+        return tuple(key for key in self.keys if key not in told)
+
+    def _reader(self, keys: tuple[str, ...]) -> EnvelopeReader:
+        match self.envelope:
+            case Debezium():
+                return DebeziumReader(self.envelope, keys)
+            case Canal():
+                return CanalReader(self.envelope, keys, self.types)
+            case Maxwell():
+                return MaxwellReader(self.envelope, keys, self.types)
+            case Dms():
+                return DmsReader(self.envelope, keys, self.types)
+            case _:
+                assert_never(self.envelope)
 
 
-def _reader(envelope: Envelope, keys: Sequence[str], types: Mapping[str, str], columns: ConnectSchema | None) -> EnvelopeReader:
-    match envelope:
-        case Debezium():
-            return DebeziumReader(envelope, keys, columns)
-        case Canal():
-            return CanalReader(envelope, keys, types)
-        case Maxwell():
-            return MaxwellReader(envelope, keys, types)
-        case Dms():
-            return DmsReader(envelope, keys, types)
-        case _:
-            assert_never(envelope)
+def format_of(table: BronzeTable) -> MessageFormat:
+    """How the messages of a declared table are read."""
+    return MessageFormat(
+        envelope=table.envelope, keys=table.keys, types=dict(table.types), heartbeats=table.heartbeats, shards=table.feed.shards
+    )

@@ -25,7 +25,6 @@ from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.compare import Key
 from lakechime_dagster.cdc.load import LOAD, LOADS, ORIGIN, Progress, check_reach
 from lakechime_dagster.cdc.order import Position
-from lakechime_dagster.cdc.readers import reader_of
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.repair import REPAIRS, RowWriter, Texts, Words
 from lakechime_dagster.lake.change_tables import ChangeTable
@@ -139,7 +138,7 @@ def _read(task: RepairTask, monitor: Monitor, words: Words, cut: "Cut", low: Key
     where = monitor.source_table
     comparison = comparison_at(cut, task, words, where)
     found = TableSide(cut.connection, comparison.source(*where)).values_above(low, most)
-    writer = RowWriter(words=words, cut=cut.place, comparison=comparison, reader=reader_of(task.envelope, task.keys, {}))
+    writer = RowWriter(words=words, cut=cut.place, comparison=comparison, reader=task.format.reader())
     return writer, {key: dict(zip(comparison.columns, row, strict=True)) for key, row in found.items()}
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lakechime_dagster.cdc.checksum import Comparison
 from lakechime_dagster.cdc.compare import Differences, Fault, Key, chunks, compare, confirmed
 from lakechime_dagster.cdc.monitored import KeptRows, Monitored, canonical_key, comparison_of, in_batches
+from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.monitors import Monitor
@@ -48,8 +49,8 @@ def followed(platform: Platform, table: ChangeTable) -> "FollowedTable":
 
     return FollowedTable(
         name=table.name, location=platform.location(table.name, table.location), bronze=table.bronze.name,
-        bronze_location=platform.location(table.bronze.name, table.bronze.location), keys=table.keys, envelope=table.bronze.envelope,
-        types=table.bronze.types, lane=LaneId(platform.ledger.deployment, table.name), open_log=platform.log_at, settled=settled,
+        bronze_location=platform.location(table.bronze.name, table.bronze.location), keys=table.keys,
+        format=format_of(table.bronze), lane=LaneId(platform.ledger.deployment, table.name), open_log=platform.log_at, settled=settled,
     )  # fmt: skip
 
 

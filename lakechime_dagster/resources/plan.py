@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 from lakechime_dagster.cdc.findings import Finding, Sample, Weight, findings
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.source_types import check_types
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lake.feeds import Feed, JsonLines, shard_columns
+from lakechime_dagster.lake.feeds import Feed, JsonLines
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.followed import Followed
 from lakechime_dagster.settings import in_project
@@ -67,11 +67,10 @@ def plan_of(followed: Followed, flow: Flow, url: str | None = None, source_table
     parts, rest = _feed(followed, flow, found)
     bronze = followed.table.bronze
     records, is_of_feed = _newest(followed, parts, found)
-    keys = [key for key in bronze.keys if key not in shard_columns(bronze.feed.shards)]
-    sample = Sample(bronze.envelope, tuple(keys))
+    messages = format_of(bronze)
+    sample = Sample(bronze.envelope, messages.message_keys)
     try:
-        reader = reader_of(bronze.envelope, bronze.keys, bronze.types, heartbeats=bronze.heartbeats, shards=bronze.feed.shards)
-        sample = Sample.read(bronze.envelope, keys, records, reader)
+        sample = Sample.read(bronze.envelope, messages.message_keys, records, messages.reader())
     except ValueError as problem:  # of what is declared; a message that cannot be read is none
         found.append(Finding(Weight.ERROR, "types", str(problem), f"`lakechime cdc types {followed.table.name}` writes types={{…}}"))
     found += findings(sample) if records else [] if found else [_nothing_yet()]

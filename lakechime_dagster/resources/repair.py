@@ -12,13 +12,13 @@ from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.checksum import Comparison
 from lakechime_dagster.cdc.compare import Key
 from lakechime_dagster.cdc.monitored import comparison_of, in_batches
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import MessageFormat, format_of
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.repair import ORIGIN, REPAIRS, RowWriter, UnrepairableError, Words, left_out, words_of
 from lakechime_dagster.cdc.state import Role
 from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.lake.change_tables import STATE, ChangeTable
-from lakechime_dagster.lake.envelopes import Debezium, Envelope
+from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.reconcile import reconcile_table
@@ -58,7 +58,7 @@ class RepairTask:
     bronze: "DeltaLog"
     state: "DeltaLog"
     keys: tuple[str, ...]
-    envelope: Envelope
+    format: MessageFormat
 
 
 def repaired(task: RepairTask, monitor: Monitor, keys: Sequence[Key], now_ms: int, *, dry_run: bool = False) -> Repaired:
@@ -81,7 +81,7 @@ def repaired(task: RepairTask, monitor: Monitor, keys: Sequence[Key], now_ms: in
         side, place = TableSide(cut.connection, comparison.source(*where)), cut.place
         found = {key: row for some in in_batches(dict.fromkeys(keys), AT_ONCE) for key, row in side.values_at(some).items()}
     texts = {key: dict(zip(comparison.columns, found[key], strict=True)) if key in found else None for key in dict.fromkeys(keys)}
-    reader = reader_of(task.envelope, task.keys, {})
+    reader = task.format.reader()
     writer = RowWriter(words=words, cut=place, comparison=comparison, reader=reader)
     at = Record(topic=f"{task.name} repaired", topic_id=REPAIRS + task.name, value=None, headers=dict([ORIGIN]))
     records = [writer.record(replace(at, offset=now_ms * 1_000_000 + number), key, row) for number, (key, row) in enumerate(texts.items())]
@@ -125,8 +125,8 @@ def words_told(task: RepairTask) -> Words:
     """
     from lakechime_dagster.capture.rows import TABLE, DeltaRows, column, known, texts
 
-    if not isinstance(task.envelope, Debezium):
-        tool = type(task.envelope).__name__
+    if not isinstance(task.format.envelope, Debezium):
+        tool = type(task.format.envelope).__name__
         raise UnrepairableError(f"{task.name}: messages of {tool} cannot be written yet, only Debezium's; load the rows again by that tool")
     bronze = DeltaRows(task.bronze)
     own = exp.not_(column("topic_id").like(f"{REPAIRS}%"))
@@ -176,5 +176,5 @@ def task_of(platform: Platform, table: ChangeTable) -> RepairTask:
     location = platform.location(table.name, table.location)
     return RepairTask(
         name=table.name, log=platform.log_at(location, table.name), bronze=platform.log(table.bronze.name, table.bronze.location),
-        state=platform.log_at(location.rstrip("/") + STATE, table.name + STATE), keys=table.keys, envelope=table.bronze.envelope,
+        state=platform.log_at(location.rstrip("/") + STATE, table.name + STATE), keys=table.keys, format=format_of(table.bronze),
     )  # fmt: skip

@@ -1,7 +1,6 @@
 """Brings the messages of a feed into their table: exactly the claimed range, appended once."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import assert_never
 
@@ -10,8 +9,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lakechime_dagster.cdc.bronze import COLUMNS
-from lakechime_dagster.cdc.readers import reader_of
-from lakechime_dagster.cdc.reading import EnvelopeReader
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.spark.bronze_job import BronzeJob
 from lakechime_dagster.spark.commit import Target, append, append_nothing, commit, commit_at, create_if_missing, is_own, newest_commit
@@ -109,7 +106,7 @@ def _of_topics(spark: SparkSession, job: BronzeJob, feed: KafkaTopic, start: Kaf
     if messages is None or messages.isEmpty():
         return None
     schema = bronze_schema()
-    read = Messages(out=to_arrow_schema(schema), reader=_reader(job, feed.heartbeats))
+    read = Messages(out=to_arrow_schema(schema), reader=job.format.reader)
     return messages.mapInArrow(read, schema)  # type: ignore[arg-type]
 
 
@@ -120,9 +117,5 @@ def _of_files(spark: SparkSession, job: BronzeJob, feed: JsonLines, start: Files
         return None
     parts = tasks(spans, SLICE)
     schema = bronze_schema()
-    read = Lines(out=to_arrow_schema(schema), folder=folder, parts=parts, is_records=feed.records, reader=_reader(job))
+    read = Lines(out=to_arrow_schema(schema), folder=folder, parts=parts, is_records=feed.records, reader=job.format.reader)
     return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)  # type: ignore[arg-type]
-
-
-def _reader(job: BronzeJob, heartbeats: str = "") -> Callable[[], EnvelopeReader]:
-    return partial(reader_of, job.envelope, job.keys, dict(job.types), heartbeats=heartbeats, shards=job.feed.shards)

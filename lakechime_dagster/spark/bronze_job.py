@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakechime_dagster.lake.envelopes import Envelope
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.lake.feeds import Feed
 from lakechime_dagster.triggers.lanes import Place
 
@@ -12,18 +12,15 @@ from lakechime_dagster.triggers.lanes import Place
 class BronzeJob:
     """One execution of a table that holds the messages of a feed, by what came to it since the lane's place.
 
-    `folder` is where a feed of files lies, `environment` what a feed's settings written `$NAME` stand for. `keys` and `types`
-    say how the envelope is read where a message does not say it itself. `start`, `may_settle_empty` and `has_committed` are
-    as of `job.TableJob`.
+    `folder` is where a feed of files lies, `environment` what a feed's settings written `$NAME` stand for. `start`,
+    `may_settle_empty` and `has_committed` are as of `job.TableJob`.
     """
 
     name: str
     location: str
     feed: Feed
-    envelope: Envelope
-    keys: tuple[str, ...]
+    format: MessageFormat
     folder: str = ""
-    types: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     comment: str = ""
     start: Place | None = None

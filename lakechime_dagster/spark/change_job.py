@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.scd2 import Tracked, TrackHistory
 from lakechime_dagster.cdc.state import StateRow
 from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.lake.change_tables import CDCMerge
 from lakechime_dagster.lake.drift import Drift
-from lakechime_dagster.lake.envelopes import Envelope
 from lakechime_dagster.spark.job import InputJob
 from lakechime_dagster.triggers.lanes import Place
 
@@ -18,9 +18,8 @@ from lakechime_dagster.triggers.lanes import Place
 class ChangeJob:
     """One execution of a table that follows a database, by the new rows of its bronze table.
 
-    `types` are those of the columns in the database, for envelopes whose messages bring none; `names` gives the table's names of
-    those that have others there; `heartbeats` and `shards` are as of the feed. A complete snapshot that would delete more
-    than `max_delete_ratio` of all rows is not taken.
+    `names` gives the table's names of columns that have others in the database. A complete snapshot that would delete more than
+    `max_delete_ratio` of all rows is not taken.
     What is older than `allowed_lateness` is no longer waited for, and forgotten when it is most of what is remembered, and more
     than `collects_above` changes. `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
     """
@@ -28,12 +27,9 @@ class ChangeJob:
     name: str
     location: str
     bronze: InputJob
-    envelope: Envelope
+    format: MessageFormat
     merge: CDCMerge
-    types: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
-    heartbeats: str = ""
-    shards: str = ""
     cluster_by: tuple[str, ...] = ()
     has_deletion_vectors: bool = True
     max_delete_ratio: float = 0.1
@@ -45,12 +41,6 @@ class ChangeJob:
     start: Place | None = None
     may_settle_empty: bool = True
     has_committed: bool = False
-
-    @property
-    def source_keys(self) -> tuple[str, ...]:
-        """The columns of the key as the database names them."""
-        there = {here: there for there, here in self.names.items()}
-        return tuple(there.get(key, key) for key in self.merge.keys)
 
     @property
     def has_history(self) -> bool:

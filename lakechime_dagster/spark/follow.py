@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial, reduce
+from functools import reduce
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.drift import Evolution, evolved
 from lakechime_dagster.cdc.merging import Fate
-from lakechime_dagster.cdc.readers import reader_of
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.errors import LaneHeldError
@@ -155,7 +154,7 @@ class Step:
             rows = read.end if read.images is None else read.images.where(F.col(CHANGE) == 1)
             ordered = in_epochs(self.spark, self.job.name, self._keep(self._told(rows)), read.end, known)
             told = self._keep(ordered.told)
-            seen = replace(seen_in(told), places=ordered.places, beats=beats_in(told) if self.job.heartbeats else ())
+            seen = replace(seen_in(told), places=ordered.places, beats=beats_in(told) if self.job.format.heartbeats else ())
             complete = self._complete(seen, known, is_new)
             self.stamp = self._with_watermark(complete)
         with self._phase("merge"):
@@ -214,12 +213,11 @@ class Step:
             )
 
     def _told(self, rows: DataFrame) -> DataFrame:
-        merge, types = self.job.merge, dict(self.job.types)
-        reader = partial(reader_of, self.job.envelope, self.job.source_keys, types, heartbeats=self.job.heartbeats, shards=self.job.shards)
+        merge, envelope = self.job.merge, self.job.format.envelope
         reading = Reading(
-            out=arrow_of(TOLD_DDL), reader=reader, takes=merge.takes, names=dict(self.job.names),
+            out=arrow_of(TOLD_DDL), reader=self.job.format.reader, takes=merge.takes, names=dict(self.job.names),
             ignores_truncates=not merge.apply_as_truncates, ignores_nulls=merge.ignore_null_updates,
-            has_bare_tombstones=isinstance(self.job.envelope, Debezium) and self.job.envelope.tombstones_delete,
+            has_bare_tombstones=isinstance(envelope, Debezium) and envelope.tombstones_delete,
         )  # fmt: skip
         return on_batches(rows.select(*MESSAGE), reading, TOLD_DDL)
 

@@ -1,8 +1,7 @@
 """A table that follows a database as a monitor looks at it: a version of it, and the keys that changes after a cut touched."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,13 +10,12 @@ from pyspark.sql import functions as F
 from lakechime_dagster.cdc.change import Key, Operation
 from lakechime_dagster.cdc.checksum import Queries
 from lakechime_dagster.cdc.log_place import BinlogPlace, LogPlace
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.reading import EnvelopeReader
 from lakechime_dagster.cdc.record import Changes
 from lakechime_dagster.cdc.repair import REPAIRS
 from lakechime_dagster.cdc.wire import key_of, key_text
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.lake.envelopes import Envelope
 from lakechime_dagster.spark.change_rows import END_SEQ, HIDDEN, MESSAGE, SPAN, Batches, on_batches, record_batches, record_of
 from lakechime_dagster.spark.checksums import LakeSide
 from lakechime_dagster.spark.ddl import arrow_of, columns_of
@@ -44,8 +42,7 @@ class FollowedTable:
     bronze: str
     bronze_location: str
     keys: tuple[str, ...]
-    envelope: Envelope
-    types: Mapping[str, str]
+    format: MessageFormat
     lane: LaneId
     open_log: OpenLog
     settled: Callable[[], SnapshotPlace | None] = lambda: None
@@ -118,7 +115,7 @@ def touched_above(spark: SparkSession, table: FollowedTable, state: TableState, 
     lines = [line for line in lines if not line["topic_id"].startswith(REPAIRS)]
     if not any(line["passed"] for line in lines):
         return Touched()
-    keys = Keys(out=arrow_of(KEYS_DDL), reader=partial(reader_of, table.envelope, table.keys, dict(table.types)))
+    keys = Keys(out=arrow_of(KEYS_DDL), reader=table.format.reader)
     told = on_batches(rows.where(is_above).select(*MESSAGE), keys, KEYS_DDL).distinct().collect()
     return Touched(
         keys=frozenset(key_of(key) for (key,) in told if key is not None), is_truncated=any(key is None for (key,) in told),

@@ -14,7 +14,7 @@ from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.compare import Fault
 from lakechime_dagster.cdc.keeping_up import beyond
 from lakechime_dagster.cdc.monitored import LAKE_LACKS, Monitored
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Limits, Monitor
 from lakechime_dagster.resources.followed import Followed
@@ -89,7 +89,7 @@ def heartbeat(shop: Shop, minutes: float) -> None:
     topic = "__debezium-heartbeat.m"
     beat = replace(make_record({"ts_ms": 1}, key=None), topic=topic, topic_id=topic)
     arrived = dt.datetime.fromtimestamp(MARIADB["ts_ms"] / 1000 + minutes * 60, dt.UTC)
-    reader = reader_of(shop.table.bronze.envelope, shop.table.keys, {})
+    reader = format_of(shop.table.bronze).reader()
     shop.write("__changes", [bronze_row(Message(beat, (), round(arrived.timestamp() * 1000)), reader)], BRONZE)
     settled(shop.lakechime, ToldRuns())
 

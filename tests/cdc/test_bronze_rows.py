@@ -9,7 +9,7 @@ import pytest
 
 from lakechime_dagster.cdc.bronze import COLUMNS
 from lakechime_dagster.cdc.bronze_rows import Message, bronze_row, key_text
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.lake import Debezium, Maxwell
 from tests.cdc.captures import captures
@@ -20,7 +20,7 @@ TYPES = {"id": "bigint", "name": "string"}
 def row_of(value: bytes | None, key: bytes | None = None, **fields: Any) -> dict[str, Any]:
     """The row of a message of Maxwell."""
     message = Message(record=Record(topic="shop.orders", value=value, key=key, offset=40), **fields)
-    return dict(zip(COLUMNS, bronze_row(message, reader_of(Maxwell(), ["id"], TYPES)), strict=True))
+    return dict(zip(COLUMNS, bronze_row(message, MessageFormat(envelope=Maxwell(), keys=("id",), types=TYPES).reader()), strict=True))
 
 
 def told(**fields: Any) -> bytes:
@@ -81,7 +81,7 @@ def test_every_message_that_was_recorded_has_a_row() -> None:
     kinds: dict[str, int] = {}
     for capture in captures():
         for topic, keys in capture.keys.items():
-            reader = reader_of(Debezium(), keys, {})
+            reader = MessageFormat(envelope=Debezium(), keys=keys).reader()
             for record in capture.of(topic):
                 row = dict(zip(COLUMNS, bronze_row(Message(record=record), reader), strict=True))
                 kinds[row["kind"]] = kinds.get(row["kind"], 0) + 1

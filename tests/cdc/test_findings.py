@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.cdc.findings import Finding, Sample, Weight, findings
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record
@@ -19,7 +19,7 @@ TYPES = {"id": "bigint", "name": "string"}
 def found(*records: Record, envelope: Envelope | None = None, keys: Sequence[str] = ("id",)) -> dict[str, Finding]:
     """What is found, by what it is about."""
     envelope = envelope or Debezium()
-    sample = Sample.read(envelope, keys, records, reader_of(envelope, keys, TYPES))
+    sample = Sample.read(envelope, keys, records, MessageFormat(envelope=envelope, keys=tuple(keys), types=TYPES).reader())
     return {one.about: one for one in findings(sample)}
 
 

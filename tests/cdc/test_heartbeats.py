@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Beat, Changes, Control, Record, Unreadable
 from lakechime_dagster.lake.envelopes import Debezium
 from tests.cdc.factories import BINLOG, make_payload, make_record
 
-READER = reader_of(Debezium(), ("id",), {}, heartbeats="*.heartbeat")
+READER = MessageFormat(envelope=Debezium(), keys=("id",), heartbeats="*.heartbeat").reader()
 
 
 def beat(value: Any) -> Record:

@@ -9,7 +9,7 @@ import pytest
 from lakechime_dagster.cdc.checksum import Comparison
 from lakechime_dagster.cdc.log_place import BinlogPlace
 from lakechime_dagster.cdc.order import DELETE, READ
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.cdc.repair import Texts, UnrepairableError, Words, check_message, repair_message, words_of
 from lakechime_dagster.lake.envelopes import Debezium
@@ -36,7 +36,7 @@ def message(of: Words, key: Texts, row: Texts | None) -> Record:
 @pytest.mark.parametrize(("name", "table"), OF_MARIADB)
 def test_a_message_that_is_written_says_what_the_database_says(name: str, table: str):
     compared, of = comparison(name, table, told(name, table).types), words(name, table)
-    reader = reader_of(Debezium(), compared.keys, {})
+    reader = MessageFormat(envelope=Debezium(), keys=compared.keys).reader()
     for row in lake_rows(name, table):
         whole = texts(compared, row)
         key = {one: whole[one] for one in compared.keys}
@@ -50,7 +50,7 @@ def test_a_message_that_is_written_says_what_the_database_says(name: str, table:
 def test_a_message_that_would_say_something_else_is_refused():
     name, table = "mariadb-types", "numbers"
     compared, of = comparison(name, table, told(name, table).types), words(name, table)
-    reader = reader_of(Debezium(), compared.keys, {})
+    reader = MessageFormat(envelope=Debezium(), keys=compared.keys).reader()
     row = texts(compared, lake_rows(name, table)[0])
     key = {one: row[one] for one in compared.keys}
     column = next(one for one, schema in of.columns.items() if schema.type.startswith("int") and one not in key and row.get(one))

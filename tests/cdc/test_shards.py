@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from lakechime_dagster.cdc.change import Operation
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Changes, Record, Tombstone, Unreadable
 from lakechime_dagster.lake.envelopes import Debezium
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 
-READER = reader_of(Debezium(), ("shard", "id"), {}, shards=r"shop\.(?P<shard>\w+)\.orders_(?P<part>\d+)")
+READER = MessageFormat(envelope=Debezium(), keys=("shard", "id"), shards=r"shop\.(?P<shard>\w+)\.orders_(?P<part>\d+)").reader()
 
 
 def message(op: str, topic: str = "shop.eu.orders_07", **images: object) -> Record:

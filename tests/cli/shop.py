@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_row
 from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Lake, change_table
@@ -54,7 +54,7 @@ class Shop:
 
     def tell(self, *records: Record) -> None:
         """Messages come to the bronze table, and a step merges them."""
-        reader = reader_of(self.table.bronze.envelope, self.table.keys, self.table.bronze.types)
+        reader = format_of(self.table.bronze).reader()
         self.write(CHANGES, [bronze_row(Message(one, list(one.headers.items())), reader) for one in records], BRONZE)
         readings = [reading for one in records if isinstance(reading := reader.read(one), Changes)]
         types = {name: ddl for reading in readings for name, ddl in reading.types.items()}

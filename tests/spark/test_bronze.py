@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.files import FilesFeed
 from lakechime_dagster.lake import JsonLines, Maxwell
@@ -61,7 +62,7 @@ def fed(spark: SparkSession, tmp_path: Path) -> Fed:
     (tmp_path / "in").mkdir()
     job = BronzeJob(
         name="shop.orders__changes", location=str(tmp_path / "orders__changes"), feed=JsonLines("in"), folder=str(tmp_path / "in"),
-        envelope=Maxwell(), keys=("id",), types={"id": "bigint", "name": "string"},
+        format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint", "name": "string"}),
     )  # fmt: skip
     return Fed(spark, job)
 

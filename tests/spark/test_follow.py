@@ -377,7 +377,7 @@ def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(sp
 
 
 def test_rows_of_many_shards_are_one_table_by_the_names_of_their_topics(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("shard", "id"), options={"shards": r"(?P<shard>\w+)\.orders"})
+    table = Followed(spark, tmp_path, ("shard", "id"), topics={"shards": r"(?P<shard>\w+)\.orders"})
     table.tell([of_shard("eu", order(1, at=1)), of_shard("us", order(1, at=1, name="Bob")), of_shard("us", order(2, at=2))])
     table.run()
     gone = make_record(make_payload("t", source=at_shard("us", at_position(3)), after=None), schema=envelope_schema(), offset=3)
@@ -400,8 +400,8 @@ def at_shard(shard: str, source: Mapping[str, Any]) -> dict[str, Any]:
 def test_a_heartbeat_completes_the_hours_of_a_quiet_table_with_the_next_step(spark: SparkSession, tmp_path: Path) -> None:
     """As what came before it may lie in a partition that was asked before it was read."""
     hour, minute = 3_600_000, 60_000
-    options = {"max_transaction": dt.timedelta(minutes=1), "heartbeats": "demo.*.heartbeat"}
-    table = Followed(spark, tmp_path, ("id",), options=options)
+    options, topics = {"max_transaction": dt.timedelta(minutes=1)}, {"heartbeats": "demo.*.heartbeat"}
+    table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)
     table.tell([order(1, at=1, ts_ms=5 * hour)])
     table.run()
     ends = []

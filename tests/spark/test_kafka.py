@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.kafka import KafkaFeed
 from lakechime_dagster.lake import KafkaTopic, Maxwell
@@ -137,8 +138,8 @@ def test_a_topic_that_was_made_anew_after_the_claim_is_not_read(reading: Reading
 @pytest.mark.services
 def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(reading: Reading, tmp_path: Path) -> None:
     job = BronzeJob(
-        name="shop.orders__changes", location=str(tmp_path / "table"), feed=reading.topics.feed(), envelope=Maxwell(), keys=("id",),
-        types={"id": "bigint"}, environment=ENVIRONMENT,
+        name="shop.orders__changes", location=str(tmp_path / "table"), feed=reading.topics.feed(), environment=ENVIRONMENT,
+        format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint"}),
     )  # fmt: skip
 
     def attempt(step: int, number: int, start: KafkaPlace, end: KafkaPlace) -> TableResult:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.cdc.bronze import COLUMNS
 from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.readers import reader_of
+from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.position import Position
@@ -46,9 +46,15 @@ class Followed:
     envelope: Envelope = field(default_factory=Debezium)
     merge: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    topics: Mapping[str, str] = field(default_factory=dict)
     lane: LaneId = field(default_factory=lambda: LaneId("test", "orders"))
     step: int = 0
     place: SnapshotPlace = field(default_factory=SnapshotPlace)
+
+    @property
+    def format(self) -> MessageFormat:
+        there = {here: there for there, here in self.options.get("names", {}).items()}
+        return MessageFormat(envelope=self.envelope, keys=tuple(there.get(key, key) for key in self.keys), **dict[str, Any](self.topics))
 
     @property
     def location(self) -> str:
@@ -60,9 +66,7 @@ class Followed:
 
     def tell(self, records: Iterable[Record]) -> None:
         """Messages come to the bronze table, in one commit."""
-        there = {here: there for there, here in self.options.get("names", {}).items()}
-        names = {name: self.options.get(name, "") for name in ("heartbeats", "shards")}
-        reader = reader_of(self.envelope, [there.get(key, key) for key in self.keys], {}, **names)
+        reader = self.format.reader()
         rows = [bronze_row(Message(one, list(one.headers.items())), reader) for one in records]
         columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), BRONZE, strict=True)]
         write_deltalake(self.bronze, pa.Table.from_arrays(columns, schema=BRONZE), mode="append")
@@ -101,7 +105,7 @@ class Followed:
         )  # fmt: skip
         bronze = InputJob(alias="changes", table="orders__changes", location=self.bronze, range=None if self.place == now else range_)
         return ChangeJob(
-            name="orders", location=self.location, bronze=bronze, envelope=self.envelope, merge=CDCMerge(keys=self.keys, **self.merge),
+            name="orders", location=self.location, bronze=bronze, format=self.format, merge=CDCMerge(keys=self.keys, **self.merge),
             start=Place(sources={"orders__changes": self.place}), may_settle_empty=attempt == 1, **self.options,
         )  # fmt: skip
 

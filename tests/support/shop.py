@@ -90,7 +90,7 @@ class Shop:
         lake = self.lake
         return FollowedTable(
             name="orders", location=lake.location, bronze="orders__changes", bronze_location=lake.bronze, keys=lake.keys,
-            envelope=lake.envelope, types={}, lane=lake.lane, open_log=open_log,
+            format=lake.format, lane=lake.lane, open_log=open_log,
         )  # fmt: skip
 
     @property
@@ -99,7 +99,7 @@ class Shop:
         log = self.lake.log
         return RepairTask(
             name="orders", log=log("orders"), bronze=log("orders__changes"), state=log("orders__state"), keys=self.lake.keys,
-            envelope=self.lake.envelope,
+            format=self.lake.format,
         )  # fmt: skip
 
     def monitor(self, **declared: Any) -> Monitor:
