@@ -32,7 +32,8 @@ from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.lake.change_tables import CDCMerge
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.change_rows import MESSAGE, TOLD_DDL, Reading, on_batches
+from lakechime_dagster.spark.batches import on_batches
+from lakechime_dagster.spark.change_rows import MESSAGE, TOLD_DDL, Reading
 from lakechime_dagster.spark.ddl import arrow_of
 from lakechime_dagster.spark.driver import open_driver
 

@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
 from lakechime_dagster.capture.delta_log import DeltaLevels, commit_path, first_metadata, parse_commit
-from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit
+from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit, TableSize
 from lakechime_dagster.dce.event import DataChangeEvent, OperationType, SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, checked_partition
 from lakechime_dagster.dce.snapshots import Verdict, next_generation, own_uid
@@ -93,6 +93,11 @@ class DeltaLog:
 
     def properties(self, version: int | None = None) -> Mapping[str, str]:
         return dict(self._open(version).metadata().configuration)
+
+    def size(self, version: int) -> TableSize:
+        files = pa.table(self._open(version).get_add_actions(flatten=True))
+        rows = files["num_records"].to_pylist() if "num_records" in files.column_names else [None] * files.num_rows
+        return TableSize(rows=None if None in rows else sum(rows), bytes=sum(files["size_bytes"].to_pylist()))
 
     def commits_backwards(self) -> Iterator[TableCommit]:
         """The commits that the log still holds, newest first."""

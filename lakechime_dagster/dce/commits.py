@@ -83,6 +83,23 @@ class TableCommit:
         return tuple(sorted(own, key=lambda values: json.dumps(values)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableSize:
+    """What files hold: rows, None where a writer kept no statistics, and bytes as they lie there."""
+
+    rows: int | None
+    bytes: int
+
+    @classmethod
+    def of(cls, files: Sequence[FileAction]) -> "TableSize":
+        rows = [file.rows for file in files]
+        return cls(rows=None if None in rows else sum(filter(None, rows)), bytes=sum(file.size for file in files))
+
+    def __le__(self, other: "TableSize") -> bool:
+        """Whether neither is more; False where it is not known."""
+        return self.rows is not None and other.rows is not None and self.rows <= other.rows and self.bytes <= other.bytes
+
+
 class CommitsMissingError(LookupError):
     """The log no longer holds a commit of the range; `version` is the first one missing."""
 
@@ -120,6 +137,10 @@ class TableLog(Protocol):
 
     def properties(self, version: int | None = None) -> Mapping[str, str]:
         """The table's properties at a version, by default the newest."""
+        ...
+
+    def size(self, version: int) -> TableSize:
+        """What the files of a snapshot hold."""
         ...
 
     def commits(self, after: int, through: int) -> Sequence[TableCommit]:

@@ -8,10 +8,13 @@ from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.scd2 import Tracked, TrackHistory
 from lakechime_dagster.cdc.state import StateRow
 from lakechime_dagster.cdc.wire import order_of
+from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.lake.change_tables import CDCMerge
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.spark.job import InputJob
 from lakechime_dagster.triggers.lanes import Place
+
+FEW = TableSize(rows=20_000, bytes=16_000_000)  # of which Python reads and merges the changes within two seconds, on one core
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +24,8 @@ class ChangeJob:
     `names` gives the table's names of columns that have others in the database. A complete snapshot that would delete more than
     `max_delete_ratio` of all rows is not taken.
     What is older than `allowed_lateness` is no longer waited for, and forgotten when it is most of what is remembered, and more
-    than `collects_above` changes. `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
+    than `collects_above` changes. Messages that are `few` start no workers.
+    `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
     """
 
     name: str
@@ -37,6 +41,7 @@ class ChangeJob:
     on_drift: Drift = Drift.LENIENT
     allowed_lateness: timedelta = timedelta(days=1)
     collects_above: int = 10_000
+    few: TableSize = FEW
     comment: str = ""
     start: Place | None = None
     may_settle_empty: bool = True

@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.fold import Row
@@ -34,9 +33,7 @@ from lakechime_dagster.cdc.wire import (
     span_of,
     span_text,
 )
-
-Batches = Iterator[pa.RecordBatch]
-OnBatches = Callable[[Batches], Batches]
+from lakechime_dagster.spark.batches import CHUNK, Batches, record_batches, rows_of
 
 START_AT, END_AT, START_SEQ, END_SEQ = SPAN = ("__START_AT", "__END_AT", "__START_SEQ", "__END_SEQ")  # of a row of a history
 SPAN_TYPES = {START_AT: "timestamp", END_AT: "timestamp", START_SEQ: "string", END_SEQ: "string"}
@@ -50,7 +47,6 @@ COORDINATE_DDL = "`topic` string, `partition` int, `offset` bigint"
 TOLD_DDL = f"`fate` string, {STATE_DDL}, `schema` string, `types` string, {COORDINATE_DDL}, `reason` string, `message` string"
 GROUPED_DDL = f"`group` string, {STATE_DDL}, `is_new` boolean, {COORDINATE_DDL}"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-CHUNK = 10_000  # rows of a batch that is sent back
 NOTHING = StateRow(*[None] * len(StateRow._fields))  # type: ignore[arg-type]
 
 
@@ -370,22 +366,3 @@ def python_value(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
         return [python_value(one, kind.value_type) for one in value]
     return value
-
-
-def on_batches(rows: DataFrame, function: OnBatches, ddl: str) -> DataFrame:
-    """The rows that a plain function over Arrow's batches makes of these."""
-    return rows.mapInArrow(function, ddl)  # type: ignore[arg-type]
-
-
-def rows_of(batches: Batches) -> Iterator[tuple[Any, ...]]:
-    """The rows of batches, one after another."""
-    for batch in batches:
-        yield from zip(*[column.to_pylist() for column in batch.columns], strict=True)
-
-
-def record_batches(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows as batches of a schema."""
-    for start in range(0, len(rows), CHUNK):
-        columns = zip(*rows[start : start + CHUNK], strict=True)
-        arrays = [pa.array(list(values), schema.field(i).type) for i, values in enumerate(columns)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

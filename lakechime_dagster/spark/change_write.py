@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.drift import Evolution
 from lakechime_dagster.spark.change_rows import START_SEQ, What, table_columns
-from lakechime_dagster.spark.commit import Target, append_nothing, commit, create_if_missing, merge, replace_all
+from lakechime_dagster.spark.commit import Target, append, append_nothing, commit, create_if_missing, merge, replace_all
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.ddl import ddl_of, struct_of
 from lakechime_dagster.spark.names import column
@@ -38,6 +38,8 @@ def write_rows(
             return lambda: replace_all(changes.drop(OPERATION), target)
         if evolution.widened:
             return lambda: replace_all(_rewritten(spark, target, changes, columns), target)
+        if has_rows and not any(counted.get((What.ROW, operation), 0) for operation in "UD"):
+            return lambda: append(changes.drop(OPERATION), target)
         if has_rows or (evolution.added and not is_new):
             return lambda: merge(spark, target, changes, is_bounded=True)
         return None if may_settle_empty else lambda: append_nothing(spark, target)

@@ -15,7 +15,8 @@ from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.scd2 import Tracked
 from lakechime_dagster.cdc.state import Role, StateRow
 from lakechime_dagster.cdc.wire import order_of, order_text
-from lakechime_dagster.spark.change_rows import CHUNK, STATE_DDL, Batches, on_batches, record_batches, rows_of
+from lakechime_dagster.spark.batches import CHUNK, Batches, on_batches, record_batches, rows_of
+from lakechime_dagster.spark.change_rows import STATE_DDL
 from lakechime_dagster.spark.ddl import arrow_of, struct_of
 from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, in_groups, orders_of
 

@@ -5,23 +5,23 @@ lane and the step. What was remembered is read as of before the step, so that ev
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import reduce
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.drift import Evolution, evolved
 from lakechime_dagster.cdc.merging import Fate
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow
+from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.change_tables import STATE
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.spark.batches import Computing, Here, InWorkers
 from lakechime_dagster.spark.change_job import ChangeJob
 from lakechime_dagster.spark.change_refusals import bad_rows, is_conflicting
 from lakechime_dagster.spark.change_rows import (
@@ -37,7 +37,6 @@ from lakechime_dagster.spark.change_rows import (
     TargetImages,
     What,
     merged_ddl,
-    on_batches,
     own_columns,
     table_columns,
 )
@@ -61,9 +60,10 @@ from lakechime_dagster.spark.names import column
 from lakechime_dagster.spark.narrow import narrowed
 from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
-from lakechime_dagster.spark.ranges import CHANGE, RangeRead, pinned, read_range
+from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, pinned, read_range
 from lakechime_dagster.spark.refresh import OpenLog, skipped
 from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, beats_in, groups_of, in_groups, orders_of, seen_before, seen_in
+from lakechime_dagster.spark.session_confs import session_confs
 from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, Committed
 
 AS_OF = "state"  # among the facts of a commit of the state: the version that it was computed from
@@ -120,7 +120,7 @@ def _nothing_new(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, target
 
 @dataclass
 class Step:
-    """The frames of one attempt; what it keeps in memory is let go when it ends.
+    """The frames of one attempt, which are computed here where its messages are few; what it keeps is let go when it ends.
 
     `decided` is the commit by which another attempt remembered the step.
     """
@@ -132,16 +132,16 @@ class Step:
     state: Target
     decided: Committed | None
     open_log: OpenLog
-    held: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
+        self._compute: Computing = InWorkers()
         self._phase = Phases(self.spark, self.job.name)
 
     def __enter__(self) -> "Step":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.held.close()
+        self._compute.close()
 
     def run(self) -> TableResult | None:
         """The attempt's result; None when another attempt remembered the step first, with another end."""
@@ -149,24 +149,28 @@ class Step:
             read = self._read()
             is_new = read.images is None
             self._check_replacing(read)
+            self._compute = Here(self.spark) if self._is_few(read) else InWorkers()
+        with self._phase("read"), session_confs(self.spark, self._compute.confs):
             before = None if is_new else self._state_before()
             known = Seen() if before is None else seen_before(before)
             rows = read.end if read.images is None else read.images.where(F.col(CHANGE) == 1)
-            ordered = in_epochs(self.spark, self.job.name, self._keep(self._told(rows)), read.end, known)
-            told = self._keep(ordered.told)
+            ordered = in_epochs(self.spark, self.job.name, self._told(rows), read.end, known)
+            told = ordered.told
             seen = replace(seen_in(told), places=ordered.places, beats=beats_in(told) if self.job.format.heartbeats else ())
             complete = self._complete(seen, known, is_new)
             self.stamp = self._with_watermark(complete)
-        with self._phase("merge"):
+        ended = seen.ended(known)
+        is_all = bool(seen.truncations or ended)
+        if is_all and self.target.log.exists() and not self.target.log.size(self.target.log.version) <= self.job.few:
+            self._compute = self._compute.workers
+        with self._phase("merge"), session_confs(self.spark, self._compute.confs):
             evolution = self._evolution(seen, is_new)
             conflicts = evolution.conflicts and self.job.on_drift is not Drift.TRY_EVOLVE
             conflicting = told.where(is_conflicting(seen, evolution)) if conflicts else None
             good = told if conflicting is None else told.where(~is_conflicting(seen, evolution))
-            ended = seen.ended(known)
             merging = self._merging(seen, known, ended, evolution)
             groups = groups_of(self.spark, [*seen.links, *known.links])
-            is_all = bool(seen.truncations or ended)
-            found = self._keep(self._merged(good, before, groups, merging, evolution, is_new=is_new, is_all=is_all))
+            found = self._merged(good, before, groups, merging, evolution, is_new=is_new, is_all=is_all)
             counted = _counted(found)
             if ended and not is_new:
                 self._check_deletions(counted)
@@ -199,6 +203,12 @@ class Step:
             range_ = replace(range_, end=end.snapshot_id, table_uid=end.table_uid)
         return read_range(self.spark, self.open_log(bronze.location, bronze.table), range_)
 
+    def _is_few(self, read: RangeRead) -> bool:
+        """Whether the log says that the messages are few."""
+        if read.images is None:
+            return self.open_log(self.job.bronze.location, self.job.bronze.table).size(read.version) <= self.job.few
+        return read.method in (ReadMethod.LOG_FILES, ReadMethod.NOTHING) and TableSize.of(read.files) <= self.job.few
+
     def _check_replacing(self, read: RangeRead) -> None:
         """Hold the lane where the table would be made anew, and nobody asked for that or knows that it can be."""
         name, location = self.job.name, self.job.location
@@ -219,12 +229,15 @@ class Step:
             ignores_truncates=not merge.apply_as_truncates, ignores_nulls=merge.ignore_null_updates,
             has_bare_tombstones=isinstance(envelope, Debezium) and envelope.tombstones_delete,
         )  # fmt: skip
-        return on_batches(rows.select(*MESSAGE), reading, TOLD_DDL)
+        return self._compute.on_batches(rows.select(*MESSAGE), reading, TOLD_DDL)
 
     def _state_before(self) -> DataFrame | None:
         """What was remembered before the step: by the version that the attempt which decided it read, else by the newest."""
         version = self._version_before()
-        return None if version is None else pinned(self.spark, self.state.location, version)
+        if version is None:
+            return None
+        before = pinned(self.spark, self.state.location, version)
+        return self._compute.keep(before) if isinstance(self._compute, Here) and self.state.log.size(version) <= self.job.few else before
 
     def _version_before(self) -> int | None:
         if self.decided is not None:
@@ -276,14 +289,14 @@ class Step:
         new = new.select(F.col("key").alias("group"), *STATE_COLUMNS, F.lit(True).alias("is_new"), "topic", "partition", "offset")
         rows, has_target = [new], not is_new and self.target.log.exists()
         if has_target or before is not None:
-            touched = None if is_all else self._keep(_touched(new, groups))
+            touched = None if is_all else self._compute.keep(_touched(new, groups))
             if before is not None:
                 rows.append(_known_rows(before, touched))
             if has_target:
                 rows.append(self._target_rows(touched, evolution))
         together = in_groups(reduce(lambda a, b: a.unionByName(b), rows), groups)
-        sorted_ = together.select(*struct_of(GROUPED_DDL).names).repartition("group").sortWithinPartitions("group")
-        return on_batches(sorted_, merging, self._ddl(evolution))
+        grouped = together.select(*struct_of(GROUPED_DDL).names)
+        return self._compute.on_batches(grouped, merging, self._ddl(evolution), by="group")
 
     def _check_deletions(self, counted: Counted) -> None:
         """Hold the lane where a complete snapshot lacks too many of the table's rows."""
@@ -298,9 +311,9 @@ class Step:
         rows, keys = self.target.read(self.spark), self.job.merge.keys
         if touched is not None:
             ddl = ddl_of({name: evolution.columns[name] for name in keys})
-            values = self._keep(on_batches(touched.select("key"), KeyColumns(arrow_of(ddl)), ddl))
+            values = self._compute.on_batches(touched.select("key"), KeyColumns(arrow_of(ddl)), ddl)
             rows = narrowed(rows, values, {name: column(name) for name in keys})
-        return on_batches(rows, TargetImages(arrow_of(GROUPED_DDL), keys), GROUPED_DDL)
+        return self._compute.on_batches(rows, TargetImages(arrow_of(GROUPED_DDL), keys), GROUPED_DDL)
 
     # Writing
 
@@ -353,11 +366,6 @@ class Step:
             files=len(record.added) if record else 0, bytes=sum(file.size for file in record.added) if record else 0,
             schema=tuple(evolution.columns.items()), seconds=dict(self._phase.seconds), notes=_notes(evolution),
         )  # fmt: skip
-
-    def _keep(self, frame: DataFrame) -> DataFrame:
-        kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
-        self.held.callback(kept.unpersist)
-        return kept
 
 
 def _touched(new: DataFrame, groups: DataFrame | None) -> DataFrame:

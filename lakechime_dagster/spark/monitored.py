@@ -16,7 +16,8 @@ from lakechime_dagster.cdc.record import Changes
 from lakechime_dagster.cdc.repair import REPAIRS
 from lakechime_dagster.cdc.wire import key_of, key_text
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.spark.change_rows import END_SEQ, HIDDEN, MESSAGE, SPAN, Batches, on_batches, record_batches, record_of
+from lakechime_dagster.spark.batches import Batches, on_batches, record_batches
+from lakechime_dagster.spark.change_rows import END_SEQ, HIDDEN, MESSAGE, SPAN, record_of
 from lakechime_dagster.spark.checksums import LakeSide
 from lakechime_dagster.spark.ddl import arrow_of, columns_of
 from lakechime_dagster.spark.ranges import pinned

@@ -45,7 +45,7 @@ class RangeRead:
     """A range of one source, ready to be computed on.
 
     `end` is the whole source pinned at snapshot `version`. `images` is None when the source is read whole: from
-    nothing (`is_first`), or because the verdict forbids to read increments (`must_replace`).
+    nothing (`is_first`), or because the verdict forbids to read increments (`must_replace`). `files` hold the images of LOG_FILES.
     """
 
     location: str
@@ -57,6 +57,7 @@ class RangeRead:
     commits: int = 0
     data_commits: int = 0
     note: str = ""
+    files: tuple[FileAction, ...] = ()
     only_appends: bool = False
     is_first: bool = False
 
@@ -112,7 +113,9 @@ def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: 
     if gone:
         return replace(read, verdict=Verdict.EXPIRED, note=f"{len(gone)} data files of the range were removed by a clean-up")
     if read.only_appends:
-        return replace(read, method=ReadMethod.LOG_FILES, images=_added_files(spark, log.location, judgement))
+        files = tuple(file for commit in data for file in commit.added)
+        images = _imaged(files_frame(spark, log.location, judgement.version, files), 1)
+        return replace(read, method=ReadMethod.LOG_FILES, images=images, files=files)
     has_change_feed = _has_change_feed(log, judgement, range_)
     if judgement.only is not None and not has_change_feed:
         return replace(read, note="without a change feed only commits that append can be read alone")
@@ -163,11 +166,6 @@ def _nothing(end: DataFrame) -> DataFrame:
 
 def _imaged(rows: DataFrame, change: int) -> DataFrame:
     return rows.withColumn(CHANGE, F.lit(change)).withColumn(VERSION, F.lit(0).cast("long"))
-
-
-def _added_files(spark: SparkSession, location: str, judgement: Judgement) -> DataFrame:
-    files = [file for commit in judgement.data_commits for file in commit.added]
-    return _imaged(files_frame(spark, location, judgement.version, files), 1)
 
 
 def _change_feed(spark: SparkSession, location: str, range_: SnapshotRange) -> DataFrame:

@@ -15,12 +15,13 @@ from lakechime_dagster.cdc.bronze import COLUMNS
 from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
 from lakechime_dagster.lake.change_tables import STATE, CDCMerge
 from lakechime_dagster.lake.envelopes import Debezium, Envelope
-from lakechime_dagster.spark.change_job import ChangeJob
+from lakechime_dagster.spark.change_job import FEW, ChangeJob
 from lakechime_dagster.spark.change_rows import HIDDEN
 from lakechime_dagster.spark.follow import follow
 from lakechime_dagster.spark.job import InputJob, TableResult
@@ -33,12 +34,16 @@ ARROW = {
     "array<bigint>": pa.list_(pa.int64()),
     "array<struct<key:string,value:binary>>": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }  # fmt: skip
+NONE = TableSize(rows=-1, bytes=-1)
 BRONZE = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
 
 
 @dataclass
 class Followed:
-    """A change table whose lane each `run` moves by one step over all that is new in its bronze table."""
+    """A change table whose lane each `run` moves by one step over all that is new in its bronze table.
+
+    Every other step, and every other attempt at one, is computed by workers, as if its messages were many.
+    """
 
     spark: SparkSession
     folder: Path
@@ -106,7 +111,8 @@ class Followed:
         bronze = InputJob(alias="changes", table="orders__changes", location=self.bronze, range=None if self.place == now else range_)
         return ChangeJob(
             name="orders", location=self.location, bronze=bronze, format=self.format, merge=CDCMerge(keys=self.keys, **self.merge),
-            start=Place(sources={"orders__changes": self.place}), may_settle_empty=attempt == 1, **self.options,
+            start=Place(sources={"orders__changes": self.place}), may_settle_empty=attempt == 1,
+            few=NONE if (self.step + attempt) % 2 else FEW, **self.options,
         )  # fmt: skip
 
     def log(self, table: str) -> DeltaLog:
