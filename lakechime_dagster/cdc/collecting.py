@@ -95,6 +95,8 @@ def compacted(rows: Iterable[StateRow], frontiers: Mapping[str, Order]) -> list[
                 found.append(row)
             case Role.MARK.value:
                 marks.append(row)
+            case Role.COLUMNS.value:
+                found.append(row)
             case _:
                 pass
     opened, _ = Snapshots().with_changes(map(change_of, marks))

@@ -1,12 +1,14 @@
 """The columns of a row in a message."""
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 from lakechime_dagster.cdc.connect import ConnectSchema
-from lakechime_dagster.cdc.values import ValueType, unavailable, value_type
+from lakechime_dagster.cdc.values import InexactNumberError, ValueType, unavailable, value_type
 
 _NO_VALUE = (ValueError, TypeError, KeyError, ArithmeticError, AttributeError)  # what is raised for a value that is not of its type
+_NO_TIME = (1970, 1, 1, 0, 0, 0)
 
 
 class Columns:
@@ -15,6 +17,8 @@ class Columns:
     Attributes:
         types: Of each column, in the order of the schema.
         ddl: The same in Spark's words.
+        defaults: The values of those that have a constant default, as far as a schema tells: of a time that each row gets by
+            itself it tells the beginning of 1970.
 
     Raises:
         ValueError: The schema of a column is none that has values of the lake.
@@ -23,6 +27,7 @@ class Columns:
     def __init__(self, schema: ConnectSchema, placeholder: str) -> None:
         self.types = {name: _type_of(name, inner) for name, inner in schema.fields}
         self.ddl = {name: known.ddl for name, known in self.types.items()}
+        self.defaults = {name: value for name, inner in schema.fields if (value := _default_of(self.types[name], inner)) is not None}
         self._unavailable = {name: unavailable(inner, placeholder) for name, inner in schema.fields}
         self._known = {name: (known.decode, self._unavailable[name]) for name, known in self.types.items()}
 
@@ -62,6 +67,15 @@ def _type_of(name: str, schema: ConnectSchema) -> ValueType:
         return value_type(schema)
     except (ValueError, KeyError) as problem:
         raise ValueError(f"{name}: no type of the lake is known for {schema.name or schema.type!r}: {problem}") from problem
+
+
+def _default_of(known: ValueType, schema: ConnectSchema) -> Any:
+    """The constant default of a column; None where it has none."""
+    try:
+        found = None if schema.default is None else known.decode(schema.default)
+    except (*_NO_VALUE, InexactNumberError):
+        return None
+    return None if isinstance(found, date) and found.timetuple()[:6] == _NO_TIME else found
 
 
 def decoded(name: str, known: ValueType, value: Any) -> Any:

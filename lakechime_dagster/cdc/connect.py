@@ -11,13 +11,14 @@ class ConnectSchema:
     """A schema of Kafka Connect.
 
     `type` is one of Connect's own (int8 to int64, float, double, boolean, string, bytes, array, map, struct); `name` says
-    what such a value means, such as `io.debezium.time.Date`, and stands with its `parameters`.
+    what such a value means, such as `io.debezium.time.Date`, and stands with its `parameters`. `default` is written as values are.
     """
 
     type: str
     name: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     is_optional: bool = True
+    default: Any = None
     fields: tuple[tuple[str, "ConnectSchema"], ...] = ()  # of a struct, in their order
     items: "ConnectSchema | None" = None  # of an array, or the values of a map
 
@@ -39,6 +40,7 @@ def connect_schema(found: Any) -> ConnectSchema:
         name=name,
         parameters={key: str(value) for key, value in (parameters or {}).items()},
         is_optional=bool(found.get("optional", True)),
+        default=found.get("default"),
         fields=tuple((_part(one, "field"), connect_schema(one)) for one in fields or ()),
         items=None if items is None else connect_schema(items),
     )

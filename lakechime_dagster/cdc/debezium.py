@@ -53,7 +53,7 @@ class DebeziumReader(EnvelopeReader):
         columns = columns or self._columns
         if columns is None:
             raise ValueError("schema: the message brings none; set value.converter.schemas.enable=true in the connector")
-        return Changes(self._changes(record, payload, columns, is_exact), columns.ddl)
+        return Changes(self._changes(record, payload, columns, is_exact), columns.ddl, columns.defaults)
 
     def _changes(self, record: Record, payload: Mapping[str, Any], columns: Columns, is_exact: bool) -> tuple[Change, ...]:
         operation, source = OPERATIONS[payload["op"]], as_object("source", payload["source"])

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.order import Order
@@ -26,11 +27,12 @@ class Changes:
     """The message tells these changes, in their order; most tell one.
 
     `types` is what its schema, or the declaration, says of the row's columns: name → type in Spark's words. Messages of one
-    schema share one object.
+    schema share one object. `defaults` are those of columns that have a constant one, as far as it is known.
     """
 
     changes: tuple[Change, ...]
     types: Mapping[str, str] = field(default_factory=dict, compare=False)
+    defaults: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ class ShardReader(EnvelopeReader):
     def _read(self, record: Record, is_exact: bool) -> Reading:
         told = self._told.get(record.topic) or self._told.setdefault(record.topic, self._columns(record.topic))
         match reading := self._reader.read(record):
-            case Changes(changes, types):
-                return Changes(tuple(self._with(change, told) for change in changes), self._with_types(types, told))
+            case Changes(changes, types, defaults):
+                return Changes(tuple(self._with(change, told) for change in changes), self._with_types(types, told), defaults)
             case Tombstone(key) if key is not None:
                 return replace(reading, key=self._key(key, told))
             case _:

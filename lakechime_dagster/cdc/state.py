@@ -40,6 +40,7 @@ class Role(StrEnum):
         MARK: A snapshot's first or last row, as a change without columns.
         PLACE: How far a partition of a source has come, or which epoch of a source may be entered.
         BEAT: How far the log of a server had come.
+        COLUMNS: Since when a source has the columns of a schema (`defaults.Schema`).
         FRONTIER: The order of a source below which it is forgotten which rows were deleted.
     """
 
@@ -51,6 +52,7 @@ class Role(StrEnum):
     MARK = "mark"
     PLACE = "place"
     BEAT = "beat"
+    COLUMNS = "columns"
     FRONTIER = "frontier"
 
 
@@ -61,9 +63,9 @@ class StateRow(NamedTuple):
     key: str | None
     source: str
     order: str  # of a base and of the table's row: what is known beside the values of the columns
-    op: str | None = None
-    columns: str | None = None
-    omitted: str | None = None  # a JSON array
+    op: str | None = None  # of a schema its name
+    columns: str | None = None  # of a schema those that have a default, with it
+    omitted: str | None = None  # a JSON array; of a schema all its columns
     continues: str | None = None
     transaction: int | None = None
     ts_ms: int | None = None

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.drift import Evolution, widened
 from lakechime_dagster.cdc.merging import Fate
-from lakechime_dagster.spark.change_rows import What, schema_name, schema_text
+from lakechime_dagster.spark.change_rows import What
 from lakechime_dagster.spark.remembered import Seen
 from lakechime_dagster.spark.sift import REASON
 
@@ -16,9 +16,7 @@ FITS_NOT = "its columns are of types that the table cannot hold: "
 def is_conflicting(seen: Seen, evolution: Evolution) -> Column:
     """Whether a change is of a schema of which the table cannot hold a column."""
     names = [
-        schema_name(schema_text(types))
-        for types in seen.types
-        if any(_conflicts(types.get(one), one, evolution) for one in evolution.conflicts)
+        schema.name for schema in seen.schemas if any(_conflicts(schema.types.get(one), one, evolution) for one in evolution.conflicts)
     ]
     return F.coalesce(F.col("schema").isin(names) & F.col("columns").isNotNull(), F.lit(False))
 

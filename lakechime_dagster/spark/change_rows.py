@@ -1,6 +1,5 @@
 """Changes in Spark's rows: messages read, a table's own rows as images, and the changes of each key merged, all by plain Python."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,8 @@ import orjson
 import pyarrow as pa
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.fold import Row
+from lakechime_dagster.cdc.defaults import Defaults, Schema
+from lakechime_dagster.cdc.fold import AFTER_ALL, BEFORE_ALL, Row
 from lakechime_dagster.cdc.merging import Fate, KeyStep, Known, merged
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.reading import EnvelopeReader
@@ -44,9 +44,11 @@ STATE_DDL = (
     "`transaction` bigint, `ts_ms` bigint, `snapshot` string, `span` string"
 )
 COORDINATE_DDL = "`topic` string, `partition` int, `offset` bigint"
-TOLD_DDL = f"`fate` string, {STATE_DDL}, `schema` string, `types` string, {COORDINATE_DDL}, `reason` string, `message` string"
+SCHEMA_DDL = "`schema` string, `types` string, `defaults` string"
+TOLD_DDL = f"`fate` string, {STATE_DDL}, {SCHEMA_DDL}, {COORDINATE_DDL}, `reason` string, `message` string"
 GROUPED_DDL = f"`group` string, {STATE_DDL}, `is_new` boolean, {COORDINATE_DDL}"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NO_SCHEMA = (None, None, None)
 NOTHING = StateRow(*[None] * len(StateRow._fields))  # type: ignore[arg-type]
 
 
@@ -102,32 +104,34 @@ class Reading:
         at = message["topic"], message["partition"], message["offset"]
         record = record_of(message)
         match reader.read(record):
-            case Changes(changes, types):
-                schema = schemas.get(id(types)) or schemas.setdefault(id(types), self._schema(types))
+            case Changes(changes, types, defaults):
+                schema = schemas.get(id(types)) or schemas.setdefault(id(types), self._schema(types, defaults))
                 try:
                     rows = [self._row(change, schema) for change in changes]
                 except (TypeError, ValueError) as problem:  # such as half of a surrogate in a text, which no table holds
                     return [_unreadable(message, f"value: it has no form in a table: {problem}")]
-                shown, schema.is_shown = None if schema.is_shown or not rows else schema.text, schema.is_shown or bool(rows)
-                return [(*row, schema.name, None if index else shown, *at, None, None) for index, row in enumerate(rows)]
+                shown: list[tuple[str | None, str | None]] = [(None, None)] * len(rows)
+                if rows and not schema.is_shown:
+                    shown[0], schema.is_shown = (schema.told.types_text, schema.told.defaults_text), True
+                return [(*row, schema.told.name, *texts, *at, None, None) for row, texts in zip(rows, shown, strict=True)]
             case Tombstone() as tombstone:
                 deletion = tombstone.deletion(record.topic) if self.has_bare_tombstones else None
                 told = NOTHING if deletion is None else change_row(deletion)
-                return [(None if deletion else Fate.CONTROL.value, *told, None, None, *at, None, None)]
+                return [(None if deletion else Fate.CONTROL.value, *told, *NO_SCHEMA, *at, None, None)]
             case Beat(server, ts_ms):
                 return [
-                    (Fate.CONTROL.value, *NOTHING._replace(role=Role.BEAT.value, source=server, ts_ms=ts_ms), None, None, *at, None, None)
+                    (Fate.CONTROL.value, *NOTHING._replace(role=Role.BEAT.value, source=server, ts_ms=ts_ms), *NO_SCHEMA, *at, None, None)
                 ]
             case Control():
-                return [(Fate.CONTROL.value, *NOTHING, None, None, *at, None, None)]
+                return [(Fate.CONTROL.value, *NOTHING, *NO_SCHEMA, *at, None, None)]
             case Unreadable(reason):
                 return [_unreadable(message, reason)]
 
-    def _schema(self, types: Mapping[str, str]) -> "_Schema":
+    def _schema(self, types: Mapping[str, str], defaults: Mapping[str, Any]) -> "_Schema":
         named = {name: self.names.get(name, name) for name in types}
         columns = {here: types[there] for there, here in named.items() if self.takes(here)}
-        text = schema_text(columns)
-        return _Schema(types=types, columns=columns, names=None if columns == types else named, text=text, name=schema_name(text))
+        told = Schema(columns, {here: defaults[there] for there, here in named.items() if there in defaults and here in columns})
+        return _Schema(types=types, columns=columns, names=None if columns == types else named, told=told)
 
     def _row(self, change: Change, schema: "_Schema") -> tuple[Any, ...]:
         """A change with its fate, where that is known at once."""
@@ -154,15 +158,14 @@ class _Schema:
     types: Mapping[str, str]
     columns: Mapping[str, str]
     names: Mapping[str, str] | None  # None where all columns are taken under their own names
-    text: str
-    name: str
+    told: Schema
     is_shown: bool = False
 
 
 def _unreadable(message: Mapping[str, Any], reason: str) -> tuple[Any, ...]:
     raw = encoded({"key": message["key"], "value": message["value"]})
     at = message["topic"], message["partition"], message["offset"]
-    return (Fate.QUARANTINED.value, *NOTHING, None, None, *at, reason, raw)
+    return (Fate.QUARANTINED.value, *NOTHING, *NO_SCHEMA, *at, reason, raw)
 
 
 def record_of(message: Mapping[str, Any]) -> Record:
@@ -172,16 +175,6 @@ def record_of(message: Mapping[str, Any]) -> Record:
         topic=message["topic"], topic_id=message["topic_id"] or "", partition=message["partition"], offset=message["offset"], key=key,
         value=value, headers={one["key"]: one["value"] or b"" for one in message["headers"] or ()},
     )  # fmt: skip
-
-
-def schema_text(types: Mapping[str, str]) -> str:
-    """The columns of a schema and their types as text, in their order."""
-    return orjson.dumps(dict(types)).decode()
-
-
-def schema_name(text: str) -> str:
-    """A short name of a schema, by its text."""
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -223,12 +216,16 @@ class KeyColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class Merging:
-    """Merges the changes of each group of keys, which come one group after another, into `merged_ddl`."""
+    """Merges the changes of each group of keys, which come one group after another, into `merged_ddl`.
+
+    A row has the defaults of columns that were added while it was there and not told of.
+    """
 
     out: pa.Schema
     keys: tuple[str, ...]
     truncated: Mapping[str, frozenset[Order]]
     frontiers: Mapping[str, Order] = field(default_factory=dict)
+    defaults: Defaults = field(default_factory=Defaults)
     tracked: Tracked | None = None  # where the table holds histories
     casts: bool = False  # a value of another type becomes one of the column's, or null where it cannot
 
@@ -278,7 +275,8 @@ class Merging:
 
     def _row(self, step: KeyStep, targets: Sequence[StateRow], types: Mapping[str, pa.DataType]) -> Iterator[tuple[str, dict[str, Any]]]:
         """What the row of a key needs."""
-        after = self._columns(step.after, types) if step.after is not None else None
+        given = self.defaults.given(step.source, step.image.upserted or BEFORE_ALL)
+        after = self._columns({**given, **step.after}, types) if step.after is not None else None
         now = image_text(step.image, step.source)
         operation = _operation(step.before, after, bool(targets) and targets[0].order == now)
         if operation is not None:
@@ -293,7 +291,8 @@ class Merging:
         old = {span.start_seq: (row, span) for row in targets if (span := span_of(row.span or "")).start_seq >= found.since}
         for one in found.rows:
             row, span = old.pop(one.start_seq, (None, None))
-            after, now = self._columns(one.columns, types), image_text(step.image, step.source) if one.is_open else None
+            given = self.defaults.given(step.source, one.start_seq, one.end_seq or AFTER_ALL)
+            after, now = self._columns({**given, **one.columns}, types), image_text(step.image, step.source) if one.is_open else None
             told = Span(one.start_seq, one.start_at, one.end_seq, one.end_at)
             before = None if row is None else row_of(row.columns or "{}")
             is_same = row is not None and span == told and (row.order or None) == now

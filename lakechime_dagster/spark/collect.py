@@ -14,13 +14,11 @@ from lakechime_dagster.cdc.collecting import collected_rows, compacted, frontier
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.scd2 import Tracked
 from lakechime_dagster.cdc.state import Role, StateRow
-from lakechime_dagster.cdc.wire import order_of, order_text
 from lakechime_dagster.spark.batches import CHUNK, Batches, on_batches, record_batches, rows_of
 from lakechime_dagster.spark.change_rows import STATE_DDL
 from lakechime_dagster.spark.ddl import arrow_of, struct_of
+from lakechime_dagster.spark.oldest import oldest
 from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, in_groups, orders_of
-
-OLDEST_DDL = "source string, `order` string"
 
 
 def is_worth_while(state: DataFrame, lateness: timedelta, least: int) -> bool:
@@ -43,7 +41,7 @@ def collected_state(
     rows = state.where(F.col("role").isin(Role.BASE.value, Role.CHANGE.value)).select(F.col("key").alias("group"), *STATE_COLUMNS)
     together = in_groups(rows, groups).select("group", *STATE_COLUMNS).repartition("group").sortWithinPartitions("group")
     kept = on_batches(together, Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), frontiers, tracked), STATE_DDL)
-    others = compacted([*seen.places, *seen.beats, *seen.truncations, *seen.marks], frontiers)
+    others = compacted([*seen.places, *seen.beats, *seen.truncations, *seen.marks, *seen.columns], frontiers)
     return kept.unionByName(spark.createDataFrame([tuple(one) for one in others], struct_of(STATE_DDL)))
 
 
@@ -52,30 +50,13 @@ def _frontiers(state: DataFrame, lateness: timedelta, without: set[str]) -> dict
     newest = state.groupBy("source").agg(F.max("ts_ms").alias("newest"))
     changes = state.where(F.col("role") == Role.CHANGE.value).join(F.broadcast(newest), "source")
     young = changes.where(F.coalesce(F.col("ts_ms") >= F.col("newest") - _milliseconds(lateness), F.lit(True)))
-    oldest = on_batches(young.select("source", "order"), Oldest(arrow_of(OLDEST_DDL)), OLDEST_DDL).collect()
-    least: dict[str, Order] = {}
-    for source, order in oldest:
-        least[source] = min(least.get(source, order_of(order)), order_of(order))
+    least = {source: order for (source,), order in oldest(young.select("source", "order")).items()}
     found = {source: frontier_before(order) for source, order in least.items() if source not in without}
     return {source: order for source, order in found.items() if order is not None}
 
 
 def _milliseconds(lateness: timedelta) -> int:
     return lateness // timedelta(milliseconds=1)
-
-
-@dataclass(frozen=True)
-class Oldest:
-    """The least order of each source."""
-
-    out: pa.Schema
-
-    def __call__(self, batches: Batches) -> Batches:
-        least: dict[str, Order] = {}
-        for source, text in rows_of(batches):
-            order = order_of(text)
-            least[source] = min(least.get(source, order), order)
-        yield from record_batches([(source, order_text(order)) for source, order in least.items()], self.out)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakechime_dagster.cdc.defaults import Defaults
 from lakechime_dagster.cdc.drift import Evolution, evolved
 from lakechime_dagster.cdc.merging import Fate
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow
@@ -62,7 +63,17 @@ from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, pinned, read_range
 from lakechime_dagster.spark.refresh import OpenLog, skipped
-from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, beats_in, groups_of, in_groups, orders_of, seen_before, seen_in
+from lakechime_dagster.spark.remembered import (
+    STATE_COLUMNS,
+    Seen,
+    beats_in,
+    columns_in,
+    groups_of,
+    in_groups,
+    orders_of,
+    seen_before,
+    seen_in,
+)
 from lakechime_dagster.spark.session_confs import session_confs
 from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, Committed
 
@@ -157,10 +168,12 @@ class Step:
             ordered = in_epochs(self.spark, self.job.name, self._told(rows), read.end, known)
             told = ordered.told
             seen = replace(seen_in(told), places=ordered.places, beats=beats_in(told) if self.job.format.heartbeats else ())
+            seen = replace(seen, columns=columns_in(told, seen, known, self._compute))
             complete = self._complete(seen, known, is_new)
             self.stamp = self._with_watermark(complete)
         ended = seen.ended(known)
-        is_all = bool(seen.truncations or ended)
+        defaults, defaults_before = Defaults.of([*known.columns, *seen.columns]), Defaults.of(known.columns)
+        is_all = bool(seen.truncations or ended) or defaults.concern_others(defaults_before)
         if is_all and self.target.log.exists() and not self.target.log.size(self.target.log.version) <= self.job.few:
             self._compute = self._compute.workers
         with self._phase("merge"), session_confs(self.spark, self._compute.confs):
@@ -168,7 +181,7 @@ class Step:
             conflicts = evolution.conflicts and self.job.on_drift is not Drift.TRY_EVOLVE
             conflicting = told.where(is_conflicting(seen, evolution)) if conflicts else None
             good = told if conflicting is None else told.where(~is_conflicting(seen, evolution))
-            merging = self._merging(seen, known, ended, evolution)
+            merging = self._merging(seen, known, ended, evolution, defaults)
             groups = groups_of(self.spark, [*seen.links, *known.links])
             found = self._merged(good, before, groups, merging, evolution, is_new=is_new, is_all=is_all)
             counted = _counted(found)
@@ -246,7 +259,7 @@ class Step:
 
     def _evolution(self, seen: Seen, is_new: bool) -> Evolution:
         known = {} if is_new or not self.target.log.exists() else columns_of(self.target.read(self.spark).schema)
-        evolution = evolved(own_columns(known), seen.types, self.job.on_drift)
+        evolution = evolved(own_columns(known), [schema.types for schema in seen.schemas], self.job.on_drift)
         if evolution.refused:
             raise LaneHeldError(f"{self.job.name}: {'; '.join(evolution.refused)}")
         return evolution
@@ -269,11 +282,11 @@ class Step:
 
     # Merging
 
-    def _merging(self, seen: Seen, known: Seen, ended: Iterable[StateRow], evolution: Evolution) -> Merging:
+    def _merging(self, seen: Seen, known: Seen, ended: Iterable[StateRow], evolution: Evolution, defaults: Defaults) -> Merging:
         ends = (*seen.truncations, *known.truncations, *ended)
         return Merging(
             out=arrow_of(self._ddl(evolution)), keys=self.job.merge.keys, truncated=orders_of(ends), frontiers=known.frontier,
-            tracked=self.job.tracked(ends), casts=self.job.on_drift is Drift.TRY_EVOLVE,
+            defaults=defaults, tracked=self.job.tracked(ends), casts=self.job.on_drift is Drift.TRY_EVOLVE,
         )  # fmt: skip
 
     def _ddl(self, evolution: Evolution) -> str:
@@ -325,7 +338,7 @@ class Step:
         Now and then what need not be remembered any more is forgotten.
         """
         marks = tuple(one._replace(role=Role.MARK.value, columns=None) for one in seen.marks)
-        others = [*seen.truncations, *ended, *marks, *seen.places, *seen.beats]
+        others = [*seen.truncations, *ended, *marks, *seen.places, *seen.beats, *seen.columns]
         rows = found.where(F.col("what") == What.STATE).select(*STATE_COLUMNS)
         rows = rows.unionByName(self.spark.createDataFrame([tuple(one) for one in others], struct_of(STATE_DDL)))
         write = append if before is not None else replace_all

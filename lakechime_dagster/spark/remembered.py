@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakechime_dagster.cdc.defaults import Schema
 from lakechime_dagster.cdc.epoch import Epochs, Partition
 from lakechime_dagster.cdc.fold import BEFORE_ALL
 from lakechime_dagster.cdc.merging import Fate
@@ -17,6 +17,8 @@ from lakechime_dagster.cdc.record import Beat
 from lakechime_dagster.cdc.snapshot import MARKS, Snapshots
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_of, change_row
 from lakechime_dagster.cdc.wire import order_of, order_text
+from lakechime_dagster.spark.batches import Computing
+from lakechime_dagster.spark.oldest import oldest
 
 STATE_COLUMNS = [name for name in COLUMNS if name != "step"]
 
@@ -25,10 +27,13 @@ STATE_COLUMNS = [name for name in COLUMNS if name != "step"]
 class Seen:
     """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the frontiers and epochs that are remembered.
 
-    `fates` counts the messages whose fate is known at once, `changes` those that are remembered.
+    `told` are the names of a step's schemas by source, `columns` since when sources have those that are remembered. `fates`
+    counts the messages whose fate is known at once, `changes` those that are remembered.
     """
 
-    types: tuple[Mapping[str, str], ...] = ()
+    schemas: tuple[Schema, ...] = ()
+    told: frozenset[tuple[str, str]] = frozenset()
+    columns: tuple[StateRow, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     truncations: tuple[StateRow, ...] = ()
     marks: tuple[StateRow, ...] = ()
@@ -49,7 +54,7 @@ class Seen:
         return replace(
             known, truncations=(*known.truncations, *self.truncations, *ended), marks=(*known.marks, *marks),
             places=(*known.places, *self.places), links=(*known.links, *self.links),
-            beats=(*known.beats, *self.beats),
+            beats=(*known.beats, *self.beats), columns=(*known.columns, *self.columns),
         )  # fmt: skip
 
     @cached_property
@@ -124,12 +129,14 @@ def seen_in(told: DataFrame) -> Seen:
     is_truncation = (F.col("role") == Role.TRUNCATION.value) & (F.col("fate") == Fate.APPLIED.value)
     is_mark = (F.col("op") == "r") & F.col("snapshot").isin(*MARKS)
     found = told.agg(
-        F.collect_set("types").alias("types"), *_common(is_truncation, is_mark),
+        F.collect_set(F.when(F.col("types").isNotNull(), F.struct("types", "defaults"))).alias("schemas"),
+        F.collect_set(F.when(_has_schema(), F.struct("source", "schema"))).alias("told"), *_common(is_truncation, is_mark),
         *[F.count_if(F.col("fate") == fate.value).alias(fate.value) for fate in Fate],
     ).collect()[0]  # fmt: skip
     return Seen(
-        types=tuple(orjson.loads(text) for text in found["types"]), fates={fate.value: found[fate.value] for fate in Fate}, **_read(found)
-    )
+        schemas=tuple(Schema.of_texts(*texts) for texts in found["schemas"]), told=frozenset(map(tuple, found["told"])),
+        fates={fate.value: found[fate.value] for fate in Fate}, **_read(found),
+    )  # fmt: skip
 
 
 def seen_before(state: DataFrame) -> Seen:
@@ -138,17 +145,31 @@ def seen_before(state: DataFrame) -> Seen:
     found = state.agg(
         *_common(role == Role.TRUNCATION.value, role == Role.MARK.value),
         _rows(role == Role.PLACE.value).alias("places"), _rows(role == Role.FRONTIER.value).alias("frontiers"),
-        _rows(role == Role.BEAT.value).alias("beats"),
+        _rows(role == Role.BEAT.value).alias("beats"), _rows(role == Role.COLUMNS.value).alias("columns"),
         F.count_if(role == Role.CHANGE.value).alias("changes"),
     ).collect()[0]  # fmt: skip
-    rows = {name: _state_rows(found[name]) for name in ("places", "beats", "frontiers")}
+    rows = {name: _state_rows(found[name]) for name in ("places", "beats", "columns", "frontiers")}
     return Seen(**rows, changes=found["changes"], **_read(found))
+
+
+def columns_in(told: DataFrame, seen: Seen, known: Seen, compute: Computing) -> tuple[StateRow, ...]:
+    """Since when sources have the columns of schemas of a step of which nothing was known before."""
+    new = seen.told - {(row.source, row.op or "") for row in known.columns}
+    if not new:
+        return ()
+    changes = told.where(_has_schema() & F.col("schema").isin(sorted({name for _, name in new}))).select("source", "schema", "order")
+    schemas = {schema.name: schema for schema in seen.schemas}
+    return tuple(schemas[name].row(source, order) for (source, name), order in oldest(changes, compute).items() if (source, name) in new)
 
 
 def beats_in(told: DataFrame) -> tuple[StateRow, ...]:
     """Of each server the newest heartbeat of a step."""
     newest = told.where(F.col("role") == Role.BEAT.value).groupBy("source").agg(F.max("ts_ms"))
     return tuple(StateRow(Role.BEAT.value, None, source, order_text(BEFORE_ALL), ts_ms=at) for source, at in newest.collect())
+
+
+def _has_schema() -> Any:
+    return F.col("schema").isNotNull() & F.col("order").isNotNull()
 
 
 def _common(is_truncation: Any, is_mark: Any) -> list[Any]:

@@ -42,6 +42,7 @@ ON_SPARK = (  # of what was recorded, a table for each kind of value or of step;
     "postgres-key_change.ranks",
     "mariadb-truncate.staging",
     "mariadb-flattened_defaults.orders",
+    "postgres-defaults.stock",
 )
 
 
@@ -192,6 +193,33 @@ def test_columns_are_added_and_widened_as_messages_bring_them(spark: SparkSessio
     assert [(one["id"], one["name"]) for one in table.rows] == [(1, "Bob"), (2, "Ann"), (2**40, "Eve")]
 
 
+def test_a_column_that_is_added_with_a_default_gives_it_to_the_rows_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    table.tell([levelled(3, at=5, level=1)])
+    result = table.run()
+    assert levels(table) == {1: 7, 2: 7, 3: 1}
+    assert (result.counts.inserted, result.counts.updated) == (1, 2)
+    table.tell([levelled(2, at=6, level=None), order(4, at=3)])
+    assert table.run().counts.changed == 2
+    assert levels(table) == {1: 7, 2: None, 3: 1, 4: 7}  # the fourth came late: it was there when the column came
+    table.tell([order(5, at=7)])  # when the column was dropped again
+    table.run()
+    assert levels(table) == {1: 7, 2: None, 3: 1, 4: 7, 5: None}
+
+
+def test_a_history_has_the_default_of_an_added_column_where_its_row_was_there(spark: SparkSession, tmp_path: Path) -> None:
+    records = [order(1, at=1), order(1, at=2, name="Bob"), order(2, at=3), levelled(2, at=5, level=7), levelled(1, at=6, level=8)]
+    for folder, parts in (("at_once", [records]), ("one_by_one", [[one] for one in records])):
+        table = Followed(spark, tmp_path / folder, ("id",), merge={"stored_as_scd_type": 2})
+        for part in parts:
+            table.tell(part)
+            table.run()
+        found = sorted((row["id"], row["name"], row["level"]) for row in table.rows if row["id"] == 1)
+        assert found == [(1, "Ann", None), (1, "Bob", 7), (1, "Bob", 8)]
+
+
 def test_what_cannot_be_read_or_does_not_fit_is_quarantined_with_its_place_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     table = Followed(spark, tmp_path, ("id",))
     table.tell([order(1, at=1)])
@@ -244,6 +272,18 @@ def order(number: int, *, at: int, name: str = "Ann", amount: int = 5, ts_ms: in
     row = {"id": number, "name": name, "amount": amount}
     payload = make_payload("u", source=at_position(at, ts_ms), after=row)
     return make_record(payload, schema=envelope_schema(), key={"id": number}, offset=at)
+
+
+def levelled(number: int, *, at: int, level: int | None) -> Record:
+    """An order after a column was added with the default 7."""
+    level_field = {"field": "level", "type": "int32", "optional": True, "default": 7}
+    schema = envelope_schema(("id", "int32", False), ("name", "string", True), ("amount", "int64", True), level_field)
+    payload = make_payload("u", source=at_position(at), after={"id": number, "name": "Bob", "amount": 5, "level": level})
+    return make_record(payload, schema=schema, key={"id": number}, offset=at)
+
+
+def levels(table: Followed) -> dict[int, int | None]:
+    return {row["id"]: row["level"] for row in table.rows}
 
 
 def deletion(number: int, *, at: int, ts_ms: int = 0) -> Record:
