@@ -233,29 +233,14 @@ def change_table(
         DeclarationError: naming the table, the field and the remedy.
     """
     checked_table_name(name, "change_table", MAX_TARGET_NAME - len(CHANGES))
-    if not isinstance(source, JsonLines | KafkaTopic):
-        raise DeclarationError(name, "source", f"{shown(source)} is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)")
-    if not isinstance(envelope, Debezium | Canal | Maxwell | Dms):
-        raise DeclarationError(name, "envelope", f"{shown(envelope)} is none of Debezium(), Canal(), Maxwell(), Dms()")
-    _check_heartbeats(name, source, envelope)
+    _check_source(name, source, envelope, types)
     if not isinstance(merge, CDCMerge):
         raise DeclarationError(name, "merge", f"{shown(merge)} is no CDCMerge(keys=[…])")
-    _check_types(name, types, envelope)
-    if every is not None and not isinstance(every, Schedule):
-        raise DeclarationError(name, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
-    if not isinstance(allowed_lateness, dt.timedelta) or allowed_lateness <= dt.timedelta(0):
-        raise DeclarationError(name, "allowed_lateness", f"{shown(allowed_lateness)} is not a positive timedelta")
-    if monitor is not None and not isinstance(monitor, Monitor):
-        raise DeclarationError(name, "monitor", f"{shown(monitor)} is no Monitor(database=…, table=…)")
-    if monitor is not None and monitor.database and source.shards:
-        raise DeclarationError(
-            name, "monitor", "compares with one database's table; this one follows those of all shards: leave database= out"
-        )
+    _check_times(name, every, allowed_lateness, max_transaction)
+    _check_monitor(name, monitor, source)
     names = _checked_names(name, columns or {}, merge)
     if not isinstance(max_delete_ratio, int | float) or not 0 <= max_delete_ratio <= 1:
         raise DeclarationError(name, "max_delete_ratio", f"{shown(max_delete_ratio)} is no part of all rows, from 0 to 1")
-    if max_transaction is not None and (not isinstance(max_transaction, dt.timedelta) or max_transaction < dt.timedelta(0)):
-        raise DeclarationError(name, "max_transaction", f"{shown(max_transaction)} is no timedelta of 0 or more")
     there = {here: there for there, here in names.items()}
     bronze = BronzeTable(
         name=name + CHANGES, feed=source, envelope=envelope, keys=tuple(there.get(key, key) for key in merge.keys), every=every,
@@ -269,6 +254,34 @@ def change_table(
         cluster_by=checked_columns(name, "cluster_by", cluster_by), readers=checked_readers(name, readers),
         max_delete_ratio=max_delete_ratio, max_transaction=max_transaction,
     )  # fmt: skip
+
+
+def _check_source(name: str, source: object, envelope: object, types: object) -> None:
+    if not isinstance(source, JsonLines | KafkaTopic):
+        raise DeclarationError(name, "source", f"{shown(source)} is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)")
+    if not isinstance(envelope, Debezium | Canal | Maxwell | Dms):
+        raise DeclarationError(name, "envelope", f"{shown(envelope)} is none of Debezium(), Canal(), Maxwell(), Dms()")
+    _check_heartbeats(name, source, envelope)
+    _check_types(name, types, envelope)
+
+
+def _check_times(name: str, every: object, allowed_lateness: object, max_transaction: object) -> None:
+    if every is not None and not isinstance(every, Schedule):
+        raise DeclarationError(name, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
+    if not isinstance(allowed_lateness, dt.timedelta) or allowed_lateness <= dt.timedelta(0):
+        raise DeclarationError(name, "allowed_lateness", f"{shown(allowed_lateness)} is not a positive timedelta")
+    if max_transaction is not None and (not isinstance(max_transaction, dt.timedelta) or max_transaction < dt.timedelta(0)):
+        raise DeclarationError(name, "max_transaction", f"{shown(max_transaction)} is no timedelta of 0 or more")
+
+
+def _check_monitor(name: str, monitor: object, source: Feed) -> None:
+    if monitor is None:
+        return
+    if not isinstance(monitor, Monitor):
+        raise DeclarationError(name, "monitor", f"{shown(monitor)} is no Monitor(database=…, table=…)")
+    if monitor.database and source.shards:
+        problem = "compares with one database's table; this one follows those of all shards: leave database= out"
+        raise DeclarationError(name, "monitor", problem)
 
 
 def _check_heartbeats(name: str, source: Feed, envelope: Envelope) -> None:
