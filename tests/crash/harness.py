@@ -16,16 +16,20 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from sqlalchemy.exc import SQLAlchemyError
 
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.warm import WarmHost, start_warm_driver
 from lakechime_dagster.spark.warm_file import WarmFile
+from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record
 from tests.crash.points import FOLDER, Point, Switch
+from tests.support.follows import append_messages, read
 from tests.support.postgres import Server
 from tests.support.processes import Service, await_found, environment, free_port, is_alive
-from tests.support.refreshes import read_rows
 from tests.support.spark import INTERPRETED, small_settings
 from tests.support.tables import write
 
@@ -149,10 +153,13 @@ class Deployment:
 
     def change(self, point: Point, rows: int = 2) -> None:
         """One commit of new rows to a point's source, registered by its producer, who tries until the store takes it."""
-        data = pa.table({"id": list(range(self.next_id, self.next_id + rows))}, schema=SCHEMA)
+        ids = list(range(self.next_id, self.next_id + rows))
         self.next_id += rows
         log = self.platform.log(point.source)
-        write(log.location, data)
+        if point.follows:
+            append_messages(log.location, [_message(number) for number in ids], MessageFormat(envelope=Debezium(), keys=("id",)))
+        else:
+            write(log.location, pa.table({"id": ids}, schema=SCHEMA))
         version = log.version
         self.await_true(lambda: (self.platform.store.register(log.events_of_commit(version)), True)[1], f"the store takes {point.source}")
 
@@ -205,9 +212,11 @@ class Deployment:
         opened = self.platform.ledger.open_executions(flow) if flow else []
         return f"{point.target}: {[lane.blocked_sentence(point.target) or lane.place for lane in lanes.values()]}, open {opened}"
 
-    def _rows(self, table: str) -> list[tuple[object, ...]]:
+    def _rows(self, table: str) -> list[int]:
+        """The numbers of a table's rows, or of those that its messages tell."""
         location = self.platform.location(table)
-        return read_rows(location) if DeltaTable.is_deltatable(location) else []
+        rows = read(location) if DeltaTable.is_deltatable(location) else []
+        return [row["id"] if "id" in row else json.loads(row["row_key"])[0] for row in rows]
 
     def _data_versions(self, table: str) -> list[str]:
         log = self.platform.log(table)
@@ -218,6 +227,12 @@ class Deployment:
     def _registered(self, table: str) -> list[str]:
         events = self.platform.store.fetch(EventQuery(table=table))
         return [str(event.event.snapshot_id) for event in events if event.amends is None and event.event.snapshot_id is not None]
+
+
+def _message(number: int) -> Record:
+    """A row that was inserted."""
+    payload = make_payload(source={**BINLOG, "pos": number + 1}, after={"id": number, "name": "Ann", "amount": 5})
+    return make_record(payload, schema=envelope_schema(), key={"id": number}, offset=number)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakechime_dagster.assets import table as table_module
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Lake, LakeTable, SourceTable, spark_table
+from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, LakeTable, SourceTable, change_table, spark_table
+from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.resources import running as running_module
 from lakechime_dagster.sensors import tick as tick_module
 from lakechime_dagster.store import ledger as ledger_module
@@ -77,8 +78,11 @@ def _wrap_runs() -> None:
 
     @functools.wraps(materialise)
     def wrapped(*args: Any) -> Any:
+        from lakechime_dagster.spark import follow as follow_module
         from lakechime_dagster.spark import write as write_module
 
+        if not hasattr(follow_module.write_rows, "__wrapped__"):
+            before(follow_module, "write_rows", lambda _, target, *__: switch.die(Point.BETWEEN_COMMITS, target.name))
         original = write_module.append
         sign = switch.folder / f"run-{os.getpid()}"
         sign.touch()
@@ -118,9 +122,17 @@ def _is_running(tracker: Any, job: int) -> bool:
 
 
 def build_lake() -> Lake:
-    """A source and a target without keys per point: a row that is written twice shows."""
-    sources = {point: SourceTable(point.source) for point in Point}
-    return Lake("crash", [*sources.values(), *[_copy(point, sources[point]) for point in Point]])
+    """A source and a target per point, without keys but for one that follows messages: a row that is written twice shows."""
+    sources = {point: SourceTable(point.source) for point in Point if not point.follows}
+    followed = [_followed(point) for point in Point if point.follows]
+    return Lake("crash", [*sources.values(), *[_copy(point, source) for point, source in sources.items()], *followed])
+
+
+def _followed(point: Point) -> ChangeTable:
+    """A target that follows messages, which the harness writes: its feed is a folder in which nothing is."""
+    nothing = switch.folder / "feed"
+    nothing.mkdir(exist_ok=True)
+    return change_table(point.target, source=JsonLines(str(nothing)), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
 
 
 def _copy(point: Point, source: SourceTable) -> LakeTable:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from lakechime_dagster.lake.change_tables import CHANGES
+
 FOLDER = "LAKECHIME_TEST_CRASH"  # the variable that names the folder of the switches
 RELEASE_SECONDS = 60
 
@@ -25,10 +27,17 @@ class Point(StrEnum):
     DAEMON = "daemon"
     WARM_DRIVER = "warm_driver"
     STORE = "store_restarted"
+    BETWEEN_COMMITS = "between_commits"
+
+    @property
+    def follows(self) -> bool:
+        """Whether its target follows a database's table, and is committed to after what is remembered beside it."""
+        return self is Point.BETWEEN_COMMITS
 
     @property
     def source(self) -> str:
-        return f"bronze.{self.value}"
+        """What is written to: what the target reads."""
+        return self.target + CHANGES if self.follows else f"bronze.{self.value}"
 
     @property
     def target(self) -> str:

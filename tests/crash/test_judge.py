@@ -30,14 +30,14 @@ def add(deployment: Deployment, table: str, *ids: int, registered: bool = True) 
 def test_a_row_that_did_not_arrive_is_lost(deployment: Deployment) -> None:
     add(deployment, POINT.source, 1, 2)
     add(deployment, POINT.target, 1)
-    assert deployment.judge([POINT]).lost == (f"row (2,) of {POINT.target}",)
+    assert deployment.judge([POINT]).lost == (f"row 2 of {POINT.target}",)
 
 
 def test_a_row_that_arrived_twice_is_doubled(deployment: Deployment) -> None:
     add(deployment, POINT.source, 1)
     add(deployment, POINT.target, 1)
     add(deployment, POINT.target, 1)
-    assert deployment.judge([POINT]).doubled == (f"row (1,) of {POINT.target}",)
+    assert deployment.judge([POINT]).doubled == (f"row 1 of {POINT.target}",)
 
 
 def test_a_commit_that_nobody_registered_is_lost(deployment: Deployment) -> None:

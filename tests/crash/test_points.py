@@ -13,7 +13,7 @@ from tests.support.processes import is_alive
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
 
 EARLY = (Point.AFTER_CLAIM, Point.AFTER_RUN_REQUEST)  # these take code server and daemon along, so before the runs of others
-IN_RUNS = (Point.AFTER_RUN_START, Point.DURING_SPARK_JOB, Point.AFTER_COMMIT, Point.AFTER_REGISTRATION, Point.ZOMBIE)
+IN_RUNS = (Point.AFTER_RUN_START, Point.DURING_SPARK_JOB, Point.AFTER_COMMIT, Point.AFTER_REGISTRATION, Point.BETWEEN_COMMITS, Point.ZOMBIE)
 AROUND_RUNS = (Point.CODE_SERVER, Point.DAEMON, Point.WARM_DRIVER, Point.STORE)
 
 

@@ -71,10 +71,7 @@ class Followed:
 
     def tell(self, records: Iterable[Record]) -> None:
         """Messages come to the bronze table, in one commit."""
-        reader = self.format.reader()
-        rows = [bronze_row(Message(one, list(one.headers.items())), reader) for one in records]
-        columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), BRONZE, strict=True)]
-        write_deltalake(self.bronze, pa.Table.from_arrays(columns, schema=BRONZE), mode="append")
+        append_messages(self.bronze, records, self.format)
 
     def run(self) -> TableResult:
         """The next step."""
@@ -130,6 +127,14 @@ class Followed:
     @property
     def remembered(self) -> list[dict[str, Any]]:
         return read(self.location + STATE)
+
+
+def append_messages(location: str, records: Iterable[Record], format: MessageFormat) -> None:  # noqa: A002 - its name in the product
+    """Messages come to a bronze table, in one commit."""
+    reader = format.reader()
+    rows = [bronze_row(Message(one, list(one.headers.items())), reader) for one in records]
+    columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), BRONZE, strict=True)]
+    write_deltalake(location, pa.Table.from_arrays(columns, schema=BRONZE), mode="append")
 
 
 def read(location: str) -> list[dict[str, Any]]:
