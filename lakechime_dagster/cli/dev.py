@@ -17,6 +17,7 @@ import typer
 from lakechime_dagster.cli.demo import DATABASE_URL, DEMO_LAKE
 from lakechime_dagster.cli.output import note, say
 from lakechime_dagster.cli.processes import Child, end_children, start_child
+from lakechime_dagster.demo.followed import READER_URL
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.settings import MARKER, Settings, load_settings, project_folder
 
@@ -127,7 +128,8 @@ class Deployment:
             note(line)
 
     def _environment(self) -> Mapping[str, str]:
-        database = {DATABASE_URL: self.reservations.url} if self.reservations else {}
+        followed = self.reservations
+        database = {DATABASE_URL: followed.url, READER_URL: followed.reader_url} if followed else {}
         return (
             os.environ
             | database

@@ -4,10 +4,11 @@ import re
 from collections.abc import Mapping
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, KafkaTopic, LakeTable, change_table, sql_table
+from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, KafkaTopic, LakeTable, Monitor, change_table, sql_table
 from lakechime_dagster.triggers import SnapshotTrigger, every
 
 CDC_SWITCH = "LAKECHIME_DEMO_CDC"  # set to 1, or to the address that Kafka is to have, the lake has this branch
+READER_URL = "LAKECHIME_DEMO_READER"  # where the database is read that the tables are compared with, as `lakechime dev` tells Dagster
 KAFKA = "127.0.0.1:29092"
 PREFIX, DATABASE = "airline", "reservations"  # of the topics: airline.reservations.bookings
 
@@ -47,6 +48,7 @@ def _followed(name: str, kafka: str) -> ChangeTable:
         envelope=Debezium(),
         merge=CDCMerge(keys=(key,)),
         every=every(minutes=1),
+        monitor=Monitor(database=f"${READER_URL}", table=f"{DATABASE}.{name}", every=every(minutes=10)),
         owner="team:sales",
         description=description,
     )

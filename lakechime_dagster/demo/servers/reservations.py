@@ -19,15 +19,16 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.spark.java import Java
 
 SCHEMA = Path(__file__).parents[1] / "reservations.sql"
-APPLICATION, CAPTURE = "application", "debezium"  # users of the database
+APPLICATION, CAPTURE, READER = "application", "debezium", "lakechime"  # users of the database
 PACKAGES = {"confluent_kafka": "kafka", "pymysql": "mysql"}  # by module the extra that brings it
 
 
 @dataclass(frozen=True)
 class Reservations:
-    """The running system; `url` is its database for the application, with its password."""
+    """The running system; `url` is its database for the application, `reader_url` for who only reads it, each with a password."""
 
     url: str
+    reader_url: str
     mariadb: Server
     kafka: Server
     connect: Connect
@@ -68,7 +69,7 @@ def reservations(folder: Path, kafka: str, jars: Path, java: Java) -> Iterator[R
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)  # run by root, MariaDB is another user
     with ExitStack() as stack:
-        passwords = {user: secrets.token_urlsafe(16) for user in (APPLICATION, CAPTURE)}
+        passwords = {user: secrets.token_urlsafe(16) for user in (APPLICATION, CAPTURE, READER)}
         port = free_port()
         database = stack.enter_context(_mariadb(folder / "mariadb", port, passwords))
         broker = stack.enter_context(
@@ -76,14 +77,14 @@ def reservations(folder: Path, kafka: str, jars: Path, java: Java) -> Iterator[R
         )
         connectors = {PREFIX: _connector(kafka, port, passwords[CAPTURE])}
         connect = stack.enter_context(connect_worker(folder / "connect", jars, java, kafka, connectors=connectors))
-        url = f"mysql://{APPLICATION}:{passwords[APPLICATION]}@127.0.0.1:{port}/{DATABASE}"
-        yield Reservations(url, database, broker, connect)
+        url, reader_url = (f"mysql://{user}:{passwords[user]}@127.0.0.1:{port}/{DATABASE}" for user in (APPLICATION, READER))
+        yield Reservations(url, reader_url, database, broker, connect)
 
 
 @contextmanager
 def _mariadb(folder: Path, port: int, passwords: dict[str, str]) -> Iterator[Server]:
     mariadb.install(folder)
-    rights = {APPLICATION: f"ALL ON {DATABASE}.*", CAPTURE: f"{mariadb.CAPTURE_RIGHTS} ON *.*"}
+    rights = {APPLICATION: f"ALL ON {DATABASE}.*", CAPTURE: f"{mariadb.CAPTURE_RIGHTS} ON *.*", READER: "SELECT, BINLOG MONITOR ON *.*"}
     users = [
         statement
         for user, password in passwords.items()
