@@ -33,8 +33,11 @@ class Computing(Protocol):
         """What computes rows that are many."""
         ...
 
-    def on_batches(self, rows: DataFrame, function: OnBatches, ddl: str, by: str | None = None) -> DataFrame:
-        """The rows that a function makes of these; `by` names the column whose equal values come one after another."""
+    def on_batches(self, rows: DataFrame, function: OnBatches, ddl: str, *, by: str | None = None, keep: bool = True) -> DataFrame:
+        """The rows that a function makes of these; `by` names the column whose equal values come one after another.
+
+        They are kept, unless they are asked for only once.
+        """
         ...
 
     def keep(self, frame: DataFrame) -> DataFrame:
@@ -58,8 +61,9 @@ class InWorkers:
     def workers(self) -> "InWorkers":
         return self
 
-    def on_batches(self, rows: DataFrame, function: OnBatches, ddl: str, by: str | None = None) -> DataFrame:
-        return on_batches(rows if by is None else rows.repartition(by).sortWithinPartitions(by), function, ddl)
+    def on_batches(self, rows: DataFrame, function: OnBatches, ddl: str, *, by: str | None = None, keep: bool = True) -> DataFrame:
+        found = on_batches(rows if by is None else rows.repartition(by).sortWithinPartitions(by), function, ddl)
+        return self.keep(found) if keep else found
 
     def keep(self, frame: DataFrame) -> DataFrame:
         kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
@@ -86,10 +90,10 @@ class Here:
         """No stage is planned anew, and so is a job of its own, by how little the last one gave."""
         return {"spark.sql.adaptive.enabled": "false"}
 
-    def on_batches(self, rows: DataFrame, function: OnBatches, ddl: str, by: str | None = None) -> DataFrame:
+    def on_batches(self, rows: DataFrame, function: OnBatches, ddl: str, *, by: str | None = None, keep: bool = True) -> DataFrame:
         table = _brought(rows)
         if table is None:
-            return self.workers.on_batches(rows, function, ddl, by)
+            return self.workers.on_batches(rows, function, ddl, by=by, keep=keep)
         in_order = table if by is None or not table.num_rows else table.sort_by(by)
         batches = in_order.to_batches(max_chunksize=CHUNK)
         return self._data(pa.Table.from_batches(function(iter(batches)), arrow_of(ddl)), struct_of(ddl))

@@ -165,8 +165,9 @@ class Step:
             before = None if is_new else self._state_before()
             known = Seen() if before is None else seen_before(before)
             rows = read.end if read.images is None else read.images.where(F.col(CHANGE) == 1)
-            ordered = in_epochs(self.spark, self.job.name, self._told(rows), read.end, known)
-            told = ordered.told
+            read_told = self._told(rows)
+            ordered = in_epochs(self.spark, self.job.name, read_told, read.end, known)
+            told = ordered.told if ordered.told is read_told else self._compute.keep(ordered.told)
             seen = replace(seen_in(told), places=ordered.places, beats=beats_in(told) if self.job.format.heartbeats else ())
             seen = replace(seen, columns=columns_in(told, seen, known, self._compute))
             complete = self._complete(seen, known, is_new)
@@ -326,7 +327,7 @@ class Step:
             ddl = ddl_of({name: evolution.columns[name] for name in keys})
             values = self._compute.on_batches(touched.select("key"), KeyColumns(arrow_of(ddl)), ddl)
             rows = narrowed(rows, values, {name: column(name) for name in keys})
-        return self._compute.on_batches(rows, TargetImages(arrow_of(GROUPED_DDL), keys), GROUPED_DDL)
+        return self._compute.on_batches(rows, TargetImages(arrow_of(GROUPED_DDL), keys), GROUPED_DDL, keep=False)
 
     # Writing
 

@@ -18,7 +18,7 @@ Group = tuple[Any, ...]
 def oldest(changes: DataFrame, compute: Computing | None = None) -> dict[Group, Order]:
     """Of changes with these columns, their order the last one, the least order by all the others."""
     ddl = ddl_of(columns_of(changes.schema))
-    found = (compute or InWorkers()).on_batches(changes, Oldest(arrow_of(ddl)), ddl).collect()
+    found = (compute or InWorkers()).on_batches(changes, Oldest(arrow_of(ddl)), ddl, keep=False).collect()
     return _least(tuple(row) for row in found)
 
 
