@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from lakechime_dagster.assets import change_table as change_table_module
 from lakechime_dagster.assets import table as table_module
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, LakeTable, SourceTable, change_table, spark_table
@@ -93,7 +94,8 @@ def _wrap_runs() -> None:
             in_run.yes, write_module.append = False, original
             sign.unlink(missing_ok=True)
 
-    setattr(table_module, "materialise", wrapped)  # noqa: B010 - of other parameters than the type checker knows
+    for module in (table_module, change_table_module):
+        setattr(module, "materialise", wrapped)  # noqa: B010 - of other parameters than the type checker knows
 
 
 def append(original: Callable[..., None], rows: "DataFrame", target: Any) -> None:
