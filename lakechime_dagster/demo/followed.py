@@ -1,5 +1,6 @@
 """The branch of the flights lake that follows a database: planes, airlines and bookings of a reservation system."""
 
+import datetime as dt
 import re
 from collections.abc import Mapping
 
@@ -9,6 +10,7 @@ from lakechime_dagster.triggers import SnapshotTrigger, every
 
 CDC_SWITCH = "LAKECHIME_DEMO_CDC"  # set to 1, or to the address that Kafka is to have, the lake has this branch
 READER_URL = "LAKECHIME_DEMO_READER"  # where the database is read that the tables are compared with, as `lakechime dev` tells Dagster
+MINUTES_BEHIND = dt.timedelta(minutes=5)  # an hour is booked in seconds, and the tables are asked for every minute
 KAFKA = "127.0.0.1:29092"
 PREFIX, DATABASE = "airline", "reservations"  # of the topics: airline.reservations.bookings
 
@@ -48,7 +50,7 @@ def _followed(name: str, kafka: str) -> ChangeTable:
         envelope=Debezium(),
         merge=CDCMerge(keys=(key,)),
         every=every(minutes=1),
-        monitor=Monitor(database=f"${READER_URL}", table=f"{DATABASE}.{name}", every=every(minutes=10)),
+        monitor=Monitor(database=f"${READER_URL}", table=f"{DATABASE}.{name}", every=every(minutes=10), within=MINUTES_BEHIND),
         owner="team:sales",
         description=description,
     )
