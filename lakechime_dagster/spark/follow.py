@@ -4,7 +4,7 @@ First what is to be remembered of the changes, which decides the range of the st
 lane and the step. What was remembered is read as of before the step, so that every attempt at it computes the same.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import reduce
@@ -12,10 +12,9 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.cdc.defaults import Defaults
 from lakechime_dagster.cdc.drift import Evolution, evolved
 from lakechime_dagster.cdc.merging import Fate
-from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow
+from lakechime_dagster.cdc.state import COLUMNS, Role
 from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.errors import LaneHeldError
@@ -41,7 +40,7 @@ from lakechime_dagster.spark.change_rows import (
     own_columns,
     table_columns,
 )
-from lakechime_dagster.spark.change_write import Counted, write_rows
+from lakechime_dagster.spark.change_write import write_rows
 from lakechime_dagster.spark.collect import collected_state, is_worth_while
 from lakechime_dagster.spark.commit import (
     Target,
@@ -75,6 +74,7 @@ from lakechime_dagster.spark.remembered import (
     seen_in,
 )
 from lakechime_dagster.spark.session_confs import session_confs
+from lakechime_dagster.spark.stages import Heard, Merge
 from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, Committed
 
 AS_OF = "state"  # among the facts of a commit of the state: the version that it was computed from
@@ -158,52 +158,30 @@ class Step:
         """The attempt's result; None when another attempt remembered the step first, with another end."""
         with self._phase("read"):
             read = self._read()
-            is_new = read.images is None
             self._check_replacing(read)
             self._compute = Here(self.spark) if self._is_few(read) else InWorkers()
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
-            before = None if is_new else self._state_before()
-            known = Seen() if before is None else seen_before(before)
-            rows = read.end if read.images is None else read.images.where(F.col(CHANGE) == 1)
-            read_told = self._told(rows)
-            ordered = in_epochs(self.spark, self.job.name, read_told, read.end, known)
-            told = ordered.told if ordered.told is read_told else self._compute.keep(ordered.told)
-            seen = replace(seen_in(told), places=ordered.places, beats=beats_in(told) if self.job.format.heartbeats else ())
-            seen = replace(seen, columns=columns_in(told, seen, known, self._compute))
-            complete = self._complete(seen, known, is_new)
+            heard = self._heard(read)
+            complete = self._complete(heard)
             self.stamp = self._with_watermark(complete)
-        ended = seen.ended(known)
-        defaults, defaults_before = Defaults.of([*known.columns, *seen.columns]), Defaults.of(known.columns)
-        is_all = bool(seen.truncations or ended) or defaults.concern_others(defaults_before)
-        if is_all and self.target.log.exists() and not self.target.log.size(self.target.log.version) <= self.job.few:
+        if heard.concerns_all and not self._has_few_rows():
             self._compute = self._compute.workers
         with self._phase("merge"), session_confs(self.spark, self._compute.confs):
-            evolution = self._evolution(seen, is_new)
-            conflicts = evolution.conflicts and self.job.on_drift is not Drift.TRY_EVOLVE
-            conflicting = told.where(is_conflicting(seen, evolution)) if conflicts else None
-            good = told if conflicting is None else told.where(~is_conflicting(seen, evolution))
-            merging = self._merging(seen, known, ended, evolution, defaults)
-            groups = groups_of(self.spark, [*seen.links, *known.links])
-            found = self._merged(good, before, groups, merging, evolution, is_new=is_new, is_all=is_all)
-            counted = _counted(found)
-            if ended and not is_new:
-                self._check_deletions(counted)
+            merge = self._merge(heard)
+            if heard.ended and not heard.is_new:
+                self._check_deletions(merge)
         with self._phase("quarantine"):
-            refused = counted.get((What.REFUSED, None), 0) + (conflicting.count() if conflicting is not None else 0)
-            quarantined = seen.fates[Fate.QUARANTINED.value] + refused
-            if quarantined:
-                self._quarantine(bad_rows(told, conflicting, found))
+            quarantined = self._quarantine(heard, merge)
         with self._phase("remember"):
-            committed = self._remember(before, groups, found, seen, known, ended)
+            committed = self._remember(heard, merge)
             if committed.stamp.end != self.stamp.end and not committed.is_stamp_lost:
                 return None
         with self._phase("write"):
             held = write_rows(
-                self.spark, self.target, self.stamp, found, counted, evolution, is_new=is_new, may_settle_empty=self.job.may_settle_empty,
-                has_deletion_vectors=self.job.has_deletion_vectors,
+                self.spark, self.target, self.stamp, merge.found, merge.counted, merge.evolution, is_new=heard.is_new,
+                may_settle_empty=self.job.may_settle_empty, has_deletion_vectors=self.job.has_deletion_vectors,
             )  # fmt: skip
-        fates = {fate.value: seen.fates[fate.value] + counted.get((What.FATE, fate.value), 0) for fate in Fate}
-        result = self._result(read, held, counted, fates | {Fate.QUARANTINED.value: quarantined}, evolution)
+        result = self._result(read, held, merge, merge.fates(heard, quarantined))
         return replace(result, watermark=self.stamp.watermark, complete=complete)
 
     # Reading
@@ -216,6 +194,20 @@ class Step:
         if end is not None and end.snapshot_id is not None:
             range_ = replace(range_, end=end.snapshot_id, table_uid=end.table_uid)
         return read_range(self.spark, self.open_log(bronze.location, bronze.table), range_)
+
+    def _heard(self, read: RangeRead) -> Heard:
+        before = None if read.images is None else self._state_before()
+        known = Seen() if before is None else seen_before(before)
+        rows = self._told(read.end if read.images is None else read.images.where(F.col(CHANGE) == 1))
+        ordered = in_epochs(self.spark, self.job.name, rows, read.end, known)
+        told = rows if ordered.told is rows else self._compute.keep(ordered.told)
+        seen = replace(seen_in(told), places=ordered.places, beats=beats_in(told) if self.job.format.heartbeats else ())
+        seen = replace(seen, columns=columns_in(told, seen, known, self._compute))
+        return Heard(read, told, before, seen, known)
+
+    def _has_few_rows(self) -> bool:
+        """Whether the table's log says that its rows are few."""
+        return not self.target.log.exists() or self.target.log.size(self.target.log.version) <= self.job.few
 
     def _is_few(self, read: RangeRead) -> bool:
         """Whether the log says that the messages are few."""
@@ -258,20 +250,21 @@ class Step:
             return self.decided.stamp.facts.get(AS_OF)
         return self.state.log.version if self.state.log.exists() else None
 
-    def _evolution(self, seen: Seen, is_new: bool) -> Evolution:
-        known = {} if is_new or not self.target.log.exists() else columns_of(self.target.read(self.spark).schema)
-        evolution = evolved(own_columns(known), [schema.types for schema in seen.schemas], self.job.on_drift)
+    def _evolution(self, heard: Heard) -> Evolution:
+        known = {} if heard.is_new or not self.target.log.exists() else columns_of(self.target.read(self.spark).schema)
+        evolution = evolved(own_columns(known), [schema.types for schema in heard.seen.schemas], self.job.on_drift)
         if evolution.refused:
             raise LaneHeldError(f"{self.job.name}: {'; '.join(evolution.refused)}")
         return evolution
 
-    def _complete(self, seen: Seen, known: Seen, is_new: bool) -> tuple[int, int] | None:
+    def _complete(self, heard: Heard) -> tuple[int, int] | None:
         """From when up to when nothing of any source can come any more; None where that is not known, or no later than before."""
         if self.job.max_transaction is None:
             return None
-        newest = known.beaten({**known.newest_ms, **seen.newest_ms})  # of a source in both the one of now is the later one
+        known = heard.known
+        newest = known.beaten({**known.newest_ms, **heard.seen.newest_ms})  # of a source in both the one of now is the later one
         until = min(newest.values(), default=0) - self.job.max_transaction // timedelta(milliseconds=1)
-        before = None if is_new or not self.target.log.exists() else self.target.log.watermark()
+        before = None if heard.is_new or not self.target.log.exists() else self.target.log.watermark()
         return (before or until, until) if newest and until >= (before or until) else None
 
     def _with_watermark(self, complete: tuple[int, int] | None) -> CommitStamp:
@@ -283,38 +276,43 @@ class Step:
 
     # Merging
 
-    def _merging(self, seen: Seen, known: Seen, ended: Iterable[StateRow], evolution: Evolution, defaults: Defaults) -> Merging:
-        ends = (*seen.truncations, *known.truncations, *ended)
+    def _merge(self, heard: Heard) -> Merge:
+        evolution, told = self._evolution(heard), heard.told
+        conflicts = evolution.conflicts and self.job.on_drift is not Drift.TRY_EVOLVE
+        conflicting = told.where(is_conflicting(heard.seen, evolution)) if conflicts else None
+        good = told if conflicting is None else told.where(~is_conflicting(heard.seen, evolution))
+        groups = groups_of(self.spark, [*heard.seen.links, *heard.known.links])
+        found = self._merged(heard, good, groups, evolution)
+        return Merge(found, _counted(found), evolution, groups, conflicting)
+
+    def _merging(self, heard: Heard, evolution: Evolution) -> Merging:
         return Merging(
-            out=arrow_of(self._ddl(evolution)), keys=self.job.merge.keys, truncated=orders_of(ends), frontiers=known.frontier,
-            defaults=defaults, tracked=self.job.tracked(ends), casts=self.job.on_drift is Drift.TRY_EVOLVE,
+            out=arrow_of(self._ddl(evolution)), keys=self.job.merge.keys, truncated=orders_of(heard.ends), frontiers=heard.known.frontier,
+            defaults=heard.defaults, tracked=self.job.tracked(heard.ends), casts=self.job.on_drift is Drift.TRY_EVOLVE,
         )  # fmt: skip
 
     def _ddl(self, evolution: Evolution) -> str:
         """The rows that merging gives back."""
         return merged_ddl(table_columns(evolution.columns, has_history=self.job.has_history))
 
-    def _merged(
-        self, told: DataFrame, before: DataFrame | None, groups: DataFrame | None, merging: Merging, evolution: Evolution, *,
-        is_new: bool, is_all: bool,
-    ) -> DataFrame:  # fmt: skip
-        """The changes of each key, merged with what is known of it and of all keys that continue it; of all keys where it `is_all`."""
-        new = told.where(F.col("role") == Role.CHANGE.value)
+    def _merged(self, heard: Heard, told: DataFrame, groups: DataFrame | None, evolution: Evolution) -> DataFrame:
+        """The changes of each key, merged with what is known of it and of all keys that continue it; of all keys if it concerns all."""
+        before, new = heard.before, told.where(F.col("role") == Role.CHANGE.value)
         new = new.select(F.col("key").alias("group"), *STATE_COLUMNS, F.lit(True).alias("is_new"), "topic", "partition", "offset")
-        rows, has_target = [new], not is_new and self.target.log.exists()
+        rows, has_target = [new], not heard.is_new and self.target.log.exists()
         if has_target or before is not None:
-            touched = None if is_all else self._compute.keep(_touched(new, groups))
+            touched = None if heard.concerns_all else self._compute.keep(_touched(new, groups))
             if before is not None:
                 rows.append(_known_rows(before, touched))
             if has_target:
                 rows.append(self._target_rows(touched, evolution))
         together = in_groups(reduce(lambda a, b: a.unionByName(b), rows), groups)
         grouped = together.select(*struct_of(GROUPED_DDL).names)
-        return self._compute.on_batches(grouped, merging, self._ddl(evolution), by="group")
+        return self._compute.on_batches(grouped, self._merging(heard, evolution), self._ddl(evolution), by="group")
 
-    def _check_deletions(self, counted: Counted) -> None:
+    def _check_deletions(self, merge: Merge) -> None:
         """Hold the lane where a complete snapshot lacks too many of the table's rows."""
-        deleted, before = counted.get((What.ROW, "D"), 0), sum(counted.get((What.ROW, one), 0) for one in "UD=")
+        deleted, before = merge.rows("D"), merge.rows("U", "D", "=")
         if deleted > self.job.max_delete_ratio * before:
             raise LaneHeldError(
                 f"{self.job.name}: a complete snapshot lacks {deleted:,} of {before:,} rows, more than max_delete_ratio="
@@ -331,23 +329,20 @@ class Step:
 
     # Writing
 
-    def _remember(
-        self, before: DataFrame | None, groups: DataFrame | None, found: DataFrame, seen: Seen, known: Seen, ended: Sequence[StateRow]
-    ) -> Committed:
+    def _remember(self, heard: Heard, merge: Merge) -> Committed:
         """Commit what is to be remembered, be it nothing: the range of each step is found here, whatever became of the ledger.
 
         Now and then what need not be remembered any more is forgotten.
         """
-        marks = tuple(one._replace(role=Role.MARK.value, columns=None) for one in seen.marks)
-        others = [*seen.truncations, *ended, *marks, *seen.places, *seen.beats, *seen.columns]
-        rows = found.where(F.col("what") == What.STATE).select(*STATE_COLUMNS)
-        rows = rows.unionByName(self.spark.createDataFrame([tuple(one) for one in others], struct_of(STATE_DDL)))
+        before, known = heard.before, heard.known
+        rows = merge.found.where(F.col("what") == What.STATE).select(*STATE_COLUMNS)
+        rows = rows.unionByName(self.spark.createDataFrame([tuple(one) for one in heard.of_sources], struct_of(STATE_DDL)))
         write = append if before is not None else replace_all
         is_much = before is not None and known.changes >= self.job.collects_above
         if before is not None and is_much and is_worth_while(before, self.job.allowed_lateness, self.job.collects_above):
-            known = seen.added_to(known, ended, marks)
+            known = heard.seen.added_to(known, heard.ended, heard.marks)
             state, tracked = before.select(*STATE_COLUMNS).unionByName(rows), self.job.tracked(known.truncations)
-            rows = collected_state(self.spark, state, known, self.job.allowed_lateness, groups, tracked)
+            rows = collected_state(self.spark, state, known, self.job.allowed_lateness, merge.groups, tracked)
             write = replace_all
         rows = rows.withColumn("step", F.lit(self.stamp.step).cast("long")).select(*COLUMNS)
         create_if_missing(self.spark, self.state, rows.schema, {})
@@ -356,18 +351,22 @@ class Step:
         assert held is not None  # since something was to be written
         return held
 
-    def _quarantine(self, bad: DataFrame) -> None:
+    def _quarantine(self, heard: Heard, merge: Merge) -> int:
+        """Keep what cannot be taken, and say how much that is."""
+        refused = merge.counted.get((What.REFUSED, None), 0) + (merge.conflicting.count() if merge.conflicting is not None else 0)
+        quarantined = heard.seen.fates[Fate.QUARANTINED.value] + refused
+        if not quarantined:
+            return 0
         location, name = quarantine_location(self.job.location), f"{self.job.name}__quarantine"
         table = Target(name=name, location=location, log=self.open_log(location, name), comment=f"Changes that {self.job.name} refused")
-        quarantine(self.spark, table, self.stamp, bad)
+        quarantine(self.spark, table, self.stamp, bad_rows(heard.told, merge.conflicting, merge.found))
+        return quarantined
 
-    def _result(
-        self, read: RangeRead, held: Committed | None, counted: Counted, fates: Mapping[str, int], evolution: Evolution
-    ) -> TableResult:
+    def _result(self, read: RangeRead, held: Committed | None, merge: Merge, fates: Mapping[str, int]) -> TableResult:
         if held is not None and not is_own(held, self.stamp):
             return skipped(held)
-        inserted, updated, deleted, unchanged = (counted.get((What.ROW, operation), 0) for operation in "IUD=")
-        quarantined = fates[Fate.QUARANTINED.value]
+        inserted, updated, deleted, unchanged = (merge.rows(operation) for operation in "IUD=")
+        evolution, quarantined = merge.evolution, fates[Fate.QUARANTINED.value]
         counts = Counts(
             rows_in=sum(fates.values()), returned=inserted + updated + deleted + unchanged + quarantined, inserted=inserted,
             updated=updated, deleted=deleted, unchanged=unchanged, quarantined=quarantined,

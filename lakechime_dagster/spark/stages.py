@@ -1,0 +1,97 @@
+"""What the stages of a step of a table that follows a database hand on."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import DataFrame
+
+from lakechime_dagster.cdc.defaults import Defaults
+from lakechime_dagster.cdc.drift import Evolution
+from lakechime_dagster.cdc.merging import Fate
+from lakechime_dagster.cdc.state import Role, StateRow
+from lakechime_dagster.spark.change_rows import What
+from lakechime_dagster.spark.change_write import Counted
+from lakechime_dagster.spark.ranges import RangeRead
+from lakechime_dagster.spark.remembered import Seen
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The messages of a step, and what was known before it.
+
+    Attributes:
+        read: How they were read.
+        told: What they tell (`change_rows.TOLD_DDL`), each change in its epoch.
+        before: What was remembered before the step; None of a table that begins.
+        seen: What of the messages concerns more than their own keys.
+        known: The same of what was remembered.
+    """
+
+    read: RangeRead
+    told: DataFrame
+    before: DataFrame | None
+    seen: Seen
+    known: Seen
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the table is made of these messages alone."""
+        return self.read.images is None
+
+    @cached_property
+    def ended(self) -> list[StateRow]:
+        """The truncations that snapshots mean which are complete now."""
+        return self.seen.ended(self.known)
+
+    @property
+    def ends(self) -> tuple[StateRow, ...]:
+        """All truncations."""
+        return (*self.seen.truncations, *self.known.truncations, *self.ended)
+
+    @property
+    def marks(self) -> tuple[StateRow, ...]:
+        """The first and last rows of snapshots, without their columns."""
+        return tuple(one._replace(role=Role.MARK.value, columns=None) for one in self.seen.marks)
+
+    @cached_property
+    def defaults(self) -> Defaults:
+        """What rows got that were there when a column was added."""
+        return Defaults.of([*self.known.columns, *self.seen.columns])
+
+    @property
+    def concerns_all(self) -> bool:
+        """Whether rows may change of which no message tells."""
+        return bool(self.seen.truncations or self.ended) or self.defaults.concern_others(Defaults.of(self.known.columns))
+
+    @property
+    def of_sources(self) -> list[StateRow]:
+        """What is to be remembered of whole sources."""
+        return [*self.seen.truncations, *self.ended, *self.marks, *self.seen.places, *self.seen.beats, *self.seen.columns]
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What merging made of them.
+
+    Attributes:
+        found: The rows of `change_rows.merged_ddl`.
+        counted: How many of them there are of each kind.
+        evolution: What becomes of the table's columns.
+        groups: The keys that are merged together.
+        conflicting: The changes whose columns the table cannot hold, which were not merged; None where there are none.
+    """
+
+    found: DataFrame
+    counted: Counted
+    evolution: Evolution
+    groups: DataFrame | None
+    conflicting: DataFrame | None
+
+    def rows(self, *operations: str) -> int:
+        """How many rows of the table need one of these operations."""
+        return sum(self.counted.get((What.ROW, operation), 0) for operation in operations)
+
+    def fates(self, heard: Heard, quarantined: int) -> dict[str, int]:
+        """How many changes met which fate."""
+        found = {fate.value: heard.seen.fates[fate.value] + self.counted.get((What.FATE, fate.value), 0) for fate in Fate}
+        return found | {Fate.QUARANTINED.value: quarantined}
