@@ -1,46 +1,46 @@
 """Writes what a step made of a table that follows a database: one commit, or none where nothing differs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.cdc.drift import Evolution
 from lakechime_dagster.spark.change_rows import START_SEQ, What, table_columns
 from lakechime_dagster.spark.commit import Target, append, append_nothing, commit, create_if_missing, merge, replace_all
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.ddl import ddl_of, struct_of
 from lakechime_dagster.spark.names import column
+from lakechime_dagster.spark.stages import Merge
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
-
-Counted = Mapping[tuple[str, str | None], int]  # rows by what they are, and their operation
 
 
 def write_rows(
-    spark: SparkSession, target: Target, stamp: CommitStamp, found: DataFrame, counted: Counted, evolution: Evolution, *,
+    spark: SparkSession, target: Target, stamp: CommitStamp, merged: Merge, *,
     is_new: bool, may_settle_empty: bool, has_deletion_vectors: bool,
 ) -> Committed | None:  # fmt: skip
     """Bring the table to the merged rows, and say whose commit the step holds; None where it holds all already.
 
     Where it `is_new`, what the table held before is replaced. Where columns were widened, all rows are written anew: no reader
-    needs to know how Delta widens a column in place.
+    needs to know how Delta widens a column in place. Rows that are all new are appended: a merge would look for their keys again.
     """
+    evolution = merged.evolution
     if not evolution.columns:
         return None
     columns = ddl_of(table_columns(evolution.columns, has_history=START_SEQ in target.keys))
     properties = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": str(has_deletion_vectors).lower()}
     create_if_missing(spark, target, struct_of(columns), properties)
-    changes = found.where((F.col("what") == What.ROW) & (F.col("operation") != "=")).select("row.*", F.col("operation").alias(OPERATION))
-    has_rows = any(counted.get((What.ROW, operation), 0) for operation in "IUD")
+    changes = merged.found.where((F.col("what") == What.ROW) & (F.col("operation") != "=")).select(
+        "row.*", F.col("operation").alias(OPERATION)
+    )
 
     def prepare() -> Callable[[], None] | None:
         if is_new and target.log.version > 0:
             return lambda: replace_all(changes.drop(OPERATION), target)
         if evolution.widened:
             return lambda: replace_all(_rewritten(spark, target, changes, columns), target)
-        if has_rows and not any(counted.get((What.ROW, operation), 0) for operation in "UD"):
+        if merged.rows("I") and not merged.rows("U", "D"):
             return lambda: append(changes.drop(OPERATION), target)
-        if has_rows or (evolution.added and not is_new):
+        if merged.rows("I", "U", "D") or (evolution.added and not is_new):
             return lambda: merge(spark, target, changes, is_bounded=True)
         return None if may_settle_empty else lambda: append_nothing(spark, target)
 

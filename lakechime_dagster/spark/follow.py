@@ -178,7 +178,7 @@ class Step:
                 return None
         with self._phase("write"):
             held = write_rows(
-                self.spark, self.target, self.stamp, merge.found, merge.counted, merge.evolution, is_new=heard.is_new,
+                self.spark, self.target, self.stamp, merge, is_new=heard.is_new,
                 may_settle_empty=self.job.may_settle_empty, has_deletion_vectors=self.job.has_deletion_vectors,
             )  # fmt: skip
         result = self._result(read, held, merge, merge.fates(heard, quarantined))

@@ -27,12 +27,12 @@ STATE_COLUMNS = [name for name in COLUMNS if name != "step"]
 class Seen:
     """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the frontiers and epochs that are remembered.
 
-    `told` are the names of a step's schemas by source, `columns` since when sources have those that are remembered. `fates`
+    `used` are the names of a step's schemas by source, `columns` since when sources have those that are remembered. `fates`
     counts the messages whose fate is known at once, `changes` those that are remembered.
     """
 
     schemas: tuple[Schema, ...] = ()
-    told: frozenset[tuple[str, str]] = frozenset()
+    used: frozenset[tuple[str, str]] = frozenset()
     columns: tuple[StateRow, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     truncations: tuple[StateRow, ...] = ()
@@ -130,11 +130,11 @@ def seen_in(told: DataFrame) -> Seen:
     is_mark = (F.col("op") == "r") & F.col("snapshot").isin(*MARKS)
     found = told.agg(
         F.collect_set(F.when(F.col("types").isNotNull(), F.struct("types", "defaults"))).alias("schemas"),
-        F.collect_set(F.when(_has_schema(), F.struct("source", "schema"))).alias("told"), *_common(is_truncation, is_mark),
+        F.collect_set(F.when(_has_schema(), F.struct("source", "schema"))).alias("used"), *_common(is_truncation, is_mark),
         *[F.count_if(F.col("fate") == fate.value).alias(fate.value) for fate in Fate],
     ).collect()[0]  # fmt: skip
     return Seen(
-        schemas=tuple(Schema.of_texts(*texts) for texts in found["schemas"]), told=frozenset(map(tuple, found["told"])),
+        schemas=tuple(Schema.of_texts(*texts) for texts in found["schemas"]), used=frozenset(map(tuple, found["used"])),
         fates={fate.value: found[fate.value] for fate in Fate}, **_read(found),
     )  # fmt: skip
 
@@ -154,7 +154,7 @@ def seen_before(state: DataFrame) -> Seen:
 
 def columns_in(told: DataFrame, seen: Seen, known: Seen, compute: Computing) -> tuple[StateRow, ...]:
     """Since when sources have the columns of schemas of a step of which nothing was known before."""
-    new = seen.told - {(row.source, row.op or "") for row in known.columns}
+    new = seen.used - {(row.source, row.op or "") for row in known.columns}
     if not new:
         return ()
     changes = told.where(_has_schema() & F.col("schema").isin(sorted({name for _, name in new}))).select("source", "schema", "order")

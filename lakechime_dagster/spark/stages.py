@@ -1,5 +1,6 @@
 """What the stages of a step of a table that follows a database hand on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,9 +11,10 @@ from lakechime_dagster.cdc.drift import Evolution
 from lakechime_dagster.cdc.merging import Fate
 from lakechime_dagster.cdc.state import Role, StateRow
 from lakechime_dagster.spark.change_rows import What
-from lakechime_dagster.spark.change_write import Counted
 from lakechime_dagster.spark.ranges import RangeRead
 from lakechime_dagster.spark.remembered import Seen
+
+Counted = Mapping[tuple[str, str | None], int]  # rows by what they are, and their operation
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Heard:
         """What rows got that were there when a column was added."""
         return Defaults.of([*self.known.columns, *self.seen.columns])
 
-    @property
+    @cached_property
     def concerns_all(self) -> bool:
         """Whether rows may change of which no message tells."""
         return bool(self.seen.truncations or self.ended) or self.defaults.concern_others(Defaults.of(self.known.columns))
