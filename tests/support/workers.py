@@ -23,7 +23,8 @@ TOGETHER = {
     "tests/assets/test_change_table_of_kafka.py": "stack",
 }
 LONG = [
-    "lakes", "machines", "tests/spark/test_refresh.py", "stack", "tests/spark/test_follow.py", "tests/spark/test_warm.py",
+    "lakes", "machines", "tests/spark/test_refresh.py", "stack", "tests/spark/test_follow.py", "tests/spark/test_follow_sources.py",
+    "tests/spark/test_follow_columns.py", "tests/spark/test_warm.py",
     "tests/store/test_commit_order.py",
 ]  # fmt: skip
 SAID = "said"

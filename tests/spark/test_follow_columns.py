@@ -1,0 +1,118 @@
+"""The columns of a table that follows a database: which it has, what of them its rows wait for, and which rows they refuse."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.lake.envelopes import PLACEHOLDER
+from tests.cdc.factories import envelope_schema, make_payload, make_record
+from tests.support.follows import Followed, read
+from tests.support.orders import at_position, deletion, order
+
+pytestmark = pytest.mark.spark
+
+
+def test_columns_are_added_and_widened_as_messages_bring_them(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    columns = [("id", "int64", False), ("name", "string", True), ("amount", "int64", True), ("note", "string", True)]
+    row = {"id": 2**40, "name": "Eve", "amount": 7, "note": "new"}
+    table.tell([make_record(make_payload(source=at_position(3), after=row), schema=envelope_schema(*columns), key={"id": 2**40})])
+    result = table.run()
+    assert dict(result.schema) == {"id": "bigint", "name": "string", "amount": "bigint", "note": "string"}
+    assert [(one["id"], one["note"]) for one in table.rows] == [(1, None), (2, None), (2**40, "new")]
+    table.tell([order(1, at=4, name="Bob")])  # with the older schema still, which some other shard may have
+    table.run()
+    assert [(one["id"], one["name"]) for one in table.rows] == [(1, "Bob"), (2, "Ann"), (2**40, "Eve")]
+
+
+def test_a_column_that_is_added_with_a_default_gives_it_to_the_rows_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    table.tell([levelled(3, at=5, level=1)])
+    result = table.run()
+    assert levels(table) == {1: 7, 2: 7, 3: 1}
+    assert (result.counts.inserted, result.counts.updated) == (1, 2)
+    table.tell([levelled(2, at=6, level=None), order(4, at=3)])
+    assert table.run().counts.changed == 2
+    assert levels(table) == {1: 7, 2: None, 3: 1, 4: 7}  # the fourth came late: it was there when the column came
+    table.tell([order(5, at=7)])  # when the column was dropped again
+    table.run()
+    assert levels(table) == {1: 7, 2: None, 3: 1, 4: 7, 5: None}
+
+
+def test_a_history_has_the_default_of_an_added_column_where_its_row_was_there(spark: SparkSession, tmp_path: Path) -> None:
+    records = [order(1, at=1), order(1, at=2, name="Bob"), order(2, at=3), levelled(2, at=5, level=7), levelled(1, at=6, level=8)]
+    for folder, parts in (("at_once", [records]), ("one_by_one", [[one] for one in records])):
+        table = Followed(spark, tmp_path / folder, ("id",), merge={"stored_as_scd_type": 2})
+        for part in parts:
+            table.tell(part)
+            table.run()
+        found = sorted((row["id"], row["name"], row["level"]) for row in table.rows if row["id"] == 1)
+        assert found == [(1, "Ann", None), (1, "Bob", 7), (1, "Bob", 8)]
+
+
+def levelled(number: int, *, at: int, level: int | None) -> Record:
+    """An order after a column was added with the default 7."""
+    level_field = {"field": "level", "type": "int32", "optional": True, "default": 7}
+    schema = envelope_schema(("id", "int32", False), ("name", "string", True), ("amount", "int64", True), level_field)
+    payload = make_payload("u", source=at_position(at), after={"id": number, "name": "Bob", "amount": 5, "level": level})
+    return make_record(payload, schema=schema, key={"id": number}, offset=at)
+
+
+def levels(table: Followed) -> dict[int, int | None]:
+    return {row["id"]: row["level"] for row in table.rows}
+
+
+def test_what_cannot_be_read_or_does_not_fit_is_quarantined_with_its_place_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=1)])
+    table.run()
+    text = [("id", "int32", False), ("name", "string", True), ("amount", "string", True)]
+    other = make_record(make_payload(source=at_position(3), after={"id": 3, "name": "Eve", "amount": "x"}), schema=envelope_schema(*text))
+    table.tell([replace(order(1, at=2), value=b"no JSON", offset=2), replace(other, offset=3), order(2, at=4)])
+    result = table.run()
+    assert result.events == {"applied": 1, "quarantined": 2}
+    assert [row["id"] for row in table.rows] == [1, 2]
+    refused = {one["offset"]: row["reason"] for row in read(f"{table.location}__quarantine") if (one := json.loads(row["row"]))}
+    assert "is no JSON" in refused[2]
+    assert "of types that the table cannot hold" in refused[3]
+
+
+def test_a_row_waits_outside_of_the_table_for_a_column_that_nobody_sent(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=2, name=PLACEHOLDER), order(2, at=3)])
+    assert table.run().events == {"waiting": 1, "applied": 1}
+    assert [row["id"] for row in table.rows] == [2]
+    table.tell([order(1, at=1, amount=6)])
+    table.run()
+    assert table.rows[0] == {"id": 1, "name": "Ann", "amount": 5}
+
+
+def test_columns_are_chosen_and_named_as_is_declared(spark: SparkSession, tmp_path: Path) -> None:
+    names = {"id": "order_id", "amount": "amt"}
+    table = Followed(spark, tmp_path, ("order_id",), merge={"except_column_list": ("name",)}, options={"names": names})
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    table.tell([order(1, at=3, amount=9), deletion(2, at=4)])
+    table.run()
+    assert table.rows == [{"order_id": 1, "amt": 9}]
+
+
+def test_a_table_is_laid_out_for_those_who_read_it(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",), options={"cluster_by": ("id",), "has_deletion_vectors": False})
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    table.tell([order(1, at=3, name="Bob")])
+    table.run()
+    details = DeltaTable(table.location)
+    assert details.metadata().configuration["delta.enableDeletionVectors"] == "false"
+    assert "clustering" in (details.protocol().writer_features or [])
+    assert sorted(details.to_pyarrow_table(columns=["name"])["name"].to_pylist()) == ["Ann", "Bob"]  # by a reader without them

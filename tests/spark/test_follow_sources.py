@@ -1,0 +1,152 @@
+"""What concerns a whole source of a table that follows a database: truncations, snapshots, epochs, hours, shards, heartbeats."""
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.spark.job import Outcome
+from tests.cdc.factories import envelope_schema, make_payload, make_record
+from tests.support.follows import Followed
+from tests.support.orders import at_position, order, truncation
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_truncation_takes_all_rows_of_its_source_unless_it_is_declared_to_be_ignored(spark: SparkSession, tmp_path: Path) -> None:
+    records = [order(1, at=1), order(2, at=2), truncation(at=3), order(2, at=4, name="Bob")]
+    for folder, merge, rows in (("all", {}, [(2, "Bob")]), ("none", {"apply_as_truncates": False}, [(1, "Ann"), (2, "Bob")])):
+        table = Followed(spark, tmp_path / folder, ("id",), merge=merge)
+        for part in (records[:2], records[2:]):
+            table.tell(part)
+            table.run()
+        assert [(row["id"], row["name"]) for row in table.rows] == rows
+
+
+def test_positions_that_begin_anew_hold_the_lane_until_somebody_says_that_they_may(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=10, name="old"), order(2, at=20)])
+    table.run()
+    table.tell([replace(order(1, at=4, name="new"), offset=21), replace(order(3, at=6), offset=22)])
+    with pytest.raises(
+        LaneHeldError, match=r"goes back from \[3, 20, 0\] to \[3, 4, 0\] at offset 21.*lakechime cdc epoch orders --confirm"
+    ):
+        table.attempt(2)
+    table.confirm_epoch("m.shop.orders", 1)
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "new"), (2, "Ann"), (3, "Ann")]
+    table.tell([replace(order(3, at=8, name="newer"), offset=23)])
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "new"), (2, "Ann"), (3, "newer")]
+
+
+def test_a_whole_snapshot_after_positions_began_anew_speaks_for_its_source(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",), options={"max_delete_ratio": 0.5})
+    table.tell([order(1, at=10), order(2, at=20)])
+    table.run()
+    table.tell(
+        [
+            replace(snapshot_row(2, at=4, mark="first"), offset=21),
+            replace(snapshot_row(3, at=4, mark="last"), offset=22),
+            replace(order(3, at=5, name="Bob"), offset=23),
+        ]
+    )
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(2, "Ann"), (3, "Bob")]
+
+
+def test_messages_that_come_again_further_on_in_their_topic_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """As a connector sends them that was killed before it could say how far it was."""
+    records = [order(1, at=10), order(2, at=11), order(1, at=12, name="Bob")]
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell(records)
+    table.run()
+    table.tell([replace(one, offset=offset) for offset, one in enumerate([*records[1:], order(3, at=13)], start=20)])
+    assert table.run().events == {"delivered again": 2, "applied": 1}
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Bob"), (2, "Ann"), (3, "Ann")]
+
+
+def test_a_snapshot_that_lacks_too_many_rows_holds_the_lane(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(number, at=number) for number in range(1, 21)])
+    table.run()
+    table.tell([snapshot_row(1, at=30, mark="first"), replace(snapshot_row(2, at=30, mark="last"), offset=31)])
+    with pytest.raises(LaneHeldError, match=r"lacks 18 of 20 rows, more than max_delete_ratio=0\.1"):
+        table.attempt(2)
+    assert len(table.rows) == 20
+    table.options = {"max_delete_ratio": 0.9}
+    table.run()
+    assert [row["id"] for row in table.rows] == [1, 2]
+
+
+def snapshot_row(number: int, *, at: int, mark: str) -> Record:
+    payload = make_payload("r", source={**at_position(at), "snapshot": mark}, after={"id": number, "name": "Ann", "amount": 5})
+    return make_record(payload, schema=envelope_schema(), key={"id": number}, offset=at)
+
+
+def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(spark: SparkSession, tmp_path: Path) -> None:
+    hour, minute = 3_600_000, 60_000
+    table = Followed(spark, tmp_path, ("id",), options={"max_transaction": dt.timedelta(minutes=1)})
+    table.tell([order(1, at=1, ts_ms=5 * hour)])
+    assert table.run().complete == (5 * hour - minute, 5 * hour - minute)
+    shard = {**at_position(1, 5 * hour + minute), "db": "shard"}
+    table.tell([
+        order(1, at=2, ts_ms=7 * hour + 2 * minute),
+        make_record(make_payload("c", source=shard, after={"id": 2, "name": "Ann", "amount": 5}), schema=envelope_schema()),
+    ])  # fmt: skip
+    second = table.run()
+    assert second.complete == (5 * hour - minute, 5 * hour)
+    assert second.committed is not None
+    assert (second.committed.stamp.watermark, second.committed.stamp.facts) == (5 * hour, {"complete": [5 * hour - minute, 5 * hour]})
+    table.tell([make_record(make_payload("d", source={**shard, "pos": 2, "ts_ms": 8 * hour}, before={"id": 9}), schema=envelope_schema())])
+    third = table.attempt(3)
+    assert (third.outcome, third.complete) == (Outcome.NOTHING, (5 * hour, 7 * hour + minute))
+
+
+def test_rows_of_many_shards_are_one_table_by_the_names_of_their_topics(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("shard", "id"), topics={"shards": r"(?P<shard>\w+)\.orders"})
+    table.tell([of_shard("eu", order(1, at=1)), of_shard("us", order(1, at=1, name="Bob")), of_shard("us", order(2, at=2))])
+    table.run()
+    gone = make_record(make_payload("t", source=at_shard("us", at_position(3)), after=None), schema=envelope_schema(), offset=3)
+    table.tell([replace(gone, topic="us.orders"), of_shard("eu", order(2, at=4, name="Eve"))])
+    table.run()
+    assert [(row["shard"], row["id"], row["name"]) for row in table.rows] == [("eu", 1, "Ann"), ("eu", 2, "Eve")]
+
+
+def of_shard(shard: str, record: Record) -> Record:
+    """A message of the table's topic, as the database of a shard tells it."""
+    value = json.loads(record.value or b"")
+    value["payload"]["source"] = at_shard(shard, value["payload"]["source"])
+    return replace(record, topic=f"{shard}.orders", value=json.dumps(value).encode())
+
+
+def at_shard(shard: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    return {**source, "name": shard}
+
+
+def test_a_heartbeat_completes_the_hours_of_a_quiet_table_with_the_next_step(spark: SparkSession, tmp_path: Path) -> None:
+    """As what came before it may lie in a partition that was asked before it was read."""
+    hour, minute = 3_600_000, 60_000
+    options, topics = {"max_transaction": dt.timedelta(minutes=1)}, {"heartbeats": "demo.*.heartbeat"}
+    table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)
+    table.tell([order(1, at=1, ts_ms=5 * hour)])
+    table.run()
+    ends = []
+    for at in (7, 8):
+        table.tell([beat(at * hour, at)])
+        ends.append(table.run().complete)
+    assert ends == [(5 * hour - minute, 5 * hour - minute), (5 * hour - minute, 7 * hour - minute)]
+    assert [row["id"] for row in table.rows] == [1]
+
+
+def beat(ts_ms: int, at: int) -> Record:
+    source = {**at_position(at, ts_ms), "table": "heartbeat"}
+    payload = make_payload("u", source=source, after={"name": "lake", "at": ts_ms})
+    return replace(make_record(payload, key=None, offset=at), topic="demo.shop.heartbeat")
