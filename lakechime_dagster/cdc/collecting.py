@@ -11,6 +11,7 @@ from lakechime_dagster.cdc.order import BEFORE_READ, Order
 from lakechime_dagster.cdc.scd2 import Tracked
 from lakechime_dagster.cdc.snapshot import Snapshots
 from lakechime_dagster.cdc.state import Role, StateRow, base_row, change_of, change_row, known_of
+from lakechime_dagster.cdc.table_schema import TableSchema, needed
 from lakechime_dagster.cdc.wire import Span, key_of, order_of, order_text
 
 
@@ -81,6 +82,7 @@ def compacted(rows: Iterable[StateRow], frontiers: Mapping[str, Order]) -> list[
     newest: dict[tuple[str, ...], StateRow] = {}
     marks: list[StateRow] = []
     found: list[StateRow] = []
+    schemas: list[TableSchema] = []
     for row in rows:
         order = order_of(row.order)
         match row.role:
@@ -97,6 +99,8 @@ def compacted(rows: Iterable[StateRow], frontiers: Mapping[str, Order]) -> list[
                 marks.append(row)
             case Role.COLUMNS.value:
                 found.append(row)
+            case Role.SCHEMA.value:
+                schemas.append(TableSchema.of_row(row))
             case _:
                 pass
     opened, _ = Snapshots().with_changes(map(change_of, marks))
@@ -106,7 +110,7 @@ def compacted(rows: Iterable[StateRow], frontiers: Mapping[str, Order]) -> list[
         if (row.source, Order(order.epoch, order.position, BEFORE_READ)) in open_ones:
             found.append(row)
     frontier_rows = [StateRow(Role.FRONTIER.value, None, source, order_text(order)) for source, order in frontiers.items()]
-    return [*found, *newest.values(), *frontier_rows]
+    return [*found, *newest.values(), *frontier_rows, *(one.row for one in needed(schemas))]
 
 
 def open_snapshots(marks: Sequence[StateRow]) -> set[str]:

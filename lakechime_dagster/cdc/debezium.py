@@ -12,6 +12,7 @@ from lakechime_dagster.cdc.message import MessageReader
 from lakechime_dagster.cdc.position import position_of, transaction_of
 from lakechime_dagster.cdc.reading import EnvelopeReader, as_object, coordinate, key_change, key_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
+from lakechime_dagster.cdc.schema_history import ReadColumns, Schemas
 from lakechime_dagster.lake.envelopes import Debezium
 
 OLD_KEY = "__debezium.oldkey"  # header of a row that was inserted under the new key of an updated one
@@ -27,20 +28,21 @@ class DebeziumReader(EnvelopeReader):
     Args:
         envelope: The declared envelope.
         keys: The columns of the table's key, in their order.
-        columns: The schema of a row, for messages that bring none.
+        schemas: What tells the columns of messages that bring no schema; without it they are unreadable.
     """
 
-    def __init__(self, envelope: Debezium, keys: Sequence[str], columns: ConnectSchema | None = None) -> None:
+    def __init__(self, envelope: Debezium, keys: Sequence[str], schemas: Schemas | None = None) -> None:
         placeholder = envelope.unavailable
         self._keys = tuple(keys)
-        self._columns = None if columns is None else Columns(columns, placeholder)
+        self._schemas = schemas
+        self._tombstones_delete = envelope.tombstones_delete
         self._values = MessageReader(lambda schema: _columns_of(schema, placeholder))
         self._message_keys = MessageReader(lambda schema: Columns(schema, placeholder), part="key")
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         columns, payload = (None, None) if record.value is None else self._values.read(record.value, is_exact=is_exact)
         if payload is None:
-            return Tombstone(self._key_of_message(record, is_exact), coordinate(record))
+            return Tombstone(self._key_of_tombstone(record, is_exact), coordinate(record))
         if not isinstance(payload, dict):
             raise ValueError(f"value: a message of Debezium is an object, not {shown(payload)}")
         control = control_of(payload)
@@ -50,12 +52,18 @@ class DebeziumReader(EnvelopeReader):
             payload = unflattened(payload)
         if not isinstance(payload["op"], str) or payload["op"] not in OPERATIONS:
             raise ValueError(f"op: a message of Debezium has one of {', '.join(OPERATIONS)}, not {shown(payload['op'])}")
-        columns = columns or self._columns
-        if columns is None:
-            raise ValueError("schema: the message brings none; set value.converter.schemas.enable=true in the connector")
-        return Changes(self._changes(record, payload, columns, is_exact), columns.ddl, columns.defaults)
+        known = columns or self._told_otherwise(payload)
+        return Changes(self._changes(record, payload, known, is_exact), known.ddl, known.defaults)
 
-    def _changes(self, record: Record, payload: Mapping[str, Any], columns: Columns, is_exact: bool) -> tuple[Change, ...]:
+    def _told_otherwise(self, payload: Mapping[str, Any]) -> ReadColumns:
+        """The columns of a message that brings no schema."""
+        if self._schemas is None:
+            remedy = "set value.converter.schemas.enable=true in the connector, or declare source=KafkaTopic(…, ddl=…) or schema_from="
+            raise ValueError(f"schema: the message brings none; {remedy}")
+        row = payload.get("after") or payload.get("before") or {}
+        return self._schemas.columns(as_object("source", payload["source"]), as_object("after", row))
+
+    def _changes(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, is_exact: bool) -> tuple[Change, ...]:
         operation, source = OPERATIONS[payload["op"]], as_object("source", payload["source"])
         order = order_of(record, operation, position_of(source))
         known = {
@@ -76,18 +84,18 @@ class DebeziumReader(EnvelopeReader):
             return (upsert,)
         return key_change(upsert, continues)
 
-    def _deleted_key(self, record: Record, payload: Mapping[str, Any], columns: Columns, is_exact: bool) -> Key:
+    def _deleted_key(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, is_exact: bool) -> Key:
         """The key of a deleted row: of what it was, or of the message where the database sent no more."""
         before = {} if payload.get("before") is None else columns.read(as_object("before", payload["before"]))
         if all(before.get(name) is not None for name in self._keys):
             return key_of(before, self._keys, "before")
-        found = self._key_of_message(record, is_exact)
+        found = self._key_of_message(record, columns, is_exact)
         if found is None:
             told = shown(payload.get("before"))
             raise ValueError(f"before: a deletion tells {', '.join(self._keys)} there or in its key; this one has {told}")
         return found
 
-    def _old_key(self, record: Record, payload: Mapping[str, Any], columns: Columns, key: Key, is_exact: bool) -> Key | None:
+    def _old_key(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, key: Key, is_exact: bool) -> Key | None:
         """The key that this row had before, if it was another one."""
         if OLD_KEY in record.headers:
             types, old = self._message_keys.read(record.headers[OLD_KEY], is_exact=is_exact)
@@ -101,14 +109,23 @@ class DebeziumReader(EnvelopeReader):
         old = tuple(before.get(name) for name in self._keys)
         return old if None not in old and old != key else None
 
-    def _key_of_message(self, record: Record, is_exact: bool) -> Key | None:
+    def _key_of_tombstone(self, record: Record, is_exact: bool) -> Key | None:
+        """The key of a message without a value, whose table its topic's name ends with; None where nothing tells how it is written."""
+        source: dict[str, str] = dict(zip(("db", "table"), record.topic.split(".")[-2:], strict=False))
+        try:
+            known = None if self._schemas is None else self._schemas.columns(source, {})
+        except ValueError:
+            if self._tombstones_delete:
+                raise
+            known = None  # it says nothing that its deletion has not said
+        return self._key_of_message(record, known, is_exact)
+
+    def _key_of_message(self, record: Record, columns: ReadColumns | None, is_exact: bool) -> Key | None:
         if record.key is None:
             return None
         types, payload = self._message_keys.read(record.key, is_exact=is_exact)
-        types = types or self._columns
-        if payload is None or types is None:
-            return None
-        return key_of(types.read(as_object("key", payload)), self._keys, "key")
+        known = types or columns
+        return None if payload is None or known is None else key_of(known.read(as_object("key", payload)), self._keys, "key")
 
 
 def is_envelope(payload: Mapping[str, Any]) -> bool:

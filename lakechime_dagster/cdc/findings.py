@@ -90,7 +90,9 @@ def _unreadable(sample: Sample) -> Iterator[Finding]:
     reasons = [reading.reason for _, reading in sample.messages if isinstance(reading, Unreadable)]
     without_types = [reason for reason in reasons if reason.startswith("schema:") or "no type is declared" in reason]
     if without_types:
-        remedy = "set `value.converter.schemas.enable=true` (and `key.converter.schemas.enable=true`) in the connector"
+        remedy = (
+            "set `value.converter.schemas.enable=true` (and of the key) in the connector, or declare ddl= of its source, or schema_from="
+        )
         if not isinstance(sample.envelope, Debezium):
             remedy = "name each column's type in types={…}, as `lakechime cdc types` writes them"
         yield Finding(Weight.ERROR, "types", f"{_of(without_types, sample)} bring no types of their columns: {without_types[0]}", remedy)

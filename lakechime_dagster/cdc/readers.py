@@ -10,7 +10,9 @@ from lakechime_dagster.cdc.dms import DmsReader
 from lakechime_dagster.cdc.heartbeats import BeatReader
 from lakechime_dagster.cdc.maxwell import MaxwellReader
 from lakechime_dagster.cdc.reading import EnvelopeReader
+from lakechime_dagster.cdc.schema_history import AsWritten, History, Schemas
 from lakechime_dagster.cdc.shards import ShardReader
+from lakechime_dagster.cdc.table_schema import TableSchema
 from lakechime_dagster.lake.change_tables import BronzeTable
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 from lakechime_dagster.lake.feeds import shard_columns
@@ -26,6 +28,8 @@ class MessageFormat:
         types: The type of each column, for envelopes whose messages never bring a schema.
         heartbeats: A glob of topics that hold the changes of a heartbeat table.
         shards: A regular expression of topics' names, by whose named groups they tell columns.
+        is_typed_elsewhere: Messages that bring no schema are kept as they are written until `tables` tell their columns.
+        tables: The columns of the database's tables at places of its log.
     """
 
     envelope: Envelope
@@ -33,6 +37,8 @@ class MessageFormat:
     types: Mapping[str, str] = field(default_factory=dict)
     heartbeats: str = ""
     shards: str = ""
+    is_typed_elsewhere: bool = False
+    tables: tuple[TableSchema, ...] | None = None
 
     def reader(self) -> EnvelopeReader:
         """What reads them.
@@ -51,10 +57,16 @@ class MessageFormat:
         told = shard_columns(self.shards)
         return tuple(key for key in self.keys if key not in told)
 
+    def _schemas(self, envelope: Debezium) -> Schemas | None:
+        """What tells the columns of messages that bring no schema."""
+        if self.tables is not None:
+            return History(self.tables, envelope)
+        return AsWritten() if self.is_typed_elsewhere else None
+
     def _reader(self, keys: tuple[str, ...]) -> EnvelopeReader:
         match self.envelope:
             case Debezium():
-                return DebeziumReader(self.envelope, keys)
+                return DebeziumReader(self.envelope, keys, self._schemas(self.envelope))
             case Canal():
                 return CanalReader(self.envelope, keys, self.types)
             case Maxwell():
@@ -68,5 +80,6 @@ class MessageFormat:
 def format_of(table: BronzeTable) -> MessageFormat:
     """How the messages of a declared table are read."""
     return MessageFormat(
-        envelope=table.envelope, keys=table.keys, types=dict(table.types), heartbeats=table.heartbeats, shards=table.feed.shards
-    )
+        envelope=table.envelope, keys=table.keys, types=dict(table.types), heartbeats=table.heartbeats, shards=table.feed.shards,
+        is_typed_elsewhere=table.is_typed_elsewhere,
+    )  # fmt: skip

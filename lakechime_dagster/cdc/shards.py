@@ -26,14 +26,17 @@ class ShardReader(EnvelopeReader):
         self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
-        told = self._told.get(record.topic) or self._told.setdefault(record.topic, self._columns(record.topic))
         match reading := self._reader.read(record):
             case Changes(changes, types, defaults):
+                told = self._told_by(record.topic)
                 return Changes(tuple(self._with(change, told) for change in changes), self._with_types(types, told), defaults)
             case Tombstone(key) if key is not None:
-                return replace(reading, key=self._key(key, told))
+                return replace(reading, key=self._key(key, self._told_by(record.topic)))
             case _:
                 return reading
+
+    def _told_by(self, topic: str) -> Mapping[str, str]:
+        return self._told.get(topic) or self._told.setdefault(topic, self._columns(topic))
 
     def _columns(self, topic: str) -> dict[str, str]:
         found = self._pattern.fullmatch(topic)

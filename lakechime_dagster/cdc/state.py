@@ -41,6 +41,7 @@ class Role(StrEnum):
         PLACE: How far a partition of a source has come, or which epoch of a source may be entered.
         BEAT: How far the log of a server had come.
         COLUMNS: Since when a source has the columns of a schema (`defaults.Schema`).
+        SCHEMA: The columns of a database's table at a place of its log (`table_schema.TableSchema`).
         FRONTIER: The order of a source below which it is forgotten which rows were deleted.
     """
 
@@ -53,6 +54,7 @@ class Role(StrEnum):
     PLACE = "place"
     BEAT = "beat"
     COLUMNS = "columns"
+    SCHEMA = "schema"
     FRONTIER = "frontier"
 
 
@@ -63,13 +65,13 @@ class StateRow(NamedTuple):
     key: str | None
     source: str
     order: str  # of a base and of the table's row: what is known beside the values of the columns
-    op: str | None = None  # of a schema its name
-    columns: str | None = None  # of a schema those that have a default, with it
-    omitted: str | None = None  # a JSON array; of a schema all its columns
+    op: str | None = None  # of Role.COLUMNS the schema's name, of Role.SCHEMA whether it was told or read
+    columns: str | None = None  # of Role.COLUMNS those that have a default, with it; of Role.SCHEMA the types
+    omitted: str | None = None  # a JSON array; of Role.COLUMNS all of the schema
     continues: str | None = None
     transaction: int | None = None
     ts_ms: int | None = None
-    snapshot: str | None = None
+    snapshot: str | None = None  # of Role.SCHEMA the database's dialect
     span: str | None = None  # of a row of a history, or of a base whose row is open: when it begins and ends (`wire.Span`)
 
 

@@ -1,6 +1,7 @@
 """What users declare a lake with: source tables, computed ones in PySpark or SQL, those that follow a database, and the lake."""
 
 from lakechime_dagster.lake.change_tables import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.declare import spark_table, sql_table
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Maxwell
@@ -15,6 +16,7 @@ __all__ = [
     "CDCMerge",
     "Canal",
     "ChangeTable",
+    "Database",
     "Debezium",
     "Dms",
     "Drift",

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
@@ -83,7 +84,8 @@ class CDCMerge:
 class BronzeTable(Readable):
     """The messages of a database's changes as they came: what a feed holds, appended.
 
-    `keys` and `types` say how its envelope is read where a message does not say it itself.
+    `keys` and `types` say how its envelope is read where a message does not say it itself; `schema_from` is the database that is asked
+    for the columns of messages that bring no schema.
     """
 
     name: str
@@ -91,6 +93,7 @@ class BronzeTable(Readable):
     envelope: Envelope
     keys: tuple[str, ...]
     types: Mapping[str, str] = field(default_factory=dict, hash=False)
+    schema_from: Database | None = None
     every: Schedule | None = None
     partitioned_by: Mapping[str, str] | PartitionLevels | None = None
     owner: str | None = None
@@ -115,6 +118,11 @@ class BronzeTable(Readable):
     def heartbeats(self) -> str:
         """A glob of the topics among the feed's that hold the changes of a heartbeat table; empty without."""
         return self.feed.heartbeats if isinstance(self.feed, KafkaTopic) else ""
+
+    @property
+    def is_typed_elsewhere(self) -> bool:
+        """Whether the columns of messages that bring no schema are told by schema changes, or read in the database."""
+        return bool(self.feed.ddl) or self.schema_from is not None
 
     @property
     def trigger(self) -> SnapshotTrigger:
@@ -197,6 +205,7 @@ def change_table(
     envelope: Envelope,
     merge: CDCMerge,
     types: Mapping[str, str] | None = None,
+    schema_from: Database | None = None,
     on_drift: str | Drift = Drift.LENIENT,
     allowed_lateness: dt.timedelta = dt.timedelta(days=1),
     columns: Mapping[str, str] | None = None,
@@ -220,9 +229,10 @@ def change_table(
     not in the table's rows.
 
     The messages come from `source`, which is asked `every` so often, written as `envelope` says; `types` gives the type of
-    each column for envelopes whose messages never bring a schema. `merge` names the key, and says how changes are merged;
-    `on_drift` what becomes of columns that changes bring otherwise than the table has them. A change that comes later than
-    `allowed_lateness`, by the database's times, may be refused, as what it needs is forgotten.
+    each column for envelopes whose messages never bring a schema. Where Debezium's messages bring none, the source's `ddl`
+    names the topic that tells the columns, or `schema_from` the database in which they are read. `merge` names the key, and
+    says how changes are merged; `on_drift` what becomes of columns that changes bring otherwise than the table has them. A
+    change that comes later than `allowed_lateness`, by the database's times, may be refused, as what it needs is forgotten.
     `columns` gives the names here of columns that have others in the database; `merge` speaks of the names here. `cluster_by`
     names columns by which rows lie together, and `readers` the programs that read the table beside Spark. A snapshot that
     would delete more than `max_delete_ratio` of the rows holds the lane. With `max_transaction`, the longest that a transaction of
@@ -234,6 +244,7 @@ def change_table(
     """
     checked_table_name(name, "change_table", MAX_TARGET_NAME - len(CHANGES))
     _check_source(name, source, envelope, types)
+    _check_schema_from(name, source, envelope, schema_from)
     if not isinstance(merge, CDCMerge):
         raise DeclarationError(name, "merge", f"{shown(merge)} is no CDCMerge(keys=[…])")
     _check_times(name, every, allowed_lateness, max_transaction)
@@ -244,7 +255,8 @@ def change_table(
     there = {here: there for there, here in names.items()}
     bronze = BronzeTable(
         name=name + CHANGES, feed=source, envelope=envelope, keys=tuple(there.get(key, key) for key in merge.keys), every=every,
-        types=MappingProxyType(dict(types or {})), location=None if location is None else location.rstrip("/") + CHANGES,
+        types=MappingProxyType(dict(types or {})), schema_from=schema_from,
+        location=None if location is None else location.rstrip("/") + CHANGES,
         owner=owner, group=group, maintenance=maintenance, description=f"The changes of {name} as they came from {source}",
     )  # fmt: skip
     return ChangeTable(
@@ -263,6 +275,21 @@ def _check_source(name: str, source: object, envelope: object, types: object) ->
         raise DeclarationError(name, "envelope", f"{shown(envelope)} is none of Debezium(), Canal(), Maxwell(), Dms()")
     _check_heartbeats(name, source, envelope)
     _check_types(name, types, envelope)
+
+
+def _check_schema_from(name: str, source: Feed, envelope: object, schema_from: object) -> None:
+    if schema_from is not None and not isinstance(schema_from, Database):
+        raise DeclarationError(name, "schema_from", f"{shown(schema_from)} is no Database(url, table)")
+    if isinstance(envelope, Debezium):
+        if schema_from is not None and source.shards:
+            problem = "is one database's table; this one follows those of all shards: name the topic of their schema changes by ddl="
+            raise DeclarationError(name, "schema_from", problem)
+        return
+    remedy = "is for Debezium's messages; of this envelope declare types={…}, as `lakechime cdc types` writes them"
+    if schema_from is not None:
+        raise DeclarationError(name, "schema_from", remedy)
+    if source.ddl:
+        raise DeclarationError(name, "source", f"ddl={shown(source.ddl)} {remedy}")
 
 
 def _check_times(name: str, every: object, allowed_lateness: object, max_transaction: object) -> None:

@@ -1,9 +1,21 @@
 """Envelopes: how the tools that follow a database's log write its changes as messages."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from lakechime_dagster.errors import DeclarationError, shown
+
 PLACEHOLDER = "__debezium_unavailable_value"
+DECIMALS, TIMES, UNSIGNED = "decimal.handling.mode", "time.precision.mode", "bigint.unsigned.handling.mode"
+BINARY, INTERVALS = "binary.handling.mode", "interval.handling.mode"
+VALUE_SETTINGS = {  # of Debezium's connectors that decide how values are written; the first is what each of them does by default
+    DECIMALS: ("precise", "string", "double"),
+    TIMES: ("", "adaptive", "adaptive_time_microseconds", "connect", "isostring"),  # MySQL's default is not PostgreSQL's
+    UNSIGNED: ("long", "precise"),
+    BINARY: ("bytes", "base64", "base64-url-safe", "hex"),
+    INTERVALS: ("numeric", "string"),
+}
 
 
 class BinaryText(StrEnum):
@@ -22,10 +34,27 @@ class Debezium:
         unavailable: What the connector sends for a value that it does not have (`unavailable.value.placeholder`).
         tombstones_delete: A key without a value is a deletion, as no other message tells it: of rows flattened without
             `__op` and `__deleted`, which is `ExtractNewRecordState`'s default.
+        settings: The connector's settings that say how it writes values, by their names there (`decimal.handling.mode`,
+            `time.precision.mode`, `bigint.unsigned.handling.mode`, `binary.handling.mode`, `interval.handling.mode`), for messages that
+            bring no schema; those that are not named are as they are by default.
     """
 
     unavailable: str = PLACEHOLDER
     tombstones_delete: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name, value in self.settings.items():
+            known = [one for one in VALUE_SETTINGS.get(name, ()) if one]
+            if not known:
+                remedy = f"{shown(name)} says nothing of how values are written; name some of {', '.join(VALUE_SETTINGS)}"
+                raise DeclarationError("Debezium", "settings", remedy)
+            if value not in known:
+                raise DeclarationError("Debezium", "settings", f"{name}={shown(value)} is none of {', '.join(known)}")
+
+    def setting(self, name: str, default: str = "") -> str:
+        """A setting of the connector, or what it is by default, which may be the database's own."""
+        return self.settings.get(name) or VALUE_SETTINGS[name][0] or default
 
 
 @dataclass(frozen=True, kw_only=True)

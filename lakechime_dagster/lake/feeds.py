@@ -22,15 +22,19 @@ class JsonLines:
         shards: A regular expression that the names of files (of `records` those of their topics) match, with a named group for
             each column that they tell.
         records: A line is a message with its parts, not its value alone.
+        ddl: A glob of the topics, among the records, of the connector's schema changes, for messages that bring no schema.
     """
 
     folder: str
     pattern: str = field(default="*.jsonl", kw_only=True)
     records: bool = field(default=False, kw_only=True)
     shards: str = field(default="", kw_only=True)
+    ddl: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         _check_shards("JsonLines", self.shards)
+        if self.ddl and not self.records:
+            raise DeclarationError("JsonLines", "ddl", f"{shown(self.ddl)} names topics, which only records=True have")
         if not isinstance(self.folder, str) or not self.folder.strip() or "://" in self.folder:
             raise DeclarationError("JsonLines", "folder", f"{shown(self.folder)} is no folder of this machine, or mounted there")
         if not isinstance(self.pattern, str) or not self.pattern.strip() or {"..", "/"} & {*PurePosixPath(self.pattern).parts}:
@@ -54,6 +58,8 @@ class KafkaTopic:
         heartbeats: A glob of topics in which the changes of a heartbeat table come, of the same database and connector: they tell
             how far its log was read while it is quiet.
         shards: A regular expression that the names of topics match, with a named group for each column that they tell.
+        ddl: A glob of the topics in which the connector tells schema changes (`include.schema.changes`, of MySQL and MariaDB; the
+            topic is named as its `topic.prefix`), by which messages are read that bring no schema.
     """
 
     topic: str
@@ -61,6 +67,7 @@ class KafkaTopic:
     options: Mapping[str, str] = field(default_factory=dict, kw_only=True, hash=False)
     heartbeats: str = field(default="", kw_only=True)
     shards: str = field(default="", kw_only=True)
+    ddl: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         _check_shards("KafkaTopic", self.shards)

@@ -1,17 +1,13 @@
 """What is watched of a table that follows a database: how far it may be behind, and the database's own table, with which it is compared."""
 
 import datetime as dt
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown, without_password
+from lakechime_dagster.lake.databases import check_database, check_table, url_in
 from lakechime_dagster.lake.names import checked_columns
 from lakechime_dagster.triggers.grid import Schedule, every
-
-_SCHEMES = ("mysql", "mariadb", "postgresql")
-_VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
-_TABLE = re.compile(r"[^.]+\.[^.]+", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,13 +75,8 @@ class Monitor:
             object.__setattr__(self, "columns", checked_columns("Monitor", "columns", self.columns))
 
     def _check_database(self) -> None:
-        database = self.database
-        if not isinstance(database, str) or not (_VARIABLE.fullmatch(database) or _scheme(database) in _SCHEMES):
-            told = shown(without_password(database)) if isinstance(database, str) else shown(database)
-            remedy = "is neither mysql+pymysql://user@host/database, postgresql+psycopg://user@host/database, nor $NAME of a variable"
-            raise DeclarationError("Monitor", "database", f"{told} {remedy}")
-        if not isinstance(self.table, str) or not _TABLE.fullmatch(self.table):
-            raise DeclarationError("Monitor", "table", f"{shown(self.table)} is no schema.table of the database, such as shop.orders")
+        check_database("Monitor", "database", self.database)
+        check_table("Monitor", "table", self.table)
 
     def url(self, environment: Mapping[str, str]) -> str:
         """The URL of the database.
@@ -95,12 +86,7 @@ class Monitor:
         """
         if self.database is None:
             raise InvalidValueError("database", None, "is not declared; write Monitor(database=…, table=…)")
-        if not self.database.startswith("$"):
-            return self.database
-        found = environment.get(self.database[1:])
-        if not found:
-            raise InvalidValueError("database", self.database, "is not in the environment; set it to the URL of the database")
-        return found
+        return url_in(environment, self.database, "database")
 
     @property
     def source_table(self) -> tuple[str, str]:
@@ -121,7 +107,3 @@ class Monitor:
 
 
 UNDECLARED = Monitor(every=every(minutes=15))  # of a table that declares none
-
-
-def _scheme(url: str) -> str:
-    return url.partition("://")[0].partition("+")[0] if "://" in url else ""

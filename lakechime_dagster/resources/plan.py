@@ -4,6 +4,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import islice
 
 from lakechime_dagster.cdc.findings import Finding, Sample, Weight, findings
@@ -11,7 +12,7 @@ from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.source_types import check_types
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lake.feeds import Feed, JsonLines
+from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.followed import Followed
 from lakechime_dagster.settings import in_project
@@ -69,6 +70,7 @@ def plan_of(followed: Followed, flow: Flow, url: str | None = None, source_table
     records, is_of_feed = _newest(followed, parts, found)
     messages = format_of(bronze)
     sample = Sample(bronze.envelope, messages.message_keys)
+    found += _schema_changes(bronze.feed, parts)
     try:
         sample = Sample.read(bronze.envelope, messages.message_keys, records, messages.reader())
     except ValueError as problem:  # of what is declared; a message that cannot be read is none
@@ -93,6 +95,14 @@ def _feed(followed: Followed, flow: Flow, found: list[Finding]) -> tuple[list[Pa
     unread = {name: stop - start for name, (start, stop) in spans_between(place, look.end)}
     ends = {name: stop for name, (_, stop) in spans_between(None, look.end)}
     return [Part(name, end, unread.get(name, 0)) for name, end in ends.items()], look.rest
+
+
+def _schema_changes(feed: Feed, parts: Sequence[Part]) -> list[Finding]:
+    """That no topic is there which tells schema changes, where the declaration names one."""
+    if not feed.ddl or not isinstance(feed, KafkaTopic) or any(fnmatchcase(part.name.rpartition("[")[0], feed.ddl) for part in parts):
+        return []
+    remedy = "set `include.schema.changes=true` in the connector, whose topic is named as its `topic.prefix`, and let it take a snapshot"
+    return [Finding(Weight.ERROR, "schema changes", f"no topic matches ddl={feed.ddl}: messages without a schema cannot be read", remedy)]
 
 
 def _newest(followed: Followed, parts: Sequence[Part], found: list[Finding]) -> tuple[list[Record], bool]:

@@ -16,6 +16,9 @@ from lakechime_dagster.cdc.position import binlog_place
 from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError
 from lakechime_dagster.sources.connection import connected
 
+# up to where PostgreSQL's log is: what was committed with synchronous_commit=off is in it, and written to the disk a little later
+LSN = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END"
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -37,14 +40,21 @@ def taken(url: str, *, seconds: int = 60) -> Iterator[Cut]:
     if seconds < 1:
         raise InvalidValueError("seconds", seconds, "is how long a statement may take; give 1 or more")
     with connected(url) as (connection, dialect):
-        place = _of_mariadb(connection, seconds) if dialect is Dialect.MYSQL else _of_postgres(connection, seconds)
-        yield Cut(dialect, connection, place)
+        if dialect is Dialect.POSTGRES:
+            yield Cut(dialect, connection, _of_postgres(connection, seconds))
+        else:
+            connection.execution_options(isolation_level="AUTOCOMMIT")  # its transaction is begun by words of its own
+            yield Cut(dialect, connection, binlog_snapshot(connection, seconds))
 
 
-def _of_mariadb(connection: sa.Connection, seconds: int) -> BinlogPlace:
-    """MariaDB tells the place of its binary log that a consistent snapshot is of."""
-    # psycopg and pymysql begin a transaction by themselves; here it is begun by words of its own
-    connection.execution_options(isolation_level="AUTOCOMMIT")
+def binlog_snapshot(connection: sa.Connection, seconds: int) -> BinlogPlace:
+    """MariaDB tells the place of its binary log that a consistent snapshot is of, which the connection is in then.
+
+    The connection begins no transaction by itself (`AUTOCOMMIT`).
+
+    Raises:
+        SourceUnreadableError: It is MySQL, or writes no binary log.
+    """
     connection.execute(sa.text("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
     if not connection.dialect.is_mariadb:  # pyright: ignore[reportAttributeAccessIssue]
         raise SourceUnreadableError("MySQL does not tell where its binary log stands without a lock; only MariaDB is cut")
@@ -61,9 +71,13 @@ def _of_postgres(connection: sa.Connection, seconds: int) -> TransactionSnapshot
     """PostgreSQL tells which transactions a snapshot sees; the log's place is asked after the snapshot was taken."""
     connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
     connection.execute(sa.text("SELECT set_config('statement_timeout', :limit, true)"), {"limit": f"{seconds}s"})
-    place = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
-    snapshot, lsn = connection.execute(sa.text(f"SELECT pg_current_snapshot()::text, {place}::text")).one()
+    snapshot, lsn = connection.execute(sa.text(f"SELECT pg_current_snapshot()::text, {LSN}::text")).one()
     _, end, running = snapshot.split(":")
-    high, low = lsn.split("/")
     ids = frozenset(int(one) % 2**32 for one in running.split(",") if one)
-    return TransactionSnapshot((int(high, 16) << 32) + int(low, 16), int(end) % 2**32, ids)
+    return TransactionSnapshot(lsn_of(lsn), int(end) % 2**32, ids)
+
+
+def lsn_of(text: str) -> int:
+    """The number of a place of PostgreSQL's log, such as `0/16B3748`."""
+    high, low = text.split("/")
+    return (int(high, 16) << 32) + int(low, 16)

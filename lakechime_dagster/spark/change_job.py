@@ -7,6 +7,7 @@ from datetime import timedelta
 from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.scd2 import Tracked, TrackHistory
 from lakechime_dagster.cdc.state import StateRow
+from lakechime_dagster.cdc.table_schema import TableSchema
 from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.lake.change_tables import CDCMerge
@@ -25,6 +26,7 @@ class ChangeJob:
     `max_delete_ratio` of all rows is not taken.
     What is older than `allowed_lateness` is no longer waited for, and forgotten when it is most of what is remembered, and more
     than `collects_above` changes. Messages that are `few` start no workers.
+    `reading` is what the columns of the database's table were after all of its messages had been written.
     `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
     """
 
@@ -43,6 +45,7 @@ class ChangeJob:
     collects_above: int = 10_000
     few: TableSize = FEW
     comment: str = ""
+    reading: TableSchema | None = None
     start: Place | None = None
     may_settle_empty: bool = True
     has_committed: bool = False

@@ -41,7 +41,7 @@ def collected_state(
     rows = state.where(F.col("role").isin(Role.BASE.value, Role.CHANGE.value)).select(F.col("key").alias("group"), *STATE_COLUMNS)
     together = in_groups(rows, groups).select("group", *STATE_COLUMNS).repartition("group").sortWithinPartitions("group")
     kept = on_batches(together, Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), frontiers, tracked), STATE_DDL)
-    others = compacted([*seen.places, *seen.beats, *seen.truncations, *seen.marks, *seen.columns], frontiers)
+    others = compacted([*seen.places, *seen.beats, *seen.truncations, *seen.marks, *seen.columns, *seen.tables], frontiers)
     return kept.unionByName(spark.createDataFrame([tuple(one) for one in others], struct_of(STATE_DDL)))
 
 

@@ -4,7 +4,7 @@ First what is to be remembered of the changes, which decides the range of the st
 lane and the step. What was remembered is read as of before the step, so that every attempt at it computes the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import reduce
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from lakechime_dagster.cdc.drift import Evolution, evolved
 from lakechime_dagster.cdc.merging import Fate
 from lakechime_dagster.cdc.state import COLUMNS, Role
+from lakechime_dagster.cdc.table_schema import TableSchema
 from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.errors import LaneHeldError
@@ -75,6 +76,7 @@ from lakechime_dagster.spark.remembered import (
 )
 from lakechime_dagster.spark.session_confs import session_confs
 from lakechime_dagster.spark.stages import Heard, Merge
+from lakechime_dagster.spark.told_schemas import remembered_schemas, told_schemas
 from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, Committed
 
 AS_OF = "state"  # among the facts of a commit of the state: the version that it was computed from
@@ -198,11 +200,13 @@ class Step:
     def _heard(self, read: RangeRead) -> Heard:
         before = None if read.images is None else self._state_before()
         known = Seen() if before is None else seen_before(before)
-        rows = self._told(read.end if read.images is None else read.images.where(F.col(CHANGE) == 1))
+        messages = read.end if read.images is None else read.images.where(F.col(CHANGE) == 1)
+        tables = self._tables(messages, known) if self.job.format.is_typed_elsewhere else []
+        rows = self._told(messages, [TableSchema.of_row(row) for row in known.tables] + tables)
         ordered = in_epochs(self.spark, self.job.name, rows, read.end, known)
         told = rows if ordered.told is rows else self._compute.keep(ordered.told)
         seen = replace(seen_in(told), places=ordered.places, beats=beats_in(told) if self.job.format.heartbeats else ())
-        seen = replace(seen, columns=columns_in(told, seen, known, self._compute))
+        seen = replace(seen, columns=columns_in(told, seen, known, self._compute), tables=tuple(one.row for one in tables))
         return Heard(read, told, before, seen, known)
 
     def _has_few_rows(self) -> bool:
@@ -228,10 +232,19 @@ class Step:
                 f"{name}: there is a table at {location} that follows no database; move it away, or declare another location="
             )
 
-    def _told(self, rows: DataFrame) -> DataFrame:
+    def _tables(self, messages: DataFrame, known: Seen) -> list[TableSchema]:
+        """What a step adds to what is known of the columns of the database's tables, the same for every attempt."""
+        told = told_schemas(self.job.name, messages, map(TableSchema.of_row, known.tables), known.places)
+        if self.decided is None:
+            return told if self.job.reading is None else [*told, self.job.reading]
+        of_step = pinned(self.spark, self.state.location, int(self.decided.version)).where(F.col("step") == self.stamp.step)
+        return [*told, *(one for one in remembered_schemas(of_step) if not one.is_told)]
+
+    def _told(self, rows: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
         merge, envelope = self.job.merge, self.job.format.envelope
+        messages = replace(self.job.format, tables=tuple(tables)) if self.job.format.is_typed_elsewhere else self.job.format
         reading = Reading(
-            out=arrow_of(TOLD_DDL), reader=self.job.format.reader, takes=merge.takes, names=dict(self.job.names),
+            out=arrow_of(TOLD_DDL), reader=messages.reader, takes=merge.takes, names=dict(self.job.names),
             ignores_truncates=not merge.apply_as_truncates, ignores_nulls=merge.ignore_null_updates,
             has_bare_tombstones=isinstance(envelope, Debezium) and envelope.tombstones_delete,
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """A table that follows a database as a monitor looks at it: a version of it, and the keys that changes after a cut touched."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,12 +16,14 @@ from lakechime_dagster.cdc.record import Changes
 from lakechime_dagster.cdc.repair import REPAIRS
 from lakechime_dagster.cdc.wire import key_of, key_text
 from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.lake.change_tables import STATE
 from lakechime_dagster.spark.batches import Batches, on_batches, record_batches
 from lakechime_dagster.spark.change_rows import END_SEQ, HIDDEN, MESSAGE, SPAN, record_of
 from lakechime_dagster.spark.checksums import LakeSide
 from lakechime_dagster.spark.ddl import arrow_of, columns_of
 from lakechime_dagster.spark.ranges import pinned
 from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.spark.told_schemas import remembered_schemas
 from lakechime_dagster.triggers.lanes import LaneId
 
 VIEW = "lakechime_monitored"
@@ -116,12 +118,21 @@ def touched_above(spark: SparkSession, table: FollowedTable, state: TableState, 
     lines = [line for line in lines if not line["topic_id"].startswith(REPAIRS)]
     if not any(line["passed"] for line in lines):
         return Touched()
-    keys = Keys(out=arrow_of(KEYS_DDL), reader=table.format.reader)
+    keys = Keys(out=arrow_of(KEYS_DDL), reader=_format(spark, table).reader)
     told = on_batches(rows.where(is_above).select(*MESSAGE), keys, KEYS_DDL).distinct().collect()
     return Touched(
         keys=frozenset(key_of(key) for (key,) in told if key is not None), is_truncated=any(key is None for (key,) in told),
         is_passed=all(line["passed"] for line in lines),
     )  # fmt: skip
+
+
+def _format(spark: SparkSession, table: FollowedTable) -> MessageFormat:
+    """How messages are read, with what is remembered of columns that they do not tell themselves."""
+    if not table.format.is_typed_elsewhere:
+        return table.format
+    location = table.location.rstrip("/") + STATE
+    state = pinned(spark, location, table.open_log(location, table.name + STATE).version)
+    return replace(table.format, tables=tuple(remembered_schemas(state)))
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ STATE_COLUMNS = [name for name in COLUMNS if name != "step"]
 class Seen:
     """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the frontiers and epochs that are remembered.
 
-    `used` are the names of a step's schemas by source, `columns` since when sources have those that are remembered. `fates`
+    `used` are the names of a step's schemas by source, `columns` since when sources have those that are remembered, `tables` the columns
+    of the database's tables where messages do not bring them. `fates`
     counts the messages whose fate is known at once, `changes` those that are remembered.
     """
 
@@ -40,6 +41,7 @@ class Seen:
     places: tuple[StateRow, ...] = ()
     beats: tuple[StateRow, ...] = ()
     frontiers: tuple[StateRow, ...] = ()
+    tables: tuple[StateRow, ...] = ()
     fates: Mapping[str, int] = field(default_factory=dict)
     changes: int = 0
 
@@ -55,6 +57,7 @@ class Seen:
             known, truncations=(*known.truncations, *self.truncations, *ended), marks=(*known.marks, *marks),
             places=(*known.places, *self.places), links=(*known.links, *self.links),
             beats=(*known.beats, *self.beats), columns=(*known.columns, *self.columns),
+            tables=(*known.tables, *self.tables),
         )  # fmt: skip
 
     @cached_property
@@ -146,9 +149,10 @@ def seen_before(state: DataFrame) -> Seen:
         *_common(role == Role.TRUNCATION.value, role == Role.MARK.value),
         _rows(role == Role.PLACE.value).alias("places"), _rows(role == Role.FRONTIER.value).alias("frontiers"),
         _rows(role == Role.BEAT.value).alias("beats"), _rows(role == Role.COLUMNS.value).alias("columns"),
+        _rows(role == Role.SCHEMA.value).alias("tables"),
         F.count_if(role == Role.CHANGE.value).alias("changes"),
     ).collect()[0]  # fmt: skip
-    rows = {name: _state_rows(found[name]) for name in ("places", "beats", "columns", "frontiers")}
+    rows = {name: _state_rows(found[name]) for name in ("places", "beats", "columns", "frontiers", "tables")}
     return Seen(**rows, changes=found["changes"], **_read(found))
 
 

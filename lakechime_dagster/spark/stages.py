@@ -68,7 +68,15 @@ class Heard:
     @property
     def of_sources(self) -> list[StateRow]:
         """What is to be remembered of whole sources."""
-        return [*self.seen.truncations, *self.ended, *self.marks, *self.seen.places, *self.seen.beats, *self.seen.columns]
+        return [
+            *self.seen.truncations,
+            *self.ended,
+            *self.marks,
+            *self.seen.places,
+            *self.seen.beats,
+            *self.seen.columns,
+            *self.seen.tables,
+        ]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import shutil
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,17 @@ import pytest
 
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Maxwell, change_table
+from lakechime_dagster.lake import CDCMerge, Database, Debezium, JsonLines, Lake, Maxwell, change_table
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.triggers.feeds import FilesPlace
 from tests.assets.test_table import Location, checks, shown
+from tests.cdc.factories import BINLOG, make_payload, make_record
+from tests.sources.test_cut import on_mariadb
 from tests.support.follows import read
+from tests.support.mariadb import MariaDB
 
 pytestmark = pytest.mark.spark
 
@@ -123,3 +127,25 @@ def test_the_hours_that_are_complete_are_partitions_to_wait_for(location: Locati
     assert [(event.canonical, dict(event.event.tags)) for event in hours] == [
         ('["1970-01-01",0]', {"complete": "true"}), ('["1970-01-01",1]', {"complete": "true"}),
     ]  # fmt: skip
+
+
+@pytest.mark.services
+def test_columns_that_no_message_tells_are_read_in_the_database(
+    tmp_path: Path, folder: Path, location: Location, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With each step."""
+    with on_mariadb(mariadb) as database:
+        database.run("CREATE TABLE orders (id INT PRIMARY KEY, amount DECIMAL(10,2))")
+        monkeypatch.setenv("SHOP", database.url)
+        table = change_table(
+            "shop.orders", source=JsonLines(str(folder), records=True), envelope=Debezium(), merge=CDCMerge(keys=("id",)),
+            schema_from=Database("$SHOP", f"{database.schema}.orders"),
+        )  # fmt: skip
+        own = Location(location.instance, build_definitions(Lake("shop", [table])), location.platform)
+        source = BINLOG | {"db": database.schema, "file": "mysql-bin.000001", "pos": 4}
+        message = make_record(make_payload(source=source, after={"id": 1, "amount": "Aeg="}))
+        line = {"topic": "shop", "partition": 0, "offset": 0, "key": '{"id":1}', "value": (message.value or b"").decode(), "headers": []}
+        (folder / "a.jsonl").write_text(json.dumps(line) + "\n")
+        assert own.run_of("shop_orders__changes").success
+        assert own.run_of("shop_orders").success
+    assert rows(location) == [(1, Decimal("4.88"))]

@@ -11,7 +11,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.table_schema import TableSchema
 
 FOLDER = Path(__file__).parent / "captures"
 
@@ -20,7 +23,8 @@ FOLDER = Path(__file__).parent / "captures"
 class Capture:
     """One file: messages by topic in the order of their offsets, and by topic the rows of the table at the end, as text.
 
-    `untold` says, by topic, what the table holds that no message tells.
+    `untold` says, by topic, what the table holds that no message tells. `settings` are the connector's, `readings` what the columns of
+    tables were when they were read.
     """
 
     name: str
@@ -28,6 +32,8 @@ class Capture:
     records: tuple[Record, ...]
     rows: Mapping[str, list[dict[str, Any]]]
     untold: Mapping[str, str]
+    settings: Mapping[str, str]
+    readings: tuple[TableSchema, ...]
 
     def of(self, topic: str) -> Iterator[Record]:
         return (record for record in self.records if record.topic == topic)
@@ -44,10 +50,17 @@ def _read(path: Path) -> Capture:
     return Capture(
         name=path.name.removesuffix(".jsonl.gz"),
         keys={topic: tuple(columns) for topic, columns in head["keys"].items()},
-        records=tuple(_record(line) for line in others if "rows" not in line),
+        records=tuple(_record(line) for line in others if "rows" not in line and "columns" not in line),
         rows={table["topic"]: table["rows"] for table in tables},
         untold={table["topic"]: table["untold"] for table in tables if "untold" in table},
+        settings=head["options"],
+        readings=tuple(_reading(line) for line in others if "columns" in line),
     )
+
+
+def _reading(line: Mapping[str, Any]) -> TableSchema:
+    order, dialect = Order(position=tuple(line["position"])), Dialect(line["dialect"])
+    return TableSchema(table=line["table"], order=order, columns=line["columns"], dialect=dialect, is_told=False)
 
 
 def _record(line: Mapping[str, Any]) -> Record:

@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from lakechime_dagster.cdc.connect import ConnectSchema, connect_schema
+from lakechime_dagster.cdc.columns import Columns
+from lakechime_dagster.cdc.connect import connect_schema
 from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.lake.envelopes import PLACEHOLDER
 
 TOPIC = "shop.public.orders"
 COLUMNS = ("id", "int32", False), ("name", "string", True), ("amount", "int64", True)
@@ -28,8 +31,18 @@ def struct(*columns: tuple[str, str, bool] | Mapping[str, Any], **others: object
     return {"type": "struct", "fields": fields, "optional": True} | others
 
 
-def row_schema(*columns: tuple[str, str, bool] | Mapping[str, Any]) -> ConnectSchema:
-    return connect_schema(struct(*(columns or COLUMNS)))
+@dataclass(frozen=True)
+class ToldOnce:
+    """The same columns at every place of the log, for messages that bring no schema."""
+
+    known: Columns
+
+    def columns(self, source: Mapping[str, Any], row: Mapping[str, Any]) -> Columns:
+        return self.known
+
+
+def told_once(*columns: tuple[str, str, bool] | Mapping[str, Any], unavailable: str = PLACEHOLDER) -> ToldOnce:
+    return ToldOnce(Columns(connect_schema(struct(*(columns or COLUMNS))), unavailable))
 
 
 def envelope_schema(*columns: tuple[str, str, bool] | Mapping[str, Any]) -> dict[str, Any]:

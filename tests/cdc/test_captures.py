@@ -11,18 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Key
-from lakechime_dagster.cdc.connect import ConnectSchema, connect_schema
-from lakechime_dagster.cdc.debezium import OLD_KEY, Debezium, DebeziumReader
+from lakechime_dagster.cdc.debezium import OLD_KEY, DebeziumReader
 from lakechime_dagster.cdc.defaults import Defaults, Schema
 from lakechime_dagster.cdc.epoch import Epochs, assigned
 from lakechime_dagster.cdc.fold import BEFORE_ALL, Kept, Row, with_changes
+from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.record import Changes, Control, Tombstone, Unreadable
+from lakechime_dagster.cdc.schema_history import History
 from lakechime_dagster.cdc.snapshot import Snapshots
 from lakechime_dagster.cdc.state import StateRow
+from lakechime_dagster.cdc.table_schema import TableSchema, schemas_of
+from lakechime_dagster.lake.envelopes import VALUE_SETTINGS, Debezium
 from tests.cdc.captures import captures, is_the_same
 
 CAPTURES = {capture.name: capture for capture in captures()}
-TABLES = [(capture.name, topic) for capture in CAPTURES.values() for topic, keys in capture.keys.items() if keys and topic in capture.rows]
+SAME = {"schemaless": "basics", "schemaless_drift": "scale_change", "schemaless_types": "types", "schemaless_types_text": "types_text"}
+WAYS = ("schema changes", "readings")
+ALL = [(capture.name, topic) for capture in CAPTURES.values() for topic, keys in capture.keys.items() if keys and topic in capture.rows]
+TABLES = [one for one in ALL if "schemaless" not in one[0]]
 ROW = "row"  # there is one too many, or too few
 UNTOLD = {  # by capture and table, the columns that the messages alone do not tell as the database has them
     # what ALTER TABLE did to rows that were not touched afterwards
@@ -63,8 +69,11 @@ def label(name: str, topic: str) -> str:
 
 def changes_of(name: str, topic: str) -> tuple[list[Change], Defaults, list[str]]:
     """What the messages of a topic tell, with the truncations that complete snapshots mean, and why some cannot be read."""
+    return changes_read(name, topic, DebeziumReader(Debezium(), CAPTURES[name].keys[topic]))
+
+
+def changes_read(name: str, topic: str, reader: DebeziumReader) -> tuple[list[Change], Defaults, list[str]]:
     capture = CAPTURES[name]
-    reader = DebeziumReader(Debezium(), capture.keys[topic], row_schema_of(name, topic) if "schemaless" in name else None)
     told, schemas, unreadable = list[Change](), list[StateRow](), list[str]()
     for record in capture.of(topic):
         match reader.read(record):
@@ -92,14 +101,15 @@ def row_of(kept: Kept, key: Key, defaults: Defaults, columns: Collection[str]) -
     return row and {**absent, **row}
 
 
-def row_schema_of(name: str, topic: str) -> ConnectSchema:
-    """The schema of the same table's rows in messages that bring it."""
-    other = CAPTURES[name.replace("schemaless", "basics")]
-    same = next(one for one in other.keys if one.rpartition(".")[2] == topic.rpartition(".")[2])
-    value = next(record.value for record in other.of(same) if record.value is not None)
-    row = connect_schema(json.loads(value)["schema"]).field("after")
-    assert row is not None
-    return row
+def schemaless_reader(name: str, topic: str, by: str) -> DebeziumReader:
+    """A reader that knows the columns by what the connector, or a few readings, told of them."""
+    capture = CAPTURES[name]
+    envelope = Debezium(settings={setting: value for setting, value in capture.settings.items() if setting in VALUE_SETTINGS})
+    found: list[TableSchema] = list(capture.readings)
+    if by == "schema changes":
+        told = [one for one in capture.records if one.value is not None and b'"tableChanges"' in one.value]
+        found = [each for one in told for each in schemas_of(json.loads(one.value or b""), Order(offset=one.offset))]
+    return DebeziumReader(envelope, capture.keys[topic], History(found, envelope))
 
 
 def differences(rows: Sequence[Mapping[str, Any]], truth: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> set[str]:
@@ -128,6 +138,21 @@ def test_the_rows_of_the_messages_are_those_of_the_database(name: str, topic: st
         columns = list(truth[0]) if truth else keys
         rows = [row for key in kept.windows if (row := row_of(kept, key, defaults, columns)) is not None]
         assert differences(rows, truth, keys) == UNTOLD.get(label(name, topic), set())
+
+
+SCHEMALESS = [(name, topic, by) for name, topic in ALL if "schemaless" in name for by in WAYS if by == "readings" or "maria" in name]
+
+
+@pytest.mark.parametrize(("name", "topic", "by"), SCHEMALESS, ids=[f"{label(name, topic)}-{by}" for name, topic, by in SCHEMALESS])
+def test_messages_without_schemas_mean_the_same_by_what_else_tells_their_columns(name: str, topic: str, by: str) -> None:
+    truth, keys = CAPTURES[name].rows[topic], CAPTURES[name].keys[topic]
+    changes, _, unreadable = changes_read(name, topic, schemaless_reader(name, topic, by))
+    database, _, scenario = name.partition("-")
+    other = f"{database}-{SAME[scenario]}"
+    assert unreadable == UNREADABLE.get(label(other, topic), [])
+    kept = with_changes(Kept(), changes).kept
+    rows = [row for key in kept.windows if (row := kept.image(key).row(list(truth[0]))) is not None]
+    assert differences(rows, truth, keys) == UNTOLD.get(label(other, topic), set())
 
 
 @given(seed=st.integers(0, 2**32))

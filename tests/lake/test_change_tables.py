@@ -12,6 +12,7 @@ from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import (
     CDCMerge,
     ChangeTable,
+    Database,
     Debezium,
     Drift,
     JsonLines,
@@ -84,6 +85,27 @@ WRONG = [
     (
         lambda: orders(source=JsonLines("in", shards="(?P<shard>.*)"), monitor=Monitor(database="$SHOP", table="shop.orders")),
         "shop.orders, monitor: compares with one database's table; this one follows those of all shards: leave database= out",
+    ),
+    (lambda: JsonLines("in", ddl="shop"), "JsonLines, ddl: 'shop' names topics, which only records=True have"),
+    (lambda: orders(schema_from="mysql://shop"), "shop.orders, schema_from: 'mysql://shop' is no Database(url, table)"),
+    (lambda: Database("shop", "shop.orders"), "Database, url: 'shop' is neither mysql+pymysql://user@host/database"),
+    (lambda: Database("$SHOP", "orders"), "Database, table: 'orders' is no schema.table of the database, such as shop.orders"),
+    (
+        lambda: orders(source=JsonLines("in", shards="(?P<shard>.*)"), schema_from=Database("$SHOP", "shop.orders")),
+        "shop.orders, schema_from: is one database's table; this one follows those of all shards",
+    ),
+    (
+        lambda: orders(envelope=Maxwell(), types={"id": "bigint"}, schema_from=Database("$SHOP", "shop.orders")),
+        "shop.orders, schema_from: is for Debezium's messages; of this envelope declare types={…}",
+    ),
+    (
+        lambda: orders(envelope=Maxwell(), types={"id": "bigint"}, source=JsonLines("in", records=True, ddl="shop")),
+        "shop.orders, source: ddl='shop' is for Debezium's messages; of this envelope declare types={…}",
+    ),
+    (lambda: Debezium(settings={"decimal.mode": "precise"}), "Debezium, settings: 'decimal.mode' says nothing of how values are written"),
+    (
+        lambda: Debezium(settings={"time.precision.mode": "exact"}),
+        "Debezium, settings: time.precision.mode='exact' is none of adaptive, adaptive_time_microseconds, connect, isostring",
     ),
     (lambda: orders(envelope="debezium"), "shop.orders, envelope: 'debezium' is none of Debezium(), Canal(), Maxwell(), Dms()"),
     (lambda: orders(merge=["id"]), "shop.orders, merge: ['id'] is no CDCMerge(keys=[…])"),

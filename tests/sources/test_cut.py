@@ -130,7 +130,7 @@ def test_a_cut_of_postgresql_tells_which_transactions_it_sees(postgres_url: str)
             assert isinstance(cut.place, TransactionSnapshot)
             assert cut.place.includes((), seen)
             assert [cut.place.includes((), one) for one in unseen] == [False, False]
-            assert cut.place.lsn <= int(database.run("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")[0])
+            assert cut.place.lsn <= int(database.run("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")[0])
 
 
 @contextmanager

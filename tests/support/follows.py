@@ -51,7 +51,7 @@ class Followed:
     envelope: Envelope = field(default_factory=Debezium)
     merge: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    topics: Mapping[str, str] = field(default_factory=dict)
+    topics: Mapping[str, Any] = field(default_factory=dict)
     lane: LaneId = field(default_factory=lambda: LaneId("test", "orders"))
     step: int = 0
     place: SnapshotPlace = field(default_factory=SnapshotPlace)
@@ -59,7 +59,7 @@ class Followed:
     @property
     def format(self) -> MessageFormat:
         there = {here: there for there, here in self.options.get("names", {}).items()}
-        return MessageFormat(envelope=self.envelope, keys=tuple(there.get(key, key) for key in self.keys), **dict[str, Any](self.topics))
+        return MessageFormat(envelope=self.envelope, keys=tuple(there.get(key, key) for key in self.keys), **self.topics)
 
     @property
     def location(self) -> str:

@@ -81,12 +81,15 @@ def record(stack: Stack, broker: Broker, scenario: Scenario) -> Path:
             "note": scenario.note,
             "options": {**stage.options, **scenario.options},
         }
+        readings = [
+            {"columns": one.columns, "table": one.table, "position": one.order.position, "dialect": one.dialect} for one in stage.readings
+        ]
         truth = []
         for table, (topic, _, rows) in tables.items():
             told = {"untold": scenario.untold[table]} if table in scenario.untold else {}
             truth.append({"table": f"{SCHEMA}.{table}", "topic": topic, **told, "rows": rows})
         messages = [message for topic in topics for message in broker.messages(topic)]
-    return _write(CAPTURES / scenario.file, [header, *messages, *truth])
+    return _write(CAPTURES / scenario.file, [header, *messages, *readings, *truth])
 
 
 def _write(file: Path, lines: Sequence[object]) -> Path:

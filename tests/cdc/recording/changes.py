@@ -14,6 +14,7 @@ def basics(stage: Stage) -> None:
         "INSERT INTO order_lines VALUES (1, 'apple', 3), (1, 'pear', 1), (2, 'apple', 2)",
     )
     stage.connect()
+    stage.read_columns()
     stage.run(
         "INSERT INTO orders VALUES (4, 'Barbara', 40.00, 'streamed')",
         "UPDATE orders SET amount = 11.00, note = 'updated' WHERE id = 1",

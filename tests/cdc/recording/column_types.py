@@ -1,6 +1,6 @@
 """Scenarios of column types: what their values read as, extremes first."""
 
-from tests.cdc.recording.scenario import Database, scenario
+from tests.cdc.recording.scenario import SCHEMALESS, Database, scenario
 from tests.cdc.recording.stage import Stage
 
 AS_TEXT = {
@@ -13,6 +13,12 @@ MARIADB_UNTOLD = {
     "numbers": "A snapshot reads FLOAT from text of six digits: f of row 4.",
     "texts": "The log escapes the comma of an enum's value: e of row 103.",
     "zero_dates": "A zero date reads as null, or as the epoch where the column is NOT NULL.",
+}
+MARIADB_TEXT_UNTOLD = {
+    **MARIADB_UNTOLD,
+    "moments": "A time below 0 or above 24 hours reads as null: t, t3, t6.",
+    "numbers": f"{MARIADB_UNTOLD['numbers']} Unsigned numbers above 2^63 - 1 read as negative ones: bu.",
+    "wide_keys": "Unsigned numbers above 2^63 - 1 read as negative ones: id.",
 }
 POSTGRES_UNTOLD = {
     "endless": "Endless dates and timestamps come as numbers, those of dates differ between snapshot and stream: d, ts.",
@@ -27,16 +33,39 @@ TYPES = "For each column type its extremes, an ordinary value and NULL, each row
 
 
 @scenario(
+    "schemaless_types_text",
+    f"{TYPES}; what can be text is text, and no message brings a schema.",
+    Database.MARIADB,
+    options={**AS_TEXT, **SCHEMALESS, "include.schema.changes": "true"},
+    untold=MARIADB_TEXT_UNTOLD,
+)
+@scenario(
+    "schemaless_types_text",
+    f"{TYPES}; what can be text is text, and no message brings a schema.",
+    Database.POSTGRES,
+    options={**AS_TEXT, **SCHEMALESS},
+    untold={**POSTGRES_UNTOLD, **POSTGRES_TEXT_UNTOLD},
+)
+@scenario(
+    "schemaless_types",
+    f"{TYPES}; unsigned bigint as decimals, and no message brings a schema.",
+    Database.MARIADB,
+    options={"bigint.unsigned.handling.mode": "precise", **SCHEMALESS, "include.schema.changes": "true"},
+    untold=MARIADB_UNTOLD,
+)
+@scenario(
+    "schemaless_types",
+    f"{TYPES}; no message brings a schema.",
+    Database.POSTGRES,
+    options=SCHEMALESS,
+    untold={**POSTGRES_UNTOLD, "not_numbers": "In precise mode a numeric that is no number reads as null: d, n."},
+)
+@scenario(
     "types_text",
     f"{TYPES}; what can be text is text: decimals, times (isostring), binary as hex. Unsigned bigint as long overflows.",
     Database.MARIADB,
     options=AS_TEXT,
-    untold={
-        **MARIADB_UNTOLD,
-        "moments": "A time below 0 or above 24 hours reads as null: t, t3, t6.",
-        "numbers": f"{MARIADB_UNTOLD['numbers']} Unsigned numbers above 2^63 - 1 read as negative ones: bu.",
-        "wide_keys": "Unsigned numbers above 2^63 - 1 read as negative ones: id.",
-    },
+    untold=MARIADB_TEXT_UNTOLD,
 )
 @scenario(
     "types_text",
@@ -61,6 +90,7 @@ TYPES = "For each column type its extremes, an ordinary value and NULL, each row
 def types(stage: Stage) -> None:
     tables = _postgres_types(stage) if stage.is_postgres else _mariadb_types(stage)
     stage.connect()
+    stage.read_columns()
     stage.run(*[f"INSERT INTO {table} SELECT id + 100, {columns} FROM {table}" for table, columns in tables.items()])
     if stage.is_postgres:
         stage.run("INSERT INTO text_keys VALUES ('ключ \" 2', '11111111-2222-3333-4444-555555555555', 2.50, 'streamed')")

@@ -1,7 +1,7 @@
 """Scenarios of what messages are wrapped in and stand between: converters, transformations, partitions, messages that are no row."""
 
 from tests.cdc.recording.changes import basics
-from tests.cdc.recording.scenario import Database, scenario
+from tests.cdc.recording.scenario import SCHEMALESS, Database, scenario
 from tests.cdc.recording.stage import Stage
 from tests.support.processes import await_found
 
@@ -11,7 +11,7 @@ FLAT = {"transforms": "flatten", "transforms.flatten.type": "io.debezium.transfo
 
 
 @scenario("schemaless", "The converter writes no schema: types must come from elsewhere.", options={
-    "key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false",
+    **SCHEMALESS, "include.schema.changes": "true",
 })  # fmt: skip
 def schemaless(stage: Stage) -> None:
     basics(stage)

@@ -22,6 +22,10 @@ class MariaDBStage(Stage):
         self.server = server
         super().__init__(stack, broker, scenario, ends)
 
+    @property
+    def url(self) -> str:
+        return f"mysql://{CAPTURE_USER}:{CAPTURE_USER}@127.0.0.1:{self.server.port}/{SCHEMA}"
+
     def rows(self, table: str) -> list[Row]:
         types = dict(
             json.loads(line)

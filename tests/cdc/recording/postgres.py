@@ -13,6 +13,10 @@ class PostgresStage(Stage):
 
     options: ClassVar[Mapping[str, str]] = {"plugin.name": "pgoutput"}
 
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres:postgres@127.0.0.1:{self.stack.postgres.port}/{self.scenario.name}"
+
     def rows(self, table: str) -> list[Row]:
         assert isinstance(self.sql, PostgresSession)
         self.run("SET TimeZone = 'UTC'", "SET DateStyle = 'ISO'", "SET bytea_output = 'hex'", "SET IntervalStyle = 'postgres'")

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 EXACT = {"key.converter.replace.null.with.default": "false", "value.converter.replace.null.with.default": "false"}
 
+SCHEMALESS = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+
 
 class Database(StrEnum):
     """Where a scenario is played."""

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, ClassVar, Protocol
 
+from lakechime_dagster.cdc.table_schema import TableSchema
+from lakechime_dagster.sources.schema_reading import read_schema
 from tests.cdc.recording.broker import Broker
 from tests.cdc.recording.scenario import Database, Scenario
 from tests.cdc.recording.stack import Stack
@@ -37,6 +39,7 @@ class Stage(ABC):
         self.connectors: list[str] = []
         self._ends = ends
         self._marks = 0
+        self.readings: list[TableSchema] = []
         self._create_database()
         self.sql = self.session()
         self.run(f"CREATE TABLE {SENTINEL} (id INT PRIMARY KEY, mark VARCHAR(20))")
@@ -74,6 +77,11 @@ class Stage(ABC):
         self.run(f"INSERT INTO {SENTINEL} VALUES ({self._marks}, '{mark}')")
         self.await_message(SENTINEL, lambda message: f'"mark":"{mark}"' in (message["value"] or ""))
 
+    def read_columns(self) -> None:
+        """Reads the columns of all tables as they are now, with the place of the log, where no message tells them."""
+        if self.scenario.options.get("value.converter.schemas.enable") == "false":
+            self.readings += [read_schema(self.url, SCHEMA, table) for table in self.tables()]
+
     def await_message(self, table: str, wanted: Callable[[dict[str, Any]], bool]) -> None:
         topic = self.topic(table)
         await_found(lambda: self.broker.has(topic, wanted), f"the message in {topic}", 60, self.expect_health)
@@ -109,6 +117,11 @@ class Stage(ABC):
             f" WHERE c.constraint_type = '{kind}' AND c.table_schema = '{SCHEMA}' AND c.table_name = '{table}'"
             " ORDER BY k.ordinal_position"
         )
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The database, for the product's own readings of it."""
 
     @abstractmethod
     def rows(self, table: str) -> list[Row]:
