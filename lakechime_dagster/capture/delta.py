@@ -199,8 +199,12 @@ class DeltaLog:
     def watermark(self) -> int | None:
         """The watermark of the newest commit that tells one, in milliseconds of event time."""
         state = self._open_or_none()
-        stamps = (CommitStamp.from_text(commit.user_metadata) for commit in self._commits_backwards(state)) if state is not None else ()
-        return next((stamp.watermark for stamp in stamps if stamp is not None and stamp.watermark is not None), None)
+        stamps = self._stamps_backwards(state) if state is not None else ()
+        return next((stamp.watermark for stamp in stamps if stamp.watermark is not None), None)
+
+    def fed(self, version: int) -> Place | None:
+        """Up to where its feed was read by a version, by the newest commit that tells it; None where the log holds none."""
+        return next((stamp.end for stamp in self._stamps_backwards(self._open(version)) if stamp.end.feed is not None), None)
 
     def _events(self, commit: TableCommit, uid: TableUid) -> list[DataChangeEvent]:
         """DELETE promises that nothing of the partition is left; a removal of some of its files is an UPDATE."""
@@ -269,6 +273,11 @@ class DeltaLog:
             except InvalidValueError:
                 continue
         return tags
+
+    def _stamps_backwards(self, state: DeltaTable) -> Iterator[CommitStamp]:
+        """What the commits of lanes say about themselves, newest first."""
+        stamps = (CommitStamp.from_text(commit.user_metadata) for commit in self._commits_backwards(state))
+        return (stamp for stamp in stamps if stamp is not None)
 
     def _commits_backwards(self, state: DeltaTable) -> Iterator[TableCommit]:
         levels = _levels(state)

@@ -17,15 +17,19 @@ CHOICES = (
 
 @dataclass(frozen=True)
 class FilesFeed:
-    """The files below a folder whose names match a pattern.
+    """The files below a folder whose names match a pattern; a step reads at most so many bytes of them, None is all.
 
     A file is read up to its last whole line, and may grow. One that was written anew is noticed by its size, or because no
     line ends any more where it was read up to. One that is gone was read: it drops out of the place, and a file that comes
     under its name later is a new one.
+
+    A step that cannot read all takes the files in the order of their names, the last one up to a whole line; a line that is
+    longer than the limit is taken alone.
     """
 
     folder: Path
     pattern: str
+    max_bytes: int | None = None
 
     def look(self, place: FeedPlace | None) -> Look:
         """What the files hold after a place.
@@ -44,10 +48,12 @@ class FilesFeed:
                 problems += [problem] if problem else []
                 ends[name] = start if problem else end_of_lines(path, start, size)
                 rest |= {name: size - ends[name]} if size > ends[name] and not problem else {}
+            end = FilesPlace({name: end for name, end in ends.items() if end})
+            short = None if problems else self._step_end(end, FilesPlace(read))
         except OSError as error:
             raise FeedUnreadableError(f"{error.filename or self.folder} cannot be read: {error.strerror or error}") from error
-        end = FilesPlace({name: end for name, end in ends.items() if end})
-        return Look(end=end, came=self._came(end, FilesPlace(read)), rest=self._rest(rest), problems=tuple(problems))
+        came, left = self._came(end, FilesPlace(read)), "" if short is None else self._left(end, short)
+        return Look(end=end, came=came, rest=self._rest(rest), problems=tuple(problems), step_end=short, left=left)
 
     def _files(self) -> Iterator[tuple[str, Path, int]]:
         if not self.folder.is_dir():
@@ -61,6 +67,26 @@ class FilesFeed:
                     yield name, path, path.stat().st_size
             except FileNotFoundError:  # between listing and looking
                 continue
+
+    def _step_end(self, end: FilesPlace, place: FilesPlace) -> FilesPlace | None:
+        """Up to where one step reads; None where that is the end."""
+        if self.max_bytes is None:
+            return None
+        room, stops = self.max_bytes, {name: place.files[name] for name in end.files.keys() & place.files.keys()}
+        for name, (start, stop) in end.spans_after(place).items():
+            path, limit = self.folder / name, min(stop, start + room)
+            found = end_of_lines(path, start, limit)
+            if found == start and room == self.max_bytes:
+                found = end_of_line(path, limit)
+            stops |= {name: found} if found > start else {}
+            if found < stop:
+                return FilesPlace(stops)
+            room = max(0, room - (found - start))
+        return None
+
+    def _left(self, end: FilesPlace, short: FilesPlace) -> str:
+        left = sum(stop - start for start, stop in end.spans_after(short).values())
+        return f"a step takes at most {self.max_bytes:,} bytes, so that {left:,} are left to the next ones"
 
     def _came(self, end: FilesPlace, place: FilesPlace) -> str:
         spans = end.spans_after(place)
@@ -89,6 +115,14 @@ def end_of_lines(path: Path, start: int, size: int) -> int:
             if found >= 0:
                 return begin + found + 1
     return start
+
+
+def end_of_line(path: Path, at: int) -> int:
+    """Where the line ends in which a byte of a file stands."""
+    with path.open("rb") as file:
+        file.seek(at)
+        file.readline()
+        return file.tell()
 
 
 def _problem(path: Path, start: int, size: int) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.feeds.kafka_limit import Unread, step_end, what_is_left
 from lakechime_dagster.feeds.look import Look
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.triggers.feeds import FeedPlace, KafkaPlace, Span, TopicPlace
@@ -70,19 +71,28 @@ class KafkaFeed:
 def judged(feed: KafkaTopic, place: KafkaPlace, topics: Sequence[TopicState], *, is_ordered_by_position: bool) -> Look:
     """What topics as they are mean for a place up to which they were read."""
     problems = list(_problems(place, topics, is_ordered_by_position))
-    end = dict(place.topics)
-    grown = []
+    end, unread = dict(place.topics), dict[tuple[str, int], Span]()
     for topic in topics:
         before = place.topics.get(topic.topic_id, TopicPlace(topic.name)).offsets
         offsets = dict(before)
         for partition, (earliest, stop) in sorted(topic.spans.items()):
             start = before.get(partition, earliest)
             offsets[partition] = max(start, stop)
-            grown += [f"{topic.name}[{partition}] came from offset {start:,} to {stop:,}"] if start < stop else []
+            unread |= {(topic.topic_id, partition): (start, stop)} if start < stop else {}
         end[topic.topic_id] = TopicPlace(topic.name, offsets)
-    came = grown[0] if len(grown) == 1 else f"{len(grown)} partitions grew of {feed}" if grown else ""
-    kept = _kept(place, topics) if problems else None
-    return Look(end=KafkaPlace(end), came=came, rest="; ".join(_open_transactions(topics)), problems=tuple(problems), kept=kept)
+    short = None if problems else step_end(feed, place, KafkaPlace(end), unread)
+    return Look(
+        end=KafkaPlace(end), came=_came(feed, KafkaPlace(end), unread), rest="; ".join(_open_transactions(topics)),
+        problems=tuple(problems), kept=_kept(place, topics) if problems else None,
+        step_end=short, left="" if short is None else what_is_left(feed, short, unread),
+    )  # fmt: skip
+
+
+def _came(feed: KafkaTopic, end: KafkaPlace, unread: Unread) -> str:
+    if len(unread) != 1:
+        return f"{len(unread)} partitions grew of {feed}" if unread else ""
+    (((topic_id, partition), (start, stop)),) = unread.items()
+    return f"{end.topics[topic_id].name}[{partition}] came from offset {start:,} to {stop:,}"
 
 
 def _open_transactions(topics: Sequence[TopicState]) -> Iterator[str]:

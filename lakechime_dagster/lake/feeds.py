@@ -7,6 +7,9 @@ from pathlib import PurePosixPath
 
 from lakechime_dagster.errors import DeclarationError, shown
 
+MAX_OFFSETS = 1_000_000  # of a step: with messages of 1 kB a driver of 2 GB takes them in, and what each step costs anyway is little
+MAX_BYTES = 1 << 30
+
 
 @dataclass(frozen=True)
 class JsonLines:
@@ -23,6 +26,8 @@ class JsonLines:
             each column that they tell.
         records: A line is a message with its parts, not its value alone.
         ddl: A glob of the topics, among the records, of the connector's schema changes, for messages that bring no schema.
+        max_bytes: That one step reads, of whole lines, the files in the order of their names; None is all that is there. A
+            longer line is taken alone. With `ddl` a step reads all, as a schema change comes no later than its rows.
     """
 
     folder: str
@@ -30,9 +35,11 @@ class JsonLines:
     records: bool = field(default=False, kw_only=True)
     shards: str = field(default="", kw_only=True)
     ddl: str = field(default="", kw_only=True)
+    max_bytes: int | None = field(default=MAX_BYTES, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_shards("JsonLines", self.shards)
+        _check_limit("JsonLines", "max_bytes", self.max_bytes)
         if self.ddl and not self.records:
             raise DeclarationError("JsonLines", "ddl", f"{shown(self.ddl)} names topics, which only records=True have")
         if not isinstance(self.folder, str) or not self.folder.strip() or "://" in self.folder:
@@ -60,6 +67,8 @@ class KafkaTopic:
         shards: A regular expression that the names of topics match, with a named group for each column that they tell.
         ddl: A glob of the topics in which the connector tells schema changes (`include.schema.changes`, of MySQL and MariaDB; the
             topic is named as its `topic.prefix`), by which messages are read that bring no schema.
+        max_offsets: That one step reads of all partitions, of each as much as it holds beside the others, and one at least; None
+            is all that is there. Topics of `ddl` are read first, all of them, and those of `heartbeats` when all else is.
     """
 
     topic: str
@@ -68,9 +77,11 @@ class KafkaTopic:
     heartbeats: str = field(default="", kw_only=True)
     shards: str = field(default="", kw_only=True)
     ddl: str = field(default="", kw_only=True)
+    max_offsets: int | None = field(default=MAX_OFFSETS, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_shards("KafkaTopic", self.shards)
+        _check_limit("KafkaTopic", "max_offsets", self.max_offsets)
 
     def __str__(self) -> str:
         return f"{self.topic} at {self.bootstrap}"
@@ -82,6 +93,11 @@ Feed = JsonLines | KafkaTopic
 def shard_columns(shards: str) -> tuple[str, ...]:
     """The columns that names of topics tell, by the named groups of a regular expression that they match."""
     return tuple(re.compile(shards).groupindex)
+
+
+def _check_limit(feed: str, name: str, limit: object) -> None:
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise DeclarationError(feed, name, f"{shown(limit)} is no limit of a step; give 1 or more, or None to read all at once")
 
 
 def _check_shards(feed: str, shards: str) -> None:

@@ -43,7 +43,7 @@ def ask(platform: Platform, flow: Flow, row: FlowRow, asked_ms: int | None = Non
     """Decide for a flow by what its feed holds now; nothing is written.
 
     The feed is not asked while the lane has an open execution or waits for a person, nor before the next grid point after
-    `asked_ms`, where the flow has a schedule.
+    `asked_ms`, where the flow has a schedule; where the last step left something, it is asked at once.
 
     Raises:
         FeedUnreadableError: the feed cannot be asked.
@@ -51,13 +51,15 @@ def ask(platform: Platform, flow: Flow, row: FlowRow, asked_ms: int | None = Non
     assert isinstance(flow.trigger, SnapshotTrigger)
     moment = platform.evaluator.moment(row)
     lane = moment.views.get("", LaneView(place=row.start))
-    rests = moment.blocked or lane.blocked or lane.open or feed_rests(flow.trigger.every, asked_ms, moment.now)
+    paced = "" if lane.place.has_more else feed_rests(flow.trigger.every, asked_ms, moment.now)
+    rests = moment.blocked or lane.blocked or lane.open or paced
     if rests:
         return Asked(decision=Decision(trigger=flow.name, fires=False, reasons=(rests,)))
     look = opened(flow).look(lane.place.feed)
-    came = "" if look.problems else look.came
-    reasons = look.problems or (look.came or f"nothing new in {flow.feed}", *([look.rest] if look.rest else []))
-    firings = (Firing(reason=came, settled=lane.settled, feed=look.end),) if came else ()
+    came = "" if look.problems else "; ".join(filter(None, (look.came, look.left)))
+    reasons = look.problems or (look.came or f"nothing new in {flow.feed}", *filter(None, (look.left, look.rest)))
+    firing = Firing(reason=came, settled=lane.settled, feed=look.step_end or look.end, has_more=look.step_end is not None)
+    firings = (firing,) if came else ()
     decision = Decision(trigger=flow.name, fires=bool(came), reasons=reasons, firings=firings)
     return Asked(decision=decision, at_ms=moment.now, held="; ".join(look.problems), lane=moment.lanes.get(""))
 
@@ -98,6 +100,6 @@ def place_at(platform: Platform, flow: Flow, where: StartFrom) -> PlaceAt:
     end = opened(flow).look(None).end
 
     def place(connection: object, lane: LaneRow) -> Place:
-        return replace(lane.place, feed=end)
+        return replace(lane.place, feed=end, has_more=False)
 
     return place

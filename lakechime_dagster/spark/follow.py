@@ -207,7 +207,8 @@ class Step:
         told = rows if ordered.told is rows else self._compute.keep(ordered.told)
         seen = replace(seen_in(told), places=ordered.places, beats=beats_in(told) if self.job.format.heartbeats else ())
         seen = replace(seen, columns=columns_in(told, seen, known, self._compute), tables=tuple(one.row for one in tables))
-        return Heard(read, told, before, seen, known)
+        fed = self.open_log(self.job.bronze.location, self.job.bronze.table).fed(read.version)
+        return Heard(read, told, before, seen, known, has_more=fed is not None and fed.has_more)
 
     def _has_few_rows(self) -> bool:
         """Whether the table's log says that its rows are few."""
@@ -271,8 +272,11 @@ class Step:
         return evolution
 
     def _complete(self, heard: Heard) -> tuple[int, int] | None:
-        """From when up to when nothing of any source can come any more; None where that is not known, or no later than before."""
-        if self.job.max_transaction is None:
+        """From when up to when nothing of any source can come any more; None where that is not known, or no later than before.
+
+        It is not known while the feed holds more: of what a partition tells, another one may have earlier changes there.
+        """
+        if self.job.max_transaction is None or heard.has_more:
             return None
         known = heard.known
         newest = known.beaten({**known.newest_ms, **heard.seen.newest_ms})  # of a source in both the one of now is the later one
@@ -345,13 +349,13 @@ class Step:
     def _remember(self, heard: Heard, merge: Merge) -> Committed:
         """Commit what is to be remembered, be it nothing: the range of each step is found here, whatever became of the ledger.
 
-        Now and then what need not be remembered any more is forgotten.
+        Now and then what need not be remembered any more is forgotten, though not while the feed holds more, whose times nobody knows.
         """
         before, known = heard.before, heard.known
         rows = merge.found.where(F.col("what") == What.STATE).select(*STATE_COLUMNS)
         rows = rows.unionByName(self.spark.createDataFrame([tuple(one) for one in heard.of_sources], struct_of(STATE_DDL)))
         write = append if before is not None else replace_all
-        is_much = before is not None and known.changes >= self.job.collects_above
+        is_much = before is not None and known.changes >= self.job.collects_above and not heard.has_more
         if before is not None and is_much and is_worth_while(before, self.job.allowed_lateness, self.job.collects_above):
             known = heard.seen.added_to(known, heard.ended, heard.marks)
             state, tracked = before.select(*STATE_COLUMNS).unionByName(rows), self.job.tracked(known.truncations)

@@ -46,10 +46,11 @@ class Seen:
     changes: int = 0
 
     def ended(self, known: "Seen") -> list[StateRow]:
-        """The truncations that snapshots mean which are complete with what was known before."""
-        before, _ = Snapshots().with_changes(map(change_of, known.marks))
-        _, complete = before.with_changes(map(change_of, self.marks))
-        return [change_row(change, Role.TRUNCATION) for change in complete]
+        """The truncations that snapshots mean which are complete with what was known before, and are not known themselves."""
+        _, complete = Snapshots().with_changes(map(change_of, [*known.marks, *self.marks]))
+        told = {(row.source, row.order) for row in known.truncations}
+        rows = [change_row(change, Role.TRUNCATION) for change in complete]
+        return [row for row in rows if (row.source, row.order) not in told]
 
     def added_to(self, known: "Seen", ended: Sequence[StateRow], marks: Sequence[StateRow]) -> "Seen":
         """What was known, and of this step what is to be remembered."""

@@ -27,6 +27,8 @@ class Heard:
         before: What was remembered before the step; None of a table that begins.
         seen: What of the messages concerns more than their own keys.
         known: The same of what was remembered.
+        has_more: The feed held more than was read of it: what comes next may be older than what came, and belong to a snapshot that
+            has ended.
     """
 
     read: RangeRead
@@ -34,6 +36,7 @@ class Heard:
     before: DataFrame | None
     seen: Seen
     known: Seen
+    has_more: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -42,8 +45,8 @@ class Heard:
 
     @cached_property
     def ended(self) -> list[StateRow]:
-        """The truncations that snapshots mean which are complete now."""
-        return self.seen.ended(self.known)
+        """The truncations that snapshots mean which are complete now; none before all of their rows are read for certain."""
+        return [] if self.has_more else self.seen.ended(self.known)
 
     @property
     def ends(self) -> tuple[StateRow, ...]:

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.commits import TableLog
 from lakechime_dagster.spark.session_confs import session_confs
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 
 TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -23,6 +23,8 @@ class TargetLog(TableLog, Protocol):
     def last_committed(self, lane: LaneId) -> Committed | None: ...
 
     def watermark(self) -> int | None: ...
+
+    def fed(self, version: int) -> Place | None: ...
 
 
 @contextmanager

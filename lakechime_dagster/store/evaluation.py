@@ -120,7 +120,7 @@ class Evaluator:
                 return None  # the ledger was lost; the next evaluation sees what its target already has
         if firing.settled is not None and known.settled != firing.settled:
             return None  # somebody claimed and settled between the decision and this claim: what it saw is consumed
-        end = replace(self.end_of(flow, row, known), feed=firing.feed)
+        end = replace(self.end_of(flow, row, known), feed=firing.feed, has_more=firing.has_more)
         try:
             return self.ledger.claim(
                 row,

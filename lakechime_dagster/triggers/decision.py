@@ -22,7 +22,8 @@ class Firing:
     """One execution that should be claimed: its lane's key, and why.
 
     `settled` is how many steps of the lane the decision knew of: a lane that moved on since needs another decision. `feed`
-    is up to where the flow's feed is to be read, which is asked before a claim, never within.
+    is up to where the flow's feed is to be read, which is asked before a claim, never within; the feed `has_more` where a step
+    does not take all that it holds.
     """
 
     key: str = ""
@@ -30,6 +31,7 @@ class Firing:
     reason: str
     settled: int | None = None
     feed: FeedPlace | None = None
+    has_more: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,17 +67,19 @@ class Place:
     """Up to where a lane has consumed: a store position, and a snapshot per source table, or a place in a feed.
 
     The position decides whether to run, the snapshots what is read; of a flow that reads a feed its place decides both. All
-    move together, at settling only.
+    move together, at settling only. The feed of one that `has_more` held more: a step's limit ended there.
     """
 
     position: Position = Position.ORIGIN
     sources: Mapping[str, SnapshotPlace] = field(default_factory=dict)
     feed: FeedPlace | None = None
+    has_more: bool = False
 
     def to_json(self) -> dict[str, Any]:
         sources = {name: [place.table_uid, place.snapshot_id] for name, place in sorted(self.sources.items())}
         wire: dict[str, Any] = {"position": str(self.position), "sources": sources}
-        return wire if self.feed is None else wire | {"feed": self.feed.to_json()}
+        wire |= {} if self.feed is None else {"feed": self.feed.to_json()}
+        return wire | {"more": True} if self.has_more else wire
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> "Place":
@@ -86,7 +88,7 @@ class Place:
             for name, (uid, snapshot) in wire["sources"].items()
         }
         feed = feed_place(wire["feed"]) if "feed" in wire else None
-        return cls(position=Position.parse(wire["position"]), sources=sources, feed=feed)
+        return cls(position=Position.parse(wire["position"]), sources=sources, feed=feed, has_more=wire.get("more", False))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.triggers.feeds import FilesPlace
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
 from tests.support.tables import rows, write
 
@@ -306,6 +307,16 @@ def test_the_watermark_of_a_table_is_that_of_its_newest_commit_that_tells_one(lo
         hourly(location, step, user_metadata=stamp(step, step, watermark=watermark).to_text(), transaction=(str(LANE), step))
     DeltaTable(str(location)).optimize.compact()
     assert log.watermark() == 200
+
+
+def test_up_to_where_a_feed_was_read_by_a_version_is_told_by_the_newest_commit_of_its_lane(location: Path) -> None:
+    log, places = log_of(location), [Place(feed=FilesPlace({"a.jsonl": end}), has_more=end < 9) for end in (7, 9)]
+    hourly(location, 0)
+    assert log.fed(0) is None
+    for step, end in enumerate(places, start=1):
+        hourly(location, step, user_metadata=CommitStamp(lane=LANE, step=step, attempt=1, end=end).to_text())
+        hourly(location, step, user_metadata=stamp(step, 10).to_text())
+    assert [log.fed(version) for version in range(1, 5)] == [places[0], places[0], places[1], places[1]]
 
 
 def test_a_step_whose_commit_was_cleaned_up_is_known_to_have_committed(location: Path) -> None:

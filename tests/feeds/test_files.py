@@ -98,26 +98,58 @@ def test_a_declared_feed_is_opened_where_its_folder_lies(tmp_path: Path) -> None
     (tmp_path / "in" / "a.log").write_bytes(b"1\n")
     assert open_feed(JsonLines("in", pattern="*.log"), tmp_path.joinpath, {}).look(None).end == FilesPlace({"a.log": 2})
     topic = KafkaTopic("orders", bootstrap="broker:9092")
+    assert open_feed(JsonLines("in", max_bytes=7), tmp_path.joinpath, {}) == FilesFeed(tmp_path / "in", "*.jsonl", 7)
+    told_of_schemas = JsonLines("in", records=True, ddl="shop", max_bytes=7)
+    assert open_feed(told_of_schemas, tmp_path.joinpath, {}) == FilesFeed(tmp_path / "in", "*.jsonl")
     opened = open_feed(topic, Path, {"NAME": "value"}, is_ordered_by_position=True)
     assert opened == KafkaFeed(topic, {"NAME": "value"}, is_ordered_by_position=True)
     with pytest.raises(FeedUnreadableError, match="42 is neither"):
         open_feed(42, Path, {})
 
 
+def test_a_step_takes_files_in_the_order_of_their_names_up_to_its_limit(tmp_path: Path) -> None:
+    feed = FilesFeed(tmp_path, "*.jsonl", max_bytes=7)
+    (tmp_path / "b.jsonl").write_bytes(b"12\n45\n78\n")
+    (tmp_path / "a.jsonl").write_bytes(b"123\n")
+    (tmp_path / "c.jsonl").write_bytes(b"1\n")
+    first = feed.look(None)
+    assert first.step_end == FilesPlace({"a.jsonl": 4, "b.jsonl": 3})
+    assert first.came == f"15 bytes came in 3 files of {tmp_path}"
+    assert first.left == "a step takes at most 7 bytes, so that 8 are left to the next ones"
+    second = feed.look(first.step_end)
+    assert second.step_end == FilesPlace({"a.jsonl": 4, "b.jsonl": 9})
+    third = feed.look(second.step_end)
+    assert (third.step_end, third.left, third.end) == (None, "", FilesPlace({"a.jsonl": 4, "b.jsonl": 9, "c.jsonl": 2}))
+
+
+def test_a_line_that_is_longer_than_a_step_is_taken_alone(tmp_path: Path) -> None:
+    feed = FilesFeed(tmp_path, "*.jsonl", max_bytes=3)
+    (tmp_path / "a.jsonl").write_bytes(b"1\n3456789\n1\n")
+    ends, look = [], feed.look(None)
+    for _ in range(2):
+        ends.append(look.step_end)
+        look = feed.look(look.step_end)
+    assert ends == [FilesPlace({"a.jsonl": 2}), FilesPlace({"a.jsonl": 10})]
+    assert (look.step_end, look.end) == (None, FilesPlace({"a.jsonl": 12}))
+
+
 WRITES = st.lists(st.tuples(st.sampled_from(["a.jsonl", "b.jsonl"]), st.binary(max_size=8).map(lambda raw: raw.replace(b"0", b"\n"))))
 
 
-@given(WRITES, st.data())
-def test_files_that_grow_in_any_steps_give_each_whole_line_once(writes: list[tuple[str, bytes]], data: st.DataObject) -> None:
+@given(WRITES, st.none() | st.integers(1, 9), st.data())
+def test_files_that_grow_in_any_steps_of_any_limit_give_each_whole_line_once(
+    writes: list[tuple[str, bytes]], limit: int | None, data: st.DataObject
+) -> None:
     with TemporaryDirectory() as folder:
-        feed, place = FilesFeed(Path(folder), "*.jsonl"), FilesPlace()
+        feed, place = FilesFeed(Path(folder), "*.jsonl", limit), FilesPlace()
         held: dict[str, bytes] = {}
         read: dict[str, bytes] = {}
-        for name, raw in [*writes, ("a.jsonl", b"")]:
+        for name, raw in [*writes, *[("a.jsonl", b"")] * 90]:
             held[name] = held.get(name, b"") + raw
             (feed.folder / name).open("ab").write(raw)
-            if data.draw(st.booleans()) or (name, raw) == ("a.jsonl", b""):
-                end = feed.look(place).end
+            if (name, raw) == ("a.jsonl", b"") or data.draw(st.booleans()):
+                look = feed.look(place)
+                end = look.step_end or look.end
                 assert isinstance(end, FilesPlace)
                 for part, (start, stop) in end.spans_after(place).items():
                     read[part] = read.get(part, b"") + (feed.folder / part).read_bytes()[start:stop]

@@ -100,6 +100,17 @@ def test_a_topic_that_was_deleted_and_made_anew_is_a_finding_with_both_ids(topic
 
 
 @pytest.mark.services
+def test_a_step_takes_of_each_partition_by_what_it_holds(topics: Topics) -> None:
+    topics.create("orders", 2)
+    topics.send("orders", *"abcdefgh")
+    topics.send("orders", *"ij", partition=1)
+    look = KafkaFeed(topics.feed(max_offsets=5), ENVIRONMENT, is_ordered_by_position=True).look(None)
+    assert isinstance(look.step_end, KafkaPlace)
+    assert [dict(topic.offsets) for topic in look.step_end.topics.values()] == [{0: 3, 1: 1}]
+    assert look.left == "a step takes at most 5 offsets, so that 6 are left to the next ones"
+
+
+@pytest.mark.services
 def test_no_topic_of_the_name_is_said(topics: Topics) -> None:
     with pytest.raises(FeedUnreadableError, match=r"is no topic, or not yet: the cluster has none of that name"):
         look_at(topics)

@@ -81,6 +81,8 @@ WRONG = [
     (lambda: orders(source=kafka("orders.*")), "shop.orders, source: heartbeats='orders.*' are also the topic of its rows"),
     (lambda: orders(source=kafka("beats"), envelope=Maxwell()), "shop.orders, source: heartbeats='beats' are of a table that Debezium"),
     (lambda: JsonLines("in", shards="("), "JsonLines, shards: '(' is no regular expression: missing ), unterminated subpattern"),
+    (lambda: KafkaTopic("a", bootstrap="b", max_offsets=True), "KafkaTopic, max_offsets: True is no limit of a step; give 1 or more"),
+    (lambda: JsonLines("in", max_bytes=-1), "JsonLines, max_bytes: -1 is no limit of a step; give 1 or more, or None"),
     (lambda: KafkaTopic("a", bootstrap="b", shards="a"), "KafkaTopic, shards: 'a' has no named group, such as (?P<shard>"),
     (
         lambda: orders(source=JsonLines("in", shards="(?P<shard>.*)"), monitor=Monitor(database="$SHOP", table="shop.orders")),

@@ -47,9 +47,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def a_feed(folder: Path, minutes: int | None = None) -> Flow:
+def a_feed(folder: Path, minutes: int | None = None, max_bytes: int | None = None) -> Flow:
     pace = None if minutes is None else every(minutes=minutes)
-    return Flow(name=NAME, trigger=SnapshotTrigger((), pace), feed=JsonLines(str(folder)))
+    return Flow(name=NAME, trigger=SnapshotTrigger((), pace), feed=JsonLines(str(folder), max_bytes=max_bytes))
 
 
 def drop(folder: Path, name: str, *lines: str) -> None:
@@ -120,6 +120,44 @@ def test_a_feed_is_asked_at_the_points_of_its_schedule(world: World, platform: P
     assert resting.sentences[0].startswith("its feed is asked next at ")
     asked[NAME] -= 24 * 60 * MINUTE
     assert one(run_tick(platform, flow, runs, asked=asked).launches).end.feed == FilesPlace({"a.jsonl": 2})
+
+
+def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
+    world: World, platform: Platform, runs: ToldRuns, folder: Path
+) -> None:
+    flow = a_feed(folder, minutes=24 * 60, max_bytes=4)
+    asked: AskedAt = {}
+    drop(folder, "a.jsonl", "1", "2", "3")
+    first = settled(world, run_tick(platform, flow, runs, asked=asked))
+    assert (first.end.feed, first.end.has_more) == (FilesPlace({"a.jsonl": 4}), True)
+    left = "a step takes at most 4 bytes, so that 2 are left to the next ones"
+    assert first.reason == f"6 bytes came in a.jsonl of {folder}; {left}"
+    second = settled(world, run_tick(platform, flow, runs, asked=asked))
+    assert (second.end.feed, second.end.has_more) == (FilesPlace({"a.jsonl": 6}), False)
+    drop(folder, "a.jsonl", "4")
+    assert run_tick(platform, flow, runs, asked=asked).sentences[0].startswith("its feed is asked next at ")
+
+
+def test_a_claim_that_was_cut_is_followed_when_its_run_has_ended_and_not_before(
+    world: World, platform: Platform, runs: ToldRuns, folder: Path
+) -> None:
+    flow = a_feed(folder, max_bytes=2)
+    drop(folder, "a.jsonl", "1", "2")
+    execution = one(run_tick(platform, flow, runs).launches)
+    runs.tell(execution, RunState.LIVE)
+    assert run_tick(platform, flow, runs).launches == ()
+    assert world.ledger.settle(execution, None)
+    assert one(run_tick(platform, flow, runs).launches).end.feed == FilesPlace({"a.jsonl": 4})
+
+
+def test_one_that_is_put_to_now_leaves_nothing(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    flow = a_feed(folder, minutes=24 * 60, max_bytes=2)
+    asked: AskedAt = {}
+    drop(folder, "a.jsonl", "1", "2", "3")
+    settled(world, run_tick(platform, flow, runs, asked=asked))
+    world.people.seek(world.evaluator.activate(flow), None, BY, place_at(platform, flow, StartFrom("now")))
+    assert read_to(world) == FilesPlace({"a.jsonl": 6})
+    assert run_tick(platform, flow, runs, asked=asked).sentences[0].startswith("its feed is asked next at ")
 
 
 def test_a_file_that_shrank_holds_the_lane_until_a_person_resumes(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:

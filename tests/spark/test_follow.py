@@ -205,6 +205,23 @@ def test_what_is_remembered_does_not_grow_with_the_age_of_a_table(spark: SparkSe
     assert [row["id"] for row in table.rows] == [1, 2, 3, 4]
 
 
+def test_nothing_is_forgotten_while_the_feed_holds_more(spark: SparkSession, tmp_path: Path) -> None:
+    """As what lies in another partition may be older by far."""
+    table = Followed(spark, tmp_path, ("id",), options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4})
+    table.tell([order(9, at=1, ts_ms=1), deletion(9, at=2, ts_ms=2)], has_more=True)
+    table.run()
+    for at in (10, 20, 30):
+        table.tell([order(1 + i, at=at + i, ts_ms=at + i) for i in range(4)], has_more=True)
+        table.run()
+    table.tell([replace(order(9, at=1, name="late", ts_ms=1), partition=1)], has_more=True)
+    assert table.run().events == {"stale": 1}
+    remembered = len(table.remembered)
+    table.tell([order(1, at=40, ts_ms=40)])
+    table.run()
+    assert len(table.remembered) < remembered
+    assert [row["id"] for row in table.rows] == [1, 2, 3, 4]
+
+
 def test_a_table_that_follows_no_database_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
     table = Followed(spark, tmp_path, ("id",))
     write_deltalake(table.location, pa.table({"id": [7]}))

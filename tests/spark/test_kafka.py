@@ -98,6 +98,35 @@ def test_ranges_that_follow_each_other_give_each_committed_message_once(reading:
 
 @pytest.mark.spark
 @pytest.mark.services
+def test_steps_of_a_limit_give_each_message_once_and_those_of_heartbeats_last(reading: Reading) -> None:
+    reading.topics.create("orders", 3)
+    reading.topics.create("beats")
+    reading.topics.send("beats", "beat")
+    for partition, count in enumerate((9, 4)):
+        reading.topics.send("orders", *(f"{partition}-{number}" for number in range(count)), partition=partition)
+    reading.topics.aborted("orders", "no", "no")
+    topic = reading.topics.feed("orders*", heartbeats=reading.topics.named("beats"), max_offsets=5)
+    feed, has_more = KafkaFeed(topic, ENVIRONMENT, is_ordered_by_position=True), True
+    steps: list[list[tuple[str, int, int, str]]] = []
+    while has_more:
+        look = feed.look(reading.place)
+        end, has_more = look.step_end or look.end, look.step_end is not None
+        assert isinstance(end, KafkaPlace)
+        frame = reading.frame(end)
+        steps.append(sorted(reading.values(end)) if frame is not None else [])
+        reading.place = end
+    read_ = sorted(message for step in steps for message in step)
+    assert read_ == [
+        ("beats", 0, 0, "beat"), *(("orders", 0, number, f"0-{number}") for number in range(9)),
+        *(("orders", 1, number, f"1-{number}") for number in range(4)),
+    ]  # fmt: skip
+    assert all(len(step) <= 5 for step in steps)
+    assert ("beats", 0, 0, "beat") in steps[-1]
+    assert len(steps) == 4
+
+
+@pytest.mark.spark
+@pytest.mark.services
 def test_a_range_of_an_aborted_transaction_alone_has_no_row_and_one_without_an_offset_is_not_read(reading: Reading) -> None:
     reading.topics.create("orders")
     reading.topics.aborted("orders", "no")

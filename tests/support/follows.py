@@ -26,8 +26,10 @@ from lakechime_dagster.spark.change_rows import HIDDEN
 from lakechime_dagster.spark.follow import follow
 from lakechime_dagster.spark.job import InputJob, TableResult
 from lakechime_dagster.spark.remembered import opened_row
+from lakechime_dagster.triggers.feeds import FilesPlace
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
 from tests.support.refreshes import open_log
+from tests.support.tables import write
 
 ARROW = {
     "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary(), "timestamp": pa.timestamp("us", "UTC"),
@@ -69,9 +71,10 @@ class Followed:
     def bronze(self) -> str:
         return f"{self.location}__changes"
 
-    def tell(self, records: Iterable[Record]) -> None:
-        """Messages come to the bronze table, in one commit."""
-        append_messages(self.bronze, records, self.format)
+    def tell(self, records: Iterable[Record], *, has_more: bool = False) -> None:
+        """Messages come to the bronze table, in one commit; their feed held more if it `has_more`."""
+        stamp = CommitStamp(lane=LaneId("test", "orders__changes"), step=1, attempt=1, end=Place(feed=FilesPlace(), has_more=has_more))
+        append_messages(self.bronze, records, self.format, stamp)
 
     def run(self) -> TableResult:
         """The next step."""
@@ -129,12 +132,14 @@ class Followed:
         return read(self.location + STATE)
 
 
-def append_messages(location: str, records: Iterable[Record], format: MessageFormat) -> None:  # noqa: A002 - its name in the product
+def append_messages(
+    location: str, records: Iterable[Record], format: MessageFormat, stamp: CommitStamp | None = None  # noqa: A002 - its name in the product
+) -> None:  # fmt: skip
     """Messages come to a bronze table, in one commit."""
     reader = format.reader()
     rows = [bronze_row(Message(one, list(one.headers.items())), reader) for one in records]
     columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), BRONZE, strict=True)]
-    write_deltalake(location, pa.Table.from_arrays(columns, schema=BRONZE), mode="append")
+    write(location, pa.Table.from_arrays(columns, schema=BRONZE), user_metadata=None if stamp is None else stamp.to_text())
 
 
 def read(location: str) -> list[dict[str, Any]]:

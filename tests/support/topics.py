@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -25,9 +26,9 @@ class Topics:
         self._settings = {"bootstrap.servers": kafka.address, "log_level": 0}
         self._admin = AdminClient(self._settings)
 
-    def feed(self, glob: str = "*") -> KafkaTopic:
+    def feed(self, glob: str = "*", **declared: Any) -> KafkaTopic:
         """Topics of this test, asked with a login."""
-        return KafkaTopic(self.named(glob), bootstrap=self.kafka.secured, options=LOGIN)
+        return KafkaTopic(self.named(glob), bootstrap=self.kafka.secured, options=LOGIN, **declared)
 
     def named(self, name: str) -> str:
         return f"{self.prefix}.{name}"

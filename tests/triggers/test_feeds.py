@@ -15,9 +15,10 @@ FILES = FilesPlace({"b.jsonl": 20, "a.jsonl": 10})
 TOPICS = KafkaPlace({"k1Ab": TopicPlace("shop.orders", {1: 7, 0: 40})})
 
 
+@pytest.mark.parametrize("has_more", [False, True])
 @pytest.mark.parametrize("feed", [None, FILES, TOPICS])
-def test_a_place_survives_its_json(feed: FeedPlace | None) -> None:
-    place = Place(position=Position(0, 3), feed=feed)
+def test_a_place_survives_its_json(feed: FeedPlace | None, has_more: bool) -> None:
+    place = Place(position=Position(0, 3), feed=feed, has_more=has_more)
     assert Place.from_json(json.loads(json.dumps(place.to_json()))) == place
 
 

@@ -1,0 +1,103 @@
+"""How much of topics one step reads: whatever they hold and however they grow, each offset once, heartbeats after all else."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakechime_dagster.feeds.kafka import TopicState, judged
+from lakechime_dagster.feeds.kafka_limit import shares
+from lakechime_dagster.feeds.look import Look
+from lakechime_dagster.lake import KafkaTopic
+from lakechime_dagster.triggers.feeds import KafkaPlace, Span, TopicPlace
+
+Ends = Mapping[str, Mapping[int, int]]  # by topic and partition
+
+
+def looked(place: KafkaPlace, ends: Ends, limit: int | None, *, first: int = 0) -> Look:
+    """What a step finds of topics that hold the offsets from `first` to their ends."""
+    feed = KafkaTopic("orders.*", bootstrap="broker:9092", heartbeats="beats", ddl="schemas", max_offsets=limit)
+    spans = {name: {number: (first, end) for number, end in parts.items()} for name, parts in ends.items()}
+    topics = [TopicState(topic_id=name[0], name=name, spans=of_topic) for name, of_topic in spans.items()]
+    return judged(feed, place, topics, is_ordered_by_position=True)
+
+
+def step_end_of(look: Look) -> KafkaPlace:
+    assert isinstance(look.step_end, KafkaPlace)
+    return look.step_end
+
+
+def test_partitions_share_a_limit_by_what_they_hold() -> None:
+    look = looked(KafkaPlace(), {"orders.eu": {0: 700, 1: 0}, "planes": {0: 300}}, 100)
+    assert step_end_of(look) == KafkaPlace({"o": TopicPlace("orders.eu", {0: 69, 1: 0}), "p": TopicPlace("planes", {0: 30})})
+    assert look.left == "a step takes at most 100 offsets, so that 901 are left to the next ones"
+    assert look.end == KafkaPlace({"o": TopicPlace("orders.eu", {0: 700, 1: 0}), "p": TopicPlace("planes", {0: 300})})
+
+
+@pytest.mark.parametrize("limit", [None, 1_000])
+def test_what_a_step_holds_is_read_up_to_its_end(limit: int | None) -> None:
+    look = looked(KafkaPlace(), {"orders": {0: 1_000}}, limit)
+    assert (look.step_end, look.left) == (None, "")
+
+
+def test_a_heartbeat_waits_until_all_else_is_read_also_where_its_beginning_goes() -> None:
+    ends = {"orders": {0: 10}, "beats": {0: 7}}
+    first = step_end_of(looked(KafkaPlace(), ends, 6))
+    assert first == KafkaPlace({"o": TopicPlace("orders", {0: 6})})
+    second = looked(first, {"orders": {0: 12}, "beats": {0: 7}}, 6, first=2)
+    assert (second.problems, step_end_of(second)) == ((), KafkaPlace({"o": TopicPlace("orders", {0: 12})}))
+    third = looked(step_end_of(second), {"orders": {0: 13}, "beats": {0: 9}}, 6, first=2)
+    assert step_end_of(third) == KafkaPlace({"o": TopicPlace("orders", {0: 13}), "b": TopicPlace("beats", {0: 7})})
+    assert third.left == "a step takes at most 6 offsets, so that 2 are left to the next ones"
+
+
+def test_schema_changes_are_read_first_and_all_of_them() -> None:
+    ends = {"orders": {0: 10}, "schemas": {0: 4}, "beats": {0: 1}}
+    assert step_end_of(looked(KafkaPlace(), ends, 6)) == KafkaPlace({"o": TopicPlace("orders", {0: 2}), "s": TopicPlace("schemas", {0: 4})})
+    assert step_end_of(looked(KafkaPlace(), ends, 3)) == KafkaPlace({"o": TopicPlace("orders", {0: 1}), "s": TopicPlace("schemas", {0: 4})})
+
+
+def test_a_feed_that_a_person_must_look_at_is_not_cut() -> None:
+    look = looked(KafkaPlace({"o": TopicPlace("orders", {0: 20})}), {"orders": {0: 10}, "planes": {0: 9}}, 3)
+    assert (len(look.problems), look.step_end) == (1, None)
+
+
+HELD = st.dictionaries(st.integers(0, 5), st.integers(1, 40), min_size=1)
+
+
+@given(HELD, st.integers(1, 100))
+def test_shares_are_within_a_limit_and_each_has_one_at_least(held: dict[int, int], limit: int) -> None:
+    found = shares(held, limit)
+    assert found.keys() == held.keys()
+    assert all(1 <= count <= held[one] for one, count in found.items())
+    assert sum(found.values()) <= max(limit, len(held))
+
+
+GROWTH = st.lists(st.tuples(st.sampled_from([("orders", 0), ("orders", 1), ("planes", 0), ("beats", 0)]), st.integers(0, 30)), max_size=12)
+
+
+@given(GROWTH, st.integers(1, 40))
+def test_steps_of_any_limit_give_each_offset_once_and_heartbeats_last(growth: list[tuple[tuple[str, int], int]], limit: int) -> None:
+    ends: dict[tuple[str, int], int] = {}
+    place, read = KafkaPlace(), dict[tuple[str, int], list[Span]]()
+    for (topic, partition), count in [*growth, *[(("orders", 0), 0)] * 400]:
+        ends[topic, partition] = ends.get((topic, partition), 0) + count
+        by_topic: dict[str, dict[int, int]] = {}
+        for (name, number), end in ends.items():
+            by_topic.setdefault(name, {})[number] = end
+        look = looked(place, by_topic, limit)
+        end = look.step_end or look.end
+        assert isinstance(end, KafkaPlace)
+        spans = {(end.topics[one].name, number): span for (one, number), span in end.spans_after(place).items()}
+        assert sum(stop - start for start, stop in spans.values()) <= max(limit, len(ends))
+        if ("beats", 0) in spans:
+            offsets = {topic.name: topic.offsets for topic in end.topics.values()}
+            assert all(offsets[name][number] == stop for (name, number), stop in ends.items() if name != "beats")
+        for one, span in spans.items():
+            read.setdefault(one, []).append(span)
+        place = end
+    for one, stop in ends.items():
+        spans_of_one = read.get(one, [])
+        assert [start for start, _ in spans_of_one] == [0, *(end for _, end in spans_of_one)][: len(spans_of_one)]
+        assert (spans_of_one[-1][1] if spans_of_one else 0) == stop
