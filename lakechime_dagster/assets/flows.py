@@ -98,6 +98,7 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
         has_deletion_vectors=all_read_deletion_vectors(table.readers),
         max_delete_ratio=table.max_delete_ratio,
         max_transaction=table.max_transaction,
+        max_continuous_empty_commits=table.max_continuous_empty_commits,
         on_drift=table.on_drift,
         allowed_lateness=table.allowed_lateness,
         comment=table.description,

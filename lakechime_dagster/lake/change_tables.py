@@ -136,7 +136,8 @@ class ChangeTable(Readable):
 
     `columns` gives the names here of columns that have others in the database. `cluster_by` names columns by which its rows
     lie together; `readers` the programs that read it beside Spark, by which its features are chosen. A transaction of the
-    database lasts `max_transaction` at most, where that is known.
+    database lasts `max_transaction` at most, where that is known. At most `max_continuous_empty_commits` steps in a row leave it
+    without a commit; None is any number.
     """
 
     name: str
@@ -149,6 +150,7 @@ class ChangeTable(Readable):
     readers: tuple[str, ...] = ()
     max_delete_ratio: float = 0.1
     max_transaction: dt.timedelta | None = None
+    max_continuous_empty_commits: int | None = None
     partitioned_by: Mapping[str, str] | PartitionLevels | None = None
     owner: str | None = None
     location: str | None = None
@@ -213,6 +215,7 @@ def change_table(
     readers: Iterable[str] = (),
     max_delete_ratio: float = 0.1,
     max_transaction: dt.timedelta | None = None,
+    max_continuous_empty_commits: int | None = None,
     every: Schedule | None = None,
     monitor: Monitor | None = None,
     maintenance: Maintenance | None = None,
@@ -236,7 +239,9 @@ def change_table(
     `columns` gives the names here of columns that have others in the database; `merge` speaks of the names here. `cluster_by`
     names columns by which rows lie together, and `readers` the programs that read the table beside Spark. A snapshot that
     would delete more than `max_delete_ratio` of the rows holds the lane. With `max_transaction`, the longest that a transaction of
-    the database lasts, tables may wait for complete hours (`hours`). `monitor` says with which table of which database it is compared.
+    the database lasts, tables may wait for complete hours (`hours`). A step that changes no row leaves no commit; for readers who take
+    the watermark from the table's own log, at most `max_continuous_empty_commits` in a row do, and the next one commits it with no
+    row: 0 lets each commit. `monitor` says with which table of which database it is compared.
     `maintenance` says how the files of all three tables are kept.
 
     Raises:
@@ -249,6 +254,10 @@ def change_table(
         raise DeclarationError(name, "merge", f"{shown(merge)} is no CDCMerge(keys=[…])")
     _check_times(name, every, allowed_lateness, max_transaction)
     _check_monitor(name, monitor, source)
+    empty = max_continuous_empty_commits
+    if empty is not None and (type(empty) is not int or empty < 0):
+        problem = f"{shown(empty)} is no number of steps, 0 or more; leave it out to commit only what changes rows"
+        raise DeclarationError(name, "max_continuous_empty_commits", problem)
     names = _checked_names(name, columns or {}, merge)
     if not isinstance(max_delete_ratio, int | float) or not 0 <= max_delete_ratio <= 1:
         raise DeclarationError(name, "max_delete_ratio", f"{shown(max_delete_ratio)} is no part of all rows, from 0 to 1")
@@ -264,7 +273,7 @@ def change_table(
         location=location, description=description, kinds=tuple(kinds), monitor=monitor, dagster=dagster or {}, columns=names,
         maintenance=maintenance,
         cluster_by=checked_columns(name, "cluster_by", cluster_by), readers=checked_readers(name, readers),
-        max_delete_ratio=max_delete_ratio, max_transaction=max_transaction,
+        max_delete_ratio=max_delete_ratio, max_transaction=max_transaction, max_continuous_empty_commits=max_continuous_empty_commits,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """What a run is asked to do with a table that follows a database: plain values, without Spark."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from lakechime_dagster.cdc.readers import MessageFormat
@@ -24,6 +24,7 @@ class ChangeJob:
 
     `names` gives the table's names of columns that have others in the database. A complete snapshot that would delete more than
     `max_delete_ratio` of all rows is not taken.
+    At most `max_continuous_empty_commits` steps in a row leave the table without a commit; None is any number.
     What is older than `allowed_lateness` is no longer waited for, and forgotten when it is most of what is remembered, and more
     than `collects_above` changes. Messages that are `few` start no workers.
     `reading` is what the columns of the database's table were after all of its messages had been written.
@@ -40,6 +41,7 @@ class ChangeJob:
     has_deletion_vectors: bool = True
     max_delete_ratio: float = 0.1
     max_transaction: timedelta | None = None
+    max_continuous_empty_commits: int | None = None
     on_drift: Drift = Drift.LENIENT
     allowed_lateness: timedelta = timedelta(days=1)
     collects_above: int = 10_000
@@ -54,6 +56,11 @@ class ChangeJob:
     def has_history(self) -> bool:
         """Whether the table holds a row for each time that a tracked column changed."""
         return self.merge.stored_as_scd_type == 2
+
+    def after(self, empty_steps: int) -> "ChangeJob":
+        """The same after so many steps in a row that left the table without a commit: beyond the most that may, this one commits."""
+        most = self.max_continuous_empty_commits
+        return replace(self, may_settle_empty=False) if most is not None and empty_steps >= most else self
 
     def tracked(self, truncations: Iterable[StateRow]) -> Tracked | None:
         """How histories are held, given the truncations; None where the table holds none."""

@@ -108,6 +108,7 @@ def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: Op
         last = newest_commit(target, stamp)
         if last and last.stamp.step == stamp.step:
             return skipped(last)
+        job = job.after(empty_steps=stamp.step - 1 - (last.stamp.step if last else 0))
         decided = newest_commit(state, stamp)
         decided = decided if decided and decided.stamp.step == stamp.step and not decided.is_stamp_lost else None
         if job.bronze.range is None:
@@ -126,6 +127,7 @@ def _nothing_new(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, target
         commit(spark, state, stamp, lambda: lambda: append_nothing(spark, state))
     if job.may_settle_empty or not target.log.exists():
         return TableResult(outcome=Outcome.NOTHING)
+    stamp = replace(stamp, watermark=target.log.watermark())
     held = commit(spark, target, stamp, lambda: lambda: append_nothing(spark, target))
     assert held is not None  # since something was to be written
     return TableResult(outcome=Outcome.FENCED, committed=held) if is_own(held, stamp) else skipped(held)

@@ -20,12 +20,13 @@ def world(sqlite_engine: Engine) -> World:
 def test_a_run_merges_as_is_declared(world: World, platform: Platform) -> None:
     table = change_table(
         "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",), ignore_null_updates=True),
-        on_drift="evolve", allowed_lateness=dt.timedelta(hours=2),
+        on_drift="evolve", allowed_lateness=dt.timedelta(hours=2), max_continuous_empty_commits=3,
     )  # fmt: skip
     flow = flow_of(table)
     world.change("shop.orders__changes", version=0)
     (execution,) = world.fire(flow)
     job = change_job_of(table, RunningExecution(platform, flow, execution))
     assert (job.merge, job.on_drift, job.allowed_lateness) == (table.merge, Drift.EVOLVE, dt.timedelta(hours=2))
+    assert job.max_continuous_empty_commits == 3
     assert job.bronze.range is not None
     assert (job.bronze.range.start, job.bronze.range.end) == (None, "0")

@@ -121,6 +121,11 @@ WRONG = [
     (lambda: orders(readers="duckdb"), "shop.orders, readers: 'duckdb' is not a list of readers; write ['duckdb']"),
     (lambda: orders(readers=["excel"]), "readers: 'excel' is none of datafusion, duckdb, pandas, polars, pyarrow, spark, trino"),
     (lambda: orders(max_delete_ratio=10), "shop.orders, max_delete_ratio: 10 is no part of all rows, from 0 to 1"),
+    (
+        lambda: orders(max_continuous_empty_commits=-1),
+        "shop.orders, max_continuous_empty_commits: -1 is no number of steps, 0 or more; leave it out to commit only what changes rows",
+    ),
+    (lambda: orders(max_continuous_empty_commits=True), "shop.orders, max_continuous_empty_commits: True is no number of steps"),
     (lambda: orders(columns=["id"]), "shop.orders, columns: ['id'] is no map of names"),
     (lambda: orders(columns={"a": "b", "c": "b"}), "shop.orders, columns: names column 'b' twice"),
     (

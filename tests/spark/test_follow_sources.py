@@ -180,6 +180,49 @@ def test_a_snapshot_speaks_for_its_source_when_the_feed_holds_no_more(spark: Spa
     assert [row["id"] for row in table.rows] == list(range(1, 21))
 
 
+@pytest.mark.parametrize(("most", "committed"), [(None, []), (0, [2, 3, 4]), (1, [3])])
+def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_tells_the_watermark(
+    spark: SparkSession, tmp_path: Path, most: int | None, committed: list[int]
+) -> None:  # fmt: skip
+    hour = 3_600_000
+    options, topics = {"max_transaction": dt.timedelta(0), "max_continuous_empty_commits": most}, {"heartbeats": "demo.*.heartbeat"}
+    table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)
+    table.tell([order(1, at=1, ts_ms=hour)])
+    table.run()
+    log = table.log("orders")
+    empty = {}
+    for step in range(2, 5):
+        table.tell([beat(step * hour, step)])
+        result = table.run()
+        if result.committed is not None:
+            assert (result.outcome, result.counts.changed) == (Outcome.FENCED, 0)
+            empty[step] = result.committed.stamp.watermark
+        assert log.watermark() == max([hour, *empty.values()])
+    assert empty == {step: (step - 1) * hour for step in committed}  # a heartbeat is heard with the next step
+    assert [row["id"] for row in table.rows] == [1]
+
+
+def test_a_step_without_a_message_repeats_the_watermark_where_it_commits(spark: SparkSession, tmp_path: Path) -> None:
+    options = {"max_transaction": dt.timedelta(0), "max_continuous_empty_commits": 0}
+    table = Followed(spark, tmp_path, ("id",), options=options)
+    table.tell([order(1, at=1, ts_ms=7)])
+    table.run()
+    result = table.run()
+    assert result.committed is not None
+    assert (result.outcome, result.committed.stamp.watermark) == (Outcome.FENCED, 7)
+
+
+def test_each_attempt_counts_the_same_steps_without_a_commit(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",), options={"max_continuous_empty_commits": 1})
+    for at in (1, 1):
+        table.tell([order(1, at=at)])
+        table.run()
+    table.tell([order(1, at=1)])
+    ends = [table.attempt(3, number, end=table.end()) for number in (1, 1)]
+    assert [one.outcome for one in ends] == [Outcome.FENCED, Outcome.SKIPPED]
+    assert table.log("orders").last_committed(table.lane) == ends[0].committed
+
+
 def beat(ts_ms: int, at: int) -> Record:
     source = {**at_position(at, ts_ms), "table": "heartbeat"}
     payload = make_payload("u", source=source, after={"name": "lake", "at": ts_ms})
