@@ -22,6 +22,8 @@ from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
 
+MAX_COMMITS = 4  # of messages that a followed table takes with a claim: each may hold as much as a step of theirs reads
+
 
 def flow_of(table: Target, cluster: str = "") -> Flow:
     """The flow of a table that the lake writes; one without a trigger has lanes all the same, for runs that a person launches."""
@@ -36,6 +38,7 @@ def flow_of(table: Target, cluster: str = "") -> Flow:
         location=table.location,
         feed=table.feed if isinstance(table, BronzeTable) else None,
         is_ordered_by_position=isinstance(table, BronzeTable) and tells_position(table.envelope),
+        max_commits=MAX_COMMITS if isinstance(table, ChangeTable) else None,
     )
 
 

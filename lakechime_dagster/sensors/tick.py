@@ -144,7 +144,7 @@ def attend(
     lane = platform.ledger.lanes(row)[execution.lane.key]
     if lane.state is not LaneState.ACTIVE:
         return None, ""  # it waits for a person, which the decision says; its last attempt was called lost when it was held
-    wider = platform.evaluator.end_of(flow, row, lane) if flow.feed is None else None
+    wider = platform.evaluator.end_of(flow, row, lane) if flow.feed is None and flow.max_commits is None else None
     following = platform.ledger.lose(execution, reason, end=wider)
     if following is None:
         return None, f"{where} is HELD after attempt {execution.attempt}: {reason}"

@@ -110,7 +110,7 @@ class Evaluator:
     def claim(
         self, flow: Flow, row: FlowRow, firing: Firing, ask_target: AskTarget, *, cause: Cause, fired: bool = True
     ) -> Execution | None:
-        """Claim one lane's next step up to the newest position; None when somebody else moved the lane first."""
+        """Claim one lane's next step, up to the newest position or as much as the flow takes; None when somebody moved the lane first."""
         known = self.ledger.lanes(row).get(firing.key)
         atoms = firing.fire_key.atoms if firing.fire_key else ()
         if known is None:
@@ -120,7 +120,8 @@ class Evaluator:
                 return None  # the ledger was lost; the next evaluation sees what its target already has
         if firing.settled is not None and known.settled != firing.settled:
             return None  # somebody claimed and settled between the decision and this claim: what it saw is consumed
-        end = replace(self.end_of(flow, row, known), feed=firing.feed, has_more=firing.has_more)
+        knows_all = all(table in known.place.sources for table in flow.trigger.tables)
+        end = replace(self.end_of(flow, row, known, flow.max_commits if knows_all else None), feed=firing.feed, has_more=firing.has_more)
         try:
             return self.ledger.claim(
                 row,
@@ -137,10 +138,16 @@ class Evaluator:
         except LaneConflictError:
             return None
 
-    def end_of(self, flow: Flow, row: FlowRow, lane: LaneRow) -> Place:
-        """The place that a claim of this lane ends at, now: the newest position, and per source the snapshot to read up to."""
+    def end_of(self, flow: Flow, row: FlowRow, lane: LaneRow, most: int | None = None) -> Place:
+        """The place that a claim of this lane ends at, now: the newest position, and per source the snapshot to read up to.
+
+        With `most` it is that after so many commits, where more came.
+        """
         with reading(self.engine) as connection:
             through = head_within(connection)
+            if most is not None:
+                tables = [(flow.cluster, table) for table in flow.trigger.tables]
+                through = evidence.through_commits(connection, tables, lane.place.position, through, most)
             # what any lane of the flow has seen already need not be searched again for the newest snapshot
             lanes = [lane, *lanes_of(connection, row.flow_id).values()] if flow.is_partitioned else [lane]
             known = max((one.place for one in lanes), key=lambda place: place.position)

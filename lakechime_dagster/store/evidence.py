@@ -19,7 +19,7 @@ from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.dialect import VisibleBelow
-from lakechime_dagster.store.queries import carries, is_after, is_data, is_delete, is_drop, is_dropped, is_new, is_through
+from lakechime_dagster.store.queries import carries, changes_data, is_after, is_data, is_delete, is_drop, is_dropped, is_new, is_through
 from lakechime_dagster.store.schema import HISTORY, dce_availability, dce_event, dce_folded, dce_table
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
@@ -95,6 +95,22 @@ def waiting(
         for row in connection.execute(query.group_by(event.c.table_id)) if ids else ():
             rows.setdefault(row.table_id, []).append(row)
     return [waiting_of(table[1], rows.get(ids[table][0], ()) if table in ids else ()) for table in tables]
+
+
+def through_commits(
+    connection: Connection, tables: Sequence[TableKey], place: Position, through: Position, most: int
+) -> Position:  # fmt: skip
+    """The position up to which at most so many changes of data came to the tables after a place; `through` where there are no more."""
+    ids = [table_id for table_id, _ in table_ids(connection, tables).values()]
+    queries = [
+        sa.select(event.c.tx_id, event.c.seq).where(
+            event.c.table_id.in_(ids), changes_data(event), is_after(place, event), is_through(through, event)
+        )
+        for event in HISTORY
+    ]  # fmt: skip
+    found = sa.union_all(*queries).subquery()
+    first = connection.execute(sa.select(found).order_by(found.c.tx_id, found.c.seq).limit(most + 1)).all()
+    return Position(first[-2].tx_id, first[-2].seq) if len(first) > most else through
 
 
 def counted(event: sa.FromClause, matches: sa.ColumnElement[bool]) -> list[sa.ColumnElement[Any]]:

@@ -18,7 +18,9 @@ class Flow:
     one: it settles by run success and is at-least-once. `asset_keys` (as user strings) and `job` let a manual run
     find its flow. A partition that the trigger waits for is one of the flow's `cluster`, unless its condition names another.
     A flow with a `feed` reads it, and no table: its trigger only says how often the feed is asked. `is_ordered_by_position`
-    says that the feed's messages tell their order, wherever they lie in it.
+    says that the feed's messages tell their order, wherever they lie in it. A claim takes at most `max_commits` of the
+    unpartitioned tables of a snapshot trigger, and the next one follows; None is all that came. The first claim takes all, as
+    its step makes the target anew; a retry takes what was claimed, and all that came when a person resumes a lane that is held.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Flow:
     location: str | None = None
     feed: AnyFeed | None = None
     is_ordered_by_position: bool = False
+    max_commits: int | None = None
 
     def __post_init__(self) -> None:
         checked_text("flow name", self.name, limit=128)

@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.assets.flows import change_job_of, flow_of
+from lakechime_dagster.assets.flows import MAX_COMMITS, change_job_of, flow_of
 from lakechime_dagster.lake import CDCMerge, Debezium, Drift, JsonLines, change_table
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
@@ -30,3 +30,15 @@ def test_a_run_merges_as_is_declared(world: World, platform: Platform) -> None:
     assert job.max_continuous_empty_commits == 3
     assert job.bronze.range is not None
     assert (job.bronze.range.start, job.bronze.range.end) == (None, "0")
+
+
+def test_a_followed_table_takes_so_many_commits_of_its_messages_at_most(world: World) -> None:
+    table = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
+    world.change("shop.orders__changes", version=0)
+    (first,) = world.fire(flow_of(table))
+    world.ledger.settle(first, None)
+    for version in range(1, MAX_COMMITS + 2):
+        world.change("shop.orders__changes", version=version)
+    (execution,) = world.fire(flow_of(table))
+    assert execution.ranges()["shop.orders__changes"].end == str(MAX_COMMITS)
+    assert flow_of(table.bronze).max_commits is None

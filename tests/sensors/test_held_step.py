@@ -1,5 +1,6 @@
 """A step that asks for a person: its lane waits at once, and goes on with all that came when somebody resumes it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,9 +34,10 @@ def runs() -> ToldRuns:
     return ToldRuns()
 
 
-@pytest.fixture
-def flow() -> Flow:
-    return a_flow(target=TARGET)
+@pytest.fixture(params=[None, 1])
+def flow(request: pytest.FixtureRequest) -> Flow:
+    """One that takes all that came, and one that takes a commit with each claim."""
+    return replace(a_flow(target=TARGET), max_commits=request.param)
 
 
 def ask_for_a_person(platform: Platform, flow: Flow, execution: Execution, runs: ToldRuns) -> list[str]:

@@ -1,6 +1,6 @@
 """One tick of a flow: what it launches, settles, retries and says. Store, ledger and Delta tables are real, the runs are told."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +73,20 @@ def test_a_tick_without_anything_new_says_so(platform: Platform, runs: ToldRuns)
     found = run_tick(platform, a_flow(), runs)
     assert found.launches == ()
     assert found.sentences == ("nothing new in bronze.orders",)
+
+
+def test_a_retry_reads_all_that_came_unless_its_flow_takes_so_many_commits_at_most(
+    world: World, platform: Platform, runs: ToldRuns
+) -> None:  # fmt: skip
+    flows = [replace(a_flow(f"taking {most}"), max_commits=most) for most in (None, 1)]
+    world.change(version=0)
+    for execution in [one(run_tick(platform, flow, runs).launches) for flow in flows]:
+        runs.tell(execution, RunState.FAILED)
+    world.change(version=1)
+    for flow in flows:
+        run_tick(platform, flow, runs)
+    retries = [one(tuple(world.ledger.open_executions(world.evaluator.activate(flow)))) for flow in flows]
+    assert [(again.attempt, again.ranges()["bronze.orders"].end) for again in retries] == [(2, "1"), (2, "0")]
 
 
 def test_a_run_request_that_was_lost_is_asked_for_again_with_the_same_key(world: World, platform: Platform, runs: ToldRuns) -> None:

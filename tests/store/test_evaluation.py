@@ -1,6 +1,7 @@
 """Evaluation of snapshot triggers over a real store: when a flow fires, what it is handed, and why it does not (laws 9 to 11)."""
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,6 +64,31 @@ def test_an_open_execution_holds_the_next_one_back(world: World) -> None:
     assert "step 1 is with a run that has not begun (attempt 1)" in decision.sentence
     world.ledger.settle(execution, None)
     assert world.decide(a_flow()).fires
+
+
+def test_a_claim_takes_so_many_commits_at_most_and_the_next_one_follows(world: World) -> None:
+    flow = replace(a_flow(), max_commits=2)
+    ranges = []
+    for version in range(2):
+        world.change(version=version)
+    world.ledger.settle(one(world.fire(flow)), None)
+    for version in range(2, 6):
+        world.change(version=version)
+        world.change("bronze.items", version)
+    last = world.change(version=6)
+    world.change("bronze.items", 6)
+    while world.decide(flow).fires:
+        execution = one(world.fire(flow))
+        ranges.append(snapshots(execution)["bronze.orders"])
+        world.ledger.settle(execution, None)
+    assert ranges == [("1", "3"), ("3", "5"), ("5", "6")]
+    assert world.ledger.lanes(world.evaluator.activate(flow))[""].place.position > last.position
+
+
+def test_a_first_claim_takes_all_that_came(world: World) -> None:
+    for version in range(3):
+        world.change(version=version)
+    assert snapshots(one(world.fire(replace(a_flow(), max_commits=1)))) == {"bronze.orders": (None, "2")}
 
 
 def test_any_of_the_tables_fires_and_each_has_its_range(world: World) -> None:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lakechime_dagster.dce.event import SnapshotId, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels
@@ -68,6 +69,19 @@ def test_a_flow_that_starts_from_a_time_begins_at_the_folded_snapshot_of_then(wo
     before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.UTC).isoformat()
 
     assert start_of(world, a_flow(trigger=SnapshotTrigger(ORDERS, start_from=before))) == (None, "1")
+
+
+def test_a_claim_that_takes_so_many_commits_at_most_counts_folded_ones_too(world: World) -> None:
+    flow = replace(a_flow("new"), max_commits=2)
+    world.change(version=0)
+    world.ledger.settle(one(world.fire(flow)), None)
+    for version in range(1, 4):
+        world.change(version=version)
+    fold(world)
+    world.change(version=4)
+    execution = one(world.fire(flow))
+
+    assert (execution.ranges()[ORDERS].start, execution.ranges()[ORDERS].end) == ("0", "2")
 
 
 def test_a_late_older_version_is_not_taken_for_the_newest_when_the_newest_is_folded(world: World) -> None:
