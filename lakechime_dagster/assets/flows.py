@@ -14,6 +14,7 @@ from lakechime_dagster.lake.readers import all_read_deletion_vectors
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
 from lakechime_dagster.resources.names import asset_name
+from lakechime_dagster.resources.open_transactions import asked
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.spark.bronze_job import BronzeJob
@@ -81,7 +82,7 @@ def bronze_job_of(table: BronzeTable, running: RunningExecution) -> BronzeJob:
 
 
 def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
-    """What one execution asks of Spark for a table that follows a database: the new rows of its bronze table."""
+    """What one execution asks of Spark for a table that follows a database, which is asked here for its open transactions."""
     bronze = table.bronze
     end = running.execution.end.sources.get(bronze.name)
     return ChangeJob(
@@ -102,6 +103,7 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
         max_delete_ratio=table.max_delete_ratio,
         max_transaction=table.max_transaction,
         max_continuous_empty_commits=table.max_continuous_empty_commits,
+        asked=asked(table, running.platform.settings),
         on_drift=table.on_drift,
         allowed_lateness=table.allowed_lateness,
         comment=table.description,

@@ -60,6 +60,8 @@ def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str
     metadata |= {f"events {what}": count for what, count in sorted(result.events.items())}
     if result.watermark is not None:
         metadata["watermark"] = dg.MetadataValue.timestamp(from_milliseconds(result.watermark))
+    if result.watermark_by:
+        metadata["watermark by"] = result.watermark_by
     odd = [source for source in result.sources if source.verdict is not Verdict.CONTIGUOUS]
     if odd:
         metadata["verdict"] = ", ".join(f"{source.table} {source.verdict.value}" for source in odd)

@@ -7,6 +7,7 @@ from lakechime_dagster.cdc import scd2
 from lakechime_dagster.cdc.change import Key
 from lakechime_dagster.cdc.fold import BEFORE_ALL, Kept, Window, collected
 from lakechime_dagster.cdc.merging import Known
+from lakechime_dagster.cdc.open_transactions import kept as kept_probes
 from lakechime_dagster.cdc.order import BEFORE_READ, Order
 from lakechime_dagster.cdc.scd2 import Tracked
 from lakechime_dagster.cdc.snapshot import Snapshots
@@ -78,9 +79,10 @@ def _missing(known: Known, window: Window) -> frozenset[str]:
 
 
 def compacted(rows: Iterable[StateRow], frontiers: Mapping[str, Order]) -> list[StateRow]:
-    """Of what is remembered of whole sources what still matters: the newest places and frontiers, late truncations, open snapshots."""
+    """Of what is remembered of whole sources what still matters: newest places, frontiers and probes, late truncations, open snapshots."""
     newest: dict[tuple[str, ...], StateRow] = {}
     marks: list[StateRow] = []
+    probes: list[StateRow] = []
     found: list[StateRow] = []
     schemas: list[TableSchema] = []
     for row in rows:
@@ -93,6 +95,8 @@ def compacted(rows: Iterable[StateRow], frontiers: Mapping[str, Order]) -> list[
             case Role.BEAT.value:
                 name = (row.source,)
                 newest[name] = max(newest.get(name, row), row, key=lambda one: one.ts_ms or 0)
+            case Role.PROBE.value:
+                probes.append(row)
             case Role.TRUNCATION.value if order >= frontiers.get(row.source, BEFORE_ALL):
                 found.append(row)
             case Role.MARK.value:
@@ -110,7 +114,7 @@ def compacted(rows: Iterable[StateRow], frontiers: Mapping[str, Order]) -> list[
         if (row.source, Order(order.epoch, order.position, BEFORE_READ)) in open_ones:
             found.append(row)
     frontier_rows = [StateRow(Role.FRONTIER.value, None, source, order_text(order)) for source, order in frontiers.items()]
-    return [*found, *newest.values(), *frontier_rows, *(one.row for one in needed(schemas))]
+    return [*found, *newest.values(), *kept_probes(probes), *frontier_rows, *(one.row for one in needed(schemas))]
 
 
 def open_snapshots(marks: Sequence[StateRow]) -> set[str]:

@@ -40,6 +40,7 @@ class Role(StrEnum):
         MARK: A snapshot's first or last row, as a change without columns.
         PLACE: How far a partition of a source has come, or which epoch of a source may be entered.
         BEAT: How far the log of a server had come.
+        PROBE: Which transactions were open in the database (`open_transactions.Probe`).
         COLUMNS: Since when a source has the columns of a schema (`defaults.Schema`).
         SCHEMA: The columns of a database's table at a place of its log (`table_schema.TableSchema`).
         FRONTIER: The order of a source below which it is forgotten which rows were deleted.
@@ -53,6 +54,7 @@ class Role(StrEnum):
     MARK = "mark"
     PLACE = "place"
     BEAT = "beat"
+    PROBE = "probe"
     COLUMNS = "columns"
     SCHEMA = "schema"
     FRONTIER = "frontier"
@@ -66,7 +68,7 @@ class StateRow(NamedTuple):
     source: str
     order: str  # of a base and of the table's row: what is known beside the values of the columns
     op: str | None = None  # of Role.COLUMNS the schema's name, of Role.SCHEMA whether it was told or read
-    columns: str | None = None  # of Role.COLUMNS those that have a default, with it; of Role.SCHEMA the types
+    columns: str | None = None  # of Role.COLUMNS those that have a default, with it; of Role.SCHEMA the types; of a probe what was told
     omitted: str | None = None  # a JSON array; of Role.COLUMNS all of the schema
     continues: str | None = None
     transaction: int | None = None

@@ -11,13 +11,14 @@ from lakechime_dagster.cdc.findings import Finding, Sample, Weight, findings
 from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.source_types import check_types
-from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.errors import LakeChimeError, SourceDeniedError
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.followed import Followed
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.sources.connection import connected
 from lakechime_dagster.sources.log_settings import check_log
+from lakechime_dagster.sources.open_transactions import open_transactions, tells_open_transactions
 from lakechime_dagster.sources.tables import column_types
 from lakechime_dagster.spark.lines import Slice, lines, message_of, record_of
 from lakechime_dagster.triggers.feeds import spans_between
@@ -77,7 +78,9 @@ def plan_of(followed: Followed, flow: Flow, url: str | None = None, source_table
         found.append(Finding(Weight.ERROR, "types", str(problem), f"`lakechime cdc types {followed.table.name}` writes types={{…}}"))
     found += findings(sample) if records else [] if found else [_nothing_yet()]
     if url is not None:
-        found += _database(url, source_table or _told_table(sample), bronze.types)
+        there = _database(url, source_table or _told_table(sample), bronze.types)
+        has_hours = followed.table.max_transaction is not None
+        found += there + (_open_transactions(url) if has_hours and all(one.about != "database" for one in there) else [])
     found.sort(key=lambda one: list(Weight).index(one.weight))
     return Plan(parts=tuple(parts), rest=rest, sample=sample, is_of_feed=is_of_feed, findings=tuple(found))
 
@@ -154,3 +157,16 @@ def _database(url: str, table: str | None, types: Mapping[str, str]) -> list[Fin
         return found
     except LakeChimeError as error:
         return [Finding(Weight.ERROR, "database", str(error), "see that it is there, and reached from here by this user")]
+
+
+def _open_transactions(url: str) -> list[Finding]:
+    """What hinders that hours are complete by what the database says is open in it."""
+    try:
+        if tells_open_transactions(url):
+            open_transactions(url, "")
+    except SourceDeniedError as error:
+        return [Finding(Weight.WARNING, "open transactions", f"{error}, so that hours are complete by max_transaction", error.remedy)]
+    except LakeChimeError as error:
+        problem = f"{error}: hours are complete by max_transaction"
+        return [Finding(Weight.NOTE, "open transactions", problem, "see that it is as long as a transaction may last")]
+    return []

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from lakechime_dagster.cdc.open_transactions import Asked
 from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.scd2 import Tracked, TrackHistory
 from lakechime_dagster.cdc.state import StateRow
@@ -23,7 +24,7 @@ class ChangeJob:
     """One execution of a table that follows a database, by the new rows of its bronze table.
 
     `names` gives the table's names of columns that have others in the database. A complete snapshot that would delete more than
-    `max_delete_ratio` of all rows is not taken.
+    `max_delete_ratio` of all rows is not taken. `asked` is what the database said of its open transactions.
     At most `max_continuous_empty_commits` steps in a row leave the table without a commit; None is any number.
     What is older than `allowed_lateness` is no longer waited for, and forgotten when it is most of what is remembered, and more
     than `collects_above` changes. Messages that are `few` start no workers.
@@ -42,6 +43,7 @@ class ChangeJob:
     max_delete_ratio: float = 0.1
     max_transaction: timedelta | None = None
     max_continuous_empty_commits: int | None = None
+    asked: Asked = field(default_factory=Asked)
     on_drift: Drift = Drift.LENIENT
     allowed_lateness: timedelta = timedelta(days=1)
     collects_above: int = 10_000

@@ -41,7 +41,8 @@ def collected_state(
     rows = state.where(F.col("role").isin(Role.BASE.value, Role.CHANGE.value)).select(F.col("key").alias("group"), *STATE_COLUMNS)
     together = in_groups(rows, groups).select("group", *STATE_COLUMNS).repartition("group").sortWithinPartitions("group")
     kept = on_batches(together, Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), frontiers, tracked), STATE_DDL)
-    others = compacted([*seen.places, *seen.beats, *seen.truncations, *seen.marks, *seen.columns, *seen.tables], frontiers)
+    seen_of_sources = [*seen.places, *seen.beats, *seen.probes, *seen.truncations, *seen.marks, *seen.columns, *seen.tables]
+    others = compacted(seen_of_sources, frontiers)
     return kept.unionByName(spark.createDataFrame([tuple(one) for one in others], struct_of(STATE_DDL)))
 
 

@@ -19,6 +19,7 @@ from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, opened_row, 
 Event = tuple[str, int, Position, str, str | None]
 Line = tuple[str, str, int]  # a source in a partition of a topic
 PARTS = ("source", "line_topic", "line_partition")
+INCREMENTAL = "incremental"  # the mark of a row that was read beside the log: its time is the connector's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ def in_epochs(spark: SparkSession, name: str, told: DataFrame, bronze: DataFrame
     lines = lines.withColumn("went_back", F.coalesce(F.col("position") < F.col("newest"), F.lit(False)))
     found = lines.groupBy(*PARTS).agg(
         F.max("position").alias("newest"), F.count_if("went_back").alias("back"), F.max("line_offset").alias("offset"),
-        F.max("ts_ms").alias("newest_ms"),
+        F.max(F.when(~F.col("snapshot").eqNullSafe(INCREMENTAL), F.col("ts_ms"))).alias("newest_ms"),
     ).collect()  # fmt: skip
     after = dict(known)
     odd = {tuple(row)[:3] for row in found if row["back"]}

@@ -6,7 +6,6 @@ lane and the step. What was remembered is read as of before the step, so that ev
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +13,7 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.drift import Evolution, evolved
 from lakechime_dagster.cdc.merging import Fate
+from lakechime_dagster.cdc.open_transactions import NOT_ASKED, Asked, Probe, Until, until
 from lakechime_dagster.cdc.state import COLUMNS, Role
 from lakechime_dagster.cdc.table_schema import TableSchema
 from lakechime_dagster.dce.commits import TableSize
@@ -64,6 +64,7 @@ from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, pinned, read_range
 from lakechime_dagster.spark.refresh import OpenLog, skipped
 from lakechime_dagster.spark.remembered import (
+    OPENED,
     STATE_COLUMNS,
     Seen,
     beats_in,
@@ -166,7 +167,8 @@ class Step:
             self._compute = Here(self.spark) if self._is_few(read) else InWorkers()
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
             heard = self._heard(read)
-            complete = self._complete(heard)
+            known_until = self._until(heard)
+            complete = self._complete(heard, known_until)
             self.stamp = self._with_watermark(complete)
         if heard.concerns_all and not self._has_few_rows():
             self._compute = self._compute.workers
@@ -186,7 +188,8 @@ class Step:
                 may_settle_empty=self.job.may_settle_empty, has_deletion_vectors=self.job.has_deletion_vectors,
             )  # fmt: skip
         result = self._result(read, held, merge, merge.fates(heard, quarantined))
-        return replace(result, watermark=self.stamp.watermark, complete=complete)
+        by = "" if known_until is None else known_until.why
+        return replace(result, watermark=self.stamp.watermark, complete=complete, watermark_by=by)
 
     # Reading
 
@@ -209,6 +212,8 @@ class Step:
         told = rows if ordered.told is rows else self._compute.keep(ordered.told)
         seen = replace(seen_in(told), places=ordered.places, beats=beats_in(told) if self.job.format.heartbeats else ())
         seen = replace(seen, columns=columns_in(told, seen, known, self._compute), tables=tuple(one.row for one in tables))
+        probe = self.job.asked.probe
+        seen = replace(seen, probes=() if probe is None else (probe.row(),))
         fed = self.open_log(self.job.bronze.location, self.job.bronze.table).fed(read.version)
         return Heard(read, told, before, seen, known, has_more=fed is not None and fed.has_more)
 
@@ -273,18 +278,24 @@ class Step:
             raise LaneHeldError(f"{self.job.name}: {'; '.join(evolution.refused)}")
         return evolution
 
-    def _complete(self, heard: Heard) -> tuple[int, int] | None:
-        """From when up to when nothing of any source can come any more; None where that is not known, or no later than before.
+    def _until(self, heard: Heard) -> Until | None:
+        """Up to when nothing of any source can come any more, by what was remembered before the step; None where that is not known.
 
         It is not known while the feed holds more: of what a partition tells, another one may have earlier changes there.
         """
-        if self.job.max_transaction is None or heard.has_more:
+        known, seen = heard.known, heard.seen
+        newest = known.beaten({**known.newest_ms, **seen.newest_ms})  # of a source in both the one of now is the later one
+        sources = {row.source for row in (*known.places, *seen.places) if row.op != OPENED}
+        if self.job.max_transaction is None or heard.has_more or sources - newest.keys():
             return None
-        known = heard.known
-        newest = known.beaten({**known.newest_ms, **heard.seen.newest_ms})  # of a source in both the one of now is the later one
-        until = min(newest.values(), default=0) - self.job.max_transaction // timedelta(milliseconds=1)
+        return until(newest, known.beaten(known.newest_ms), list(map(Probe.of, known.probes)), self.job.max_transaction)
+
+    def _complete(self, heard: Heard, known: Until | None) -> tuple[int, int] | None:
+        """From when up to when the step says that nothing can come any more; None where that is no later than before."""
         before = None if heard.is_new or not self.target.log.exists() else self.target.log.watermark()
-        return (before or until, until) if newest and until >= (before or until) else None
+        if known is None or known.at_ms < (before or known.at_ms):
+            return None
+        return before or known.at_ms, known.at_ms
 
     def _with_watermark(self, complete: tuple[int, int] | None) -> CommitStamp:
         """The stamp that says up to when the table is complete; a step that says nothing new repeats what was known."""
@@ -396,7 +407,7 @@ class Step:
             outcome=outcome, committed=held, replaced=read.images is None, counts=counts, sources=(_source(self.job, read),),
             events={name: n for name, n in fates.items() if n}, partitions=record.partitions if record else (),
             files=len(record.added) if record else 0, bytes=sum(file.size for file in record.added) if record else 0,
-            schema=tuple(evolution.columns.items()), seconds=dict(self._phase.seconds), notes=_notes(evolution),
+            schema=tuple(evolution.columns.items()), seconds=dict(self._phase.seconds), notes=_notes(evolution, self.job.asked),
         )  # fmt: skip
 
 
@@ -431,9 +442,10 @@ def _source(job: ChangeJob, read: RangeRead) -> SourceResult:
     )  # fmt: skip
 
 
-def _notes(evolution: Evolution) -> tuple[str, ...]:
+def _notes(evolution: Evolution, asked: Asked) -> tuple[str, ...]:
     notes = [f"column {name} was added, as {ddl}" for name, ddl in evolution.added.items()]
     notes += [f"column {name} was widened to {ddl}; all rows were written anew" for name, ddl in evolution.widened.items()]
     notes += [f"column {name} is not taken" for name in sorted(evolution.left_out)]
     notes += [f"column {name}: {why}" for name, why in evolution.conflicts.items()]
+    notes += [f"{NOT_ASKED}: {asked.problem}"] if asked.problem else []
     return tuple(notes)

@@ -139,7 +139,8 @@ class TableResult:
     `committed` is the commit of this step in the target's log, whoever made it: its end becomes the lane's place.
     `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
     holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.merging.Fate`).
-    `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more.
+    `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more; `watermark_by` says how
+    that is known.
     """
 
     outcome: Outcome
@@ -155,6 +156,7 @@ class TableResult:
     seconds: Mapping[str, float] = field(default_factory=dict)
     events: Mapping[str, int] = field(default_factory=dict)
     complete: tuple[int, int] | None = None
+    watermark_by: str = ""
     notes: tuple[str, ...] = ()
 
     @property

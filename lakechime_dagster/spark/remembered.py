@@ -25,7 +25,7 @@ STATE_COLUMNS = [name for name in COLUMNS if name != "step"]
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the frontiers and epochs that are remembered.
+    """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the frontiers, epochs and probes that are known.
 
     `used` are the names of a step's schemas by source, `columns` since when sources have those that are remembered, `tables` the columns
     of the database's tables where messages do not bring them. `fates`
@@ -40,6 +40,7 @@ class Seen:
     marks: tuple[StateRow, ...] = ()
     places: tuple[StateRow, ...] = ()
     beats: tuple[StateRow, ...] = ()
+    probes: tuple[StateRow, ...] = ()
     frontiers: tuple[StateRow, ...] = ()
     tables: tuple[StateRow, ...] = ()
     fates: Mapping[str, int] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class Seen:
         return replace(
             known, truncations=(*known.truncations, *self.truncations, *ended), marks=(*known.marks, *marks),
             places=(*known.places, *self.places), links=(*known.links, *self.links),
-            beats=(*known.beats, *self.beats), columns=(*known.columns, *self.columns),
+            beats=(*known.beats, *self.beats), probes=(*known.probes, *self.probes), columns=(*known.columns, *self.columns),
             tables=(*known.tables, *self.tables),
         )  # fmt: skip
 
@@ -149,11 +150,12 @@ def seen_before(state: DataFrame) -> Seen:
     found = state.agg(
         *_common(role == Role.TRUNCATION.value, role == Role.MARK.value),
         _rows(role == Role.PLACE.value).alias("places"), _rows(role == Role.FRONTIER.value).alias("frontiers"),
-        _rows(role == Role.BEAT.value).alias("beats"), _rows(role == Role.COLUMNS.value).alias("columns"),
+        _rows(role == Role.BEAT.value).alias("beats"), _rows(role == Role.PROBE.value).alias("probes"),
+        _rows(role == Role.COLUMNS.value).alias("columns"),
         _rows(role == Role.SCHEMA.value).alias("tables"),
         F.count_if(role == Role.CHANGE.value).alias("changes"),
     ).collect()[0]  # fmt: skip
-    rows = {name: _state_rows(found[name]) for name in ("places", "beats", "columns", "frontiers", "tables")}
+    rows = {name: _state_rows(found[name]) for name in ("places", "beats", "probes", "columns", "frontiers", "tables")}
     return Seen(**rows, changes=found["changes"], **_read(found))
 
 

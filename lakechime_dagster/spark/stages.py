@@ -71,15 +71,8 @@ class Heard:
     @property
     def of_sources(self) -> list[StateRow]:
         """What is to be remembered of whole sources."""
-        return [
-            *self.seen.truncations,
-            *self.ended,
-            *self.marks,
-            *self.seen.places,
-            *self.seen.beats,
-            *self.seen.columns,
-            *self.seen.tables,
-        ]
+        seen = self.seen
+        return [*seen.truncations, *self.ended, *self.marks, *seen.places, *seen.beats, *seen.probes, *seen.columns, *seen.tables]
 
 
 @dataclass(frozen=True)

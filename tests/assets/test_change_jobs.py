@@ -1,12 +1,15 @@
 """What a run of a table that follows a database asks of Spark, as it is declared."""
 
 import datetime as dt
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.assets.flows import MAX_COMMITS, change_job_of, flow_of
-from lakechime_dagster.lake import CDCMerge, Debezium, Drift, JsonLines, change_table
+from lakechime_dagster.cdc.open_transactions import Asked
+from lakechime_dagster.lake import CDCMerge, Debezium, Drift, JsonLines, Monitor, change_table
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from tests.support.world import World
@@ -42,3 +45,34 @@ def test_a_followed_table_takes_so_many_commits_of_its_messages_at_most(world: W
     (execution,) = world.fire(flow_of(table))
     assert execution.ranges()["shop.orders__changes"].end == str(MAX_COMMITS)
     assert flow_of(table.bronze).max_commits is None
+
+
+def asked_by(world: World, platform: Platform, database: str, **declared: Any) -> Asked:
+    """What the database of a table said when its run began."""
+    table = change_table(
+        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), **declared,
+        monitor=Monitor(database=database, table="shop.orders"),
+    )  # fmt: skip
+    flow = flow_of(table)
+    world.change("shop.orders__changes", version=0)
+    (execution,) = world.fire(flow)
+    return change_job_of(table, RunningExecution(platform, flow, execution)).asked
+
+
+def test_a_database_that_may_not_be_asked_is_not_and_the_run_says_why(world: World, platform: Platform) -> None:
+    off = replace(platform, settings=platform.settings.model_copy(update={"source_queries": "off"}))
+    found = asked_by(world, off, "mysql://reader@127.0.0.1:1/shop", max_transaction=dt.timedelta(hours=1))
+    assert found == Asked(problem="LAKECHIME_SOURCE_QUERIES is off, so that no database is asked")
+
+
+def test_a_database_that_is_not_there_fails_no_run(world: World, platform: Platform) -> None:
+    found = asked_by(world, platform, "mysql://reader:hunter2@127.0.0.1:1/shop", max_transaction=dt.timedelta(hours=1))
+    assert (found.probe, "cannot be read" in found.problem, "hunter2" in found.problem) == (None, True, False)
+
+
+@pytest.mark.parametrize(
+    ("database", "declared"),
+    [("mysql://reader@127.0.0.1:1/shop", {}), ("postgresql://reader@127.0.0.1:1/shop", {"max_transaction": dt.timedelta(0)})],
+)
+def test_a_database_is_not_asked_without_need(world: World, platform: Platform, database: str, declared: dict[str, Any]) -> None:
+    assert asked_by(world, platform, database, **declared) == Asked()

@@ -197,6 +197,30 @@ def test_every_capture_is_of_a_table_that_is_compared_or_says_why_not() -> None:
     assert {one.partition("-")[2].partition(".")[0] for one in without_keys} == {"keyless"}
 
 
+def test_rows_of_postgresql_have_the_time_of_their_commit() -> None:
+    """All of a transaction have one, however long it was open."""
+    times = dict[tuple[str, int | None], set[int | None]]()
+    for name, topic in TABLES:
+        for change in streamed(name, topic) if name.startswith("postgres-") else ():
+            if change.transaction is not None:  # flattened rows do not tell theirs
+                times.setdefault((name, change.transaction), set()).add(change.event_ms)
+    assert len(times) > 50
+    assert {key: found for key, found in times.items() if len(found) > 1} == {}
+
+
+def test_rows_of_mariadb_have_the_time_of_their_statement() -> None:
+    """So that times go back in the log where transactions ran beside each other."""
+    times = [change.event_ms or 0 for change in streamed("mariadb-interleaved", "mariadb-interleaved.shop.accounts")]
+    assert times != sorted(times)
+
+
+def streamed(name: str, topic: str) -> list[Change]:
+    """The changes that were read of the log, in its order."""
+    changes, _, _ = changes_of(name, topic)
+    found = (change for change in changes if change.snapshot is None and change.event_ms is not None)
+    return sorted(found, key=lambda change: change.order)
+
+
 def test_what_tells_of_no_row_is_told_apart_in_what_was_recorded() -> None:
     found = set[Control]()
     for name in ("mariadb-control", "postgres-control"):

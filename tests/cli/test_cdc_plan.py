@@ -1,5 +1,6 @@
 """`lakechime cdc plan`: what is made, what waits, and what stands in the way."""
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,22 @@ def test_a_database_is_asked_how_it_writes_its_log(lakechime: Cli, mariadb: Mari
         finally:
             database.run("SET GLOBAL binlog_row_image = 'FULL'")
         assert {weight for weight, _ in about(planned(lakechime, *arguments))} == {"note"}
+
+
+@pytest.mark.services
+def test_a_user_who_may_not_see_open_transactions_is_a_finding_where_hours_depend_on_it(lakechime: Cli, mariadb: MariaDB) -> None:
+    Shop.declared(lakechime, max_transaction=dt.timedelta(hours=1)).tell(told(1, 10))
+    with on_mariadb(mariadb) as database:
+        database.run("CREATE TABLE orders (id INT PRIMARY KEY)")
+        arguments = "--source-url", database.url, "--source-table", f"{database.schema}.orders"
+        (found,) = [one for one in planned(lakechime, *arguments)["findings"] if one["about"] == "open transactions"]
+        assert (found["weight"], found["remedy"]) == ("warning", "GRANT PROCESS ON *.* TO `debezium`@`127.0.0.1`;")
+        assert "may not see which transactions are open, so that hours are complete by max_transaction" in found["problem"]
+        database.run(found["remedy"])
+        try:
+            assert ("warning", "open transactions") not in about(planned(lakechime, *arguments))
+        finally:
+            database.run("REVOKE PROCESS ON *.* FROM `debezium`@`127.0.0.1`")
 
 
 @pytest.mark.services

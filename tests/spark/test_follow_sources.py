@@ -97,7 +97,9 @@ def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(sp
     table.tell([order(1, at=1, ts_ms=5 * hour)])
     assert table.run().complete == (5 * hour - minute, 5 * hour - minute)
     shard = {**at_position(1, 5 * hour + minute), "db": "shard"}
+    beside = {**at_position(3, 20 * hour), "snapshot": "incremental"}  # whose time is not of the log
     table.tell([
+        make_record(make_payload("r", source=beside, after={"id": 3, "name": "Ann", "amount": 5}), schema=envelope_schema(), offset=3),
         order(1, at=2, ts_ms=7 * hour + 2 * minute),
         make_record(make_payload("c", source=shard, after={"id": 2, "name": "Ann", "amount": 5}), schema=envelope_schema()),
     ])  # fmt: skip
