@@ -20,21 +20,21 @@ class Snapshots:
     complete. An incremental snapshot has no such marks.
     """
 
-    ends: Mapping[tuple[str, Order], frozenset[bool]] = field(default_factory=dict)
+    ends: Mapping[tuple[str, Order], Mapping[bool, int | None]] = field(default_factory=dict)  # whether it is the last one, and its time
 
     def with_changes(self, changes: Iterable[Change]) -> tuple["Snapshots", tuple[Change, ...]]:
         """With these changes too; and for each snapshot of which both ends are seen now the truncation that it means.
 
         A complete snapshot speaks for its whole source: a row that it does not hold was deleted before it. The truncation
-        stands below all rows of the snapshot and above all that came before it. It is told once.
+        stands below all rows of the snapshot and above all that came before it, at the time of the first one. It is told once.
         """
         ends, complete = dict(self.ends), list[Change]()
         for change in changes:
             if change.operation is not Operation.READ or change.snapshot not in MARKS or not change.order.position:
                 continue
             order = Order(change.order.epoch, change.order.position, BEFORE_READ)
-            before = ends.get((change.source, order), frozenset())
-            ends[change.source, order] = before | {change.snapshot in _LAST}
-            if len(ends[change.source, order]) > len(before) == 1:
-                complete.append(Change(source=change.source, operation=Operation.TRUNCATE, order=order, event_ms=change.event_ms))
+            before = ends.get((change.source, order), {})
+            ends[change.source, order] = found = {change.snapshot in _LAST: change.event_ms, **before}
+            if len(found) > len(before) == 1:
+                complete.append(Change(source=change.source, operation=Operation.TRUNCATE, order=order, event_ms=found[False]))
         return Snapshots(ends), tuple(complete)
