@@ -23,8 +23,8 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
 from lakechime_dagster.lake.change_tables import CHANGES, CDCMerge
 from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.lake.own_columns import HIDDEN
 from lakechime_dagster.spark.change_job import ChangeJob
-from lakechime_dagster.spark.change_rows import HIDDEN
 from lakechime_dagster.spark.follow import follow
 from lakechime_dagster.spark.job import InputJob, TableResult
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place

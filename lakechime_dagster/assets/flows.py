@@ -100,6 +100,7 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
         names=table.columns,
         cluster_by=table.cluster_by,
         has_deletion_vectors=all_read_deletion_vectors(table.readers),
+        deletes=table.deletes,
         max_delete_ratio=table.max_delete_ratio,
         max_transaction=table.max_transaction,
         max_continuous_empty_commits=table.max_continuous_empty_commits,

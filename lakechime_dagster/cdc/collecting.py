@@ -11,6 +11,7 @@ from lakechime_dagster.cdc.open_transactions import kept as kept_probes
 from lakechime_dagster.cdc.order import BEFORE_READ, Order
 from lakechime_dagster.cdc.scd2 import Tracked
 from lakechime_dagster.cdc.snapshot import Snapshots
+from lakechime_dagster.cdc.soft import Soft
 from lakechime_dagster.cdc.state import Role, StateRow, base_row, change_of, change_row, known_of
 from lakechime_dagster.cdc.table_schema import TableSchema, needed
 from lakechime_dagster.cdc.wire import Span, key_of, order_of, order_text
@@ -33,11 +34,13 @@ def collected_rows(
     truncated: Mapping[str, frozenset[Order]],
     frontiers: Mapping[str, Order],
     tracked: Tracked | None = None,
+    soft: Soft | None = None,
 ) -> list[StateRow]:
     """What is still to be remembered of keys that are merged together, once nothing is expected below the frontiers.
 
     Of a key without a later change nothing is: its row in the table says all, and of a deleted one nothing need be known. A
-    row that waits for a column stays, as it is not in the table. Where the table holds histories, `tracked` says how.
+    row that waits for a column stays, as it is not in the table. Where the table holds histories, `tracked` says how, and `soft`
+    where it keeps deleted rows.
     """
     by_key: dict[str, list[StateRow]] = {}
     for row in rows:
@@ -50,14 +53,15 @@ def collected_rows(
     kept = Kept(windows=windows, truncated=truncated)
     histories = (tracked or Tracked()).histories(kept, known)
     for source in sorted({one.source for one in known.values()} & frontiers.keys()):
-        if tracked is None:
-            histories = replace(histories, kept=collected(histories.kept, source, frontiers[source]))
-        else:
+        if tracked is not None:
             histories = scd2.collected(histories, source, frontiers[source], track=tracked.track)
+        else:
+            collect = collected if soft is None else soft.collected
+            histories = replace(histories, kept=collect(histories.kept, source, frontiers[source]))
     rest: list[StateRow] = []
     for key, window in histories.kept.windows.items():
         waiting = _missing(known[key], window)
-        if not window.changes and not waiting:
+        if not window.changes and (not waiting or window.base.ended is not None):
             continue
         if window.base.upserted is not None or window.base.deleted > BEFORE_ALL:
             base = histories.bases.get(key, scd2.Base())

@@ -8,9 +8,9 @@ Within a transaction that checks its keys at the end, two rows may have one key 
 statement: a deletion takes the row that had the key first, the one that was given the key stays.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.order import Order
@@ -20,16 +20,35 @@ AFTER_ALL = Order(epoch=2**31)
 Row = Mapping[str, Any]
 
 
+class Ended(NamedTuple):
+    """The deletion or truncation that took a row: its order, and its time by the database in milliseconds."""
+
+    order: Order
+    at: int | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Image:
     """What is known of a key's row up to some order: enough to go on with changes above it.
 
-    `columns` are those above the newest deletion, each with the order of the change that carried it.
+    `columns` are those above the newest deletion, each with the order of the change that carried it. Where rows stay that the
+    database deleted (`soft`), the image of one is as it was, and says how it `ended`; no other image does.
     """
 
     upserted: Order | None = None  # the newest upsert above the newest deletion; None: the row does not live
     deleted: Order = BEFORE_ALL
     columns: Mapping[str, tuple[Order, Any]] = field(default_factory=dict)
+    ended: Ended | None = None
+
+    @property
+    def lasting(self) -> "Image":
+        """The same before the row ended."""
+        return self if self.ended is None else replace(self, ended=None)
+
+    @property
+    def end(self) -> Order:
+        """The order at which the row ended."""
+        return AFTER_ALL if self.ended is None else self.ended.order
 
     def row(self, columns: Collection[str]) -> Row | None:
         """The row with these columns; None when it does not live, or waits for one of them."""
@@ -95,6 +114,8 @@ class Kept:
         return image
 
     def _ends(self, key: Key, changes: Iterable[Change], below: Order) -> Iterator[Order]:
+        if (ended := self.windows[key].base.end) < below:
+            yield ended
         yield from (self.taken(key, change) for change in changes if change.operation is Operation.DELETE)
         yield from (order for order in self.truncated.get(self.windows[key].source, ()) if order < below)
 
@@ -183,23 +204,23 @@ def _reason(change: Change, window: Window | None, frontier: Order) -> str | Non
     """Why a change must not be taken; None if it may be."""
     if window is not None and window.source != change.source:
         return f"key {change.key} is fed by {window.source!r} already: orders of {change.source!r} do not compare with its"
-    if window is None and change.order < frontier:
+    if change.order < frontier and (window is None or change.order > window.base.end):
         return f"order {change.order} is below {frontier}, up to which it is forgotten which rows of {change.source!r} were deleted"
     return None
 
 
-def collected(kept: Kept, source: str, frontier: Order) -> Kept:
+def collected(kept: Kept, source: str, frontier: Order, image_of: Callable[[Kept, Key, Order], Image] = Kept.image) -> Kept:
     """What is kept once nothing of a source is expected below the frontier any more: changes below it become part of the bases.
 
     A frontier stands between two transactions, and never goes back. What comes below it all the same is taken for a key that
-    is known, and refused for another: its row may have been deleted since.
+    is known, and refused for another: its row may have been deleted since. `image_of` says what is known of a key below an order.
     """
     frontier = max(frontier, kept.frontiers.get(source, BEFORE_ALL))
     windows = dict(kept.windows)
     for key, window in kept.windows.items():
         if window.source != source:
             continue
-        base = kept.image(key, below=frontier)
+        base = image_of(kept, key, frontier)
         changes = tuple(change for change in window.changes if change.order >= frontier)
         if changes or base.upserted is not None:
             windows[key] = Window(source=source, base=base, changes=changes)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from lakechime_dagster.cdc.change import Change, Key
 from lakechime_dagster.cdc.fold import BEFORE_ALL, Image, Kept, Refused, Row, Window, event_of, with_changes
 from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.cdc.soft import Soft
 from lakechime_dagster.cdc.wire import Span
 
 
@@ -54,17 +55,14 @@ class Known:
     @property
     def newest(self) -> Order:
         """The newest order that anything of the key was told at."""
-        orders = [self.base.upserted or BEFORE_ALL, self.base.deleted, *(change.order for change in self.changes)]
-        return max(orders)
+        return max(*_told(self.base), BEFORE_ALL, *(change.order for change in self.changes))
 
     def has(self, change: Change) -> bool:
         """Whether a change was there before: one of the same event, and of the same content where that is known."""
         event = event_of(change.order)
         if any(event_of(one.order) == event and _content(one) == _content(change) for one in self.changes):
             return True
-        base = self.base
-        told = [base.upserted, base.deleted, *(order for order, _ in base.columns.values())]
-        return any(order is not None and event_of(order) == event for order in told)
+        return any(event_of(order) == event for order in (*_told(self.base), *(order for order, _ in self.base.columns.values())))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +73,7 @@ class KeyStep:
         key: Its values.
         source: What feeds it.
         before: The table's row before; None if it had none.
-        after: The table's row now; None if it has none.
+        after: The table's row now; None if it has none. One that was deleted has an image that ended.
         image: What is known of the key now, which stands beside the row.
         added: The changes to remember.
         waits: Its row waits for a column.
@@ -108,6 +106,7 @@ def merged(
     told: Iterable[Change],
     truncated: Mapping[str, frozenset[Order]],
     frontiers: Mapping[str, Order],
+    soft: Soft | None = None,
 ) -> Merged:
     """One step of a few keys; neither the order of the changes nor how they are split into steps makes a difference to the rows.
 
@@ -116,6 +115,7 @@ def merged(
         told: The new changes of these keys; those of no key are among `truncated`.
         truncated: The truncations of each source, new ones among them.
         frontiers: By source the order below which it is forgotten which rows were deleted.
+        soft: How rows stay that were deleted; None where they do not.
     """
     fresh, fates = _fresh(known, told)
     strayed, fresh = _strayed(known, fresh)
@@ -131,7 +131,7 @@ def merged(
     keys = []
     for key in step.kept.windows:
         before = known.get(key)
-        one = _key_step(step.kept, key, before, tuple(added.get(key, ())))
+        one = _key_step(step.kept, key, before, tuple(added.get(key, ())), soft)
         ends = truncated.get(one.source, frozenset())
         fates.update(_fate(one, change, before.newest if before else BEFORE_ALL, ends) for change in one.added)
         keys.append(one)
@@ -174,15 +174,15 @@ def _strayed(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[R
     return refused, others
 
 
-def _key_step(kept: Kept, key: Key, before: Known | None, added: tuple[Change, ...]) -> KeyStep:
-    window, image = kept.windows[key], kept.image(key)
+def _key_step(kept: Kept, key: Key, before: Known | None, added: tuple[Change, ...], soft: Soft | None) -> KeyStep:
+    window, image = kept.windows[key], kept.image(key) if soft is None else soft.image(kept, key)
     wanted = {name for one in window.changes if one.operation.is_upsert and one.order > image.deleted for name in one.omitted}
-    if before is not None and image.upserted is not None and before.base.upserted is not None and before.base.upserted > image.deleted:
+    if before is not None and image.upserted is not None and (before.base.upserted or BEFORE_ALL) > image.deleted:
         wanted |= before.waiting
     row = image.row({*image.columns, *wanted})
     return KeyStep(
         key=key, source=window.source, before=before.row if before else None, after=row, image=image, added=added,
-        waits=image.upserted is not None and row is None,
+        waits=image.upserted is not None and image.ended is None and row is None,
     )  # fmt: skip
 
 
@@ -190,11 +190,16 @@ def _fate(step: KeyStep, change: Change, newest: Order, ends: Iterable[Order]) -
     image, order = step.image, change.order
     if step.waits and change.operation.is_upsert and order > image.deleted:
         return Fate.WAITING
-    if order in (image.upserted, image.deleted) or any(carried == order for carried, _ in image.columns.values()):
+    if order in _told(image) or any(carried == order for carried, _ in image.columns.values()):
         return Fate.APPLIED
     if any(end > order for end in ends):
         return Fate.TRUNCATED
     return Fate.STALE if order < newest else Fate.FOLDED
+
+
+def _told(image: Image) -> list[Order]:
+    """The orders at which the row was told last, and began and ended by deletions."""
+    return [order for order in (image.upserted, image.deleted, image.ended and image.ended.order) if order is not None]
 
 
 def _content(change: Change) -> tuple[object, ...]:

@@ -7,11 +7,11 @@ are what the database says, and go back where its own do. The row of a key that 
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from lakechime_dagster.cdc import fold
 from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.fold import AFTER_ALL, BEFORE_ALL, Image, Kept, Refused, Row
+from lakechime_dagster.cdc.events import Event, State, states_of
+from lakechime_dagster.cdc.fold import AFTER_ALL, BEFORE_ALL, Kept, Refused, Row
 from lakechime_dagster.cdc.merging import Known
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.wire import encoded
@@ -166,7 +166,7 @@ def _rows(histories: Histories, key: Key, below: Order, columns: Collection[str]
     return rows
 
 
-def _go_on(rows: list[HistoryRow], row: Row | None, event: "_Event", track: TrackHistory) -> None:
+def _go_on(rows: list[HistoryRow], row: Row | None, event: Event, track: TrackHistory) -> None:
     """Makes the rows those after an event that leaves the key with this row."""
     last = rows[-1] if rows and rows[-1].is_open else None
     if last is not None and row is not None and (event.order <= last.start_seq or _is_same(last.columns, row, track)):
@@ -184,45 +184,6 @@ def _is_same(one: Row, other: Row, track: TrackHistory) -> bool:
     return all(old == new or encoded(old) == encoded(new) for old, new in values)  # not a number equals itself as text
 
 
-class _Event(NamedTuple):
-    """What happens to the row of a key: an upsert, or the end of what was there before."""
-
-    order: Order
-    at: int | None
-    upsert: Change | None = None
-
-
-def _events(histories: Histories, key: Key, below: Order) -> list[_Event]:
-    """What happens to a key below an order, in turn."""
-    kept = histories.kept
-    window = kept.windows[key]
-    events = [_Event(order, histories.truncated_at.get((window.source, order))) for order in kept.truncated.get(window.source, ())]
-    for change in window.changes:
-        if change.operation.is_upsert:
-            events.append(_Event(change.order, change.event_ms, change))
-        else:
-            events.append(_Event(kept.taken(key, change), change.event_ms))
-    return sorted((one for one in events if one.order < below), key=lambda one: one.order)
-
-
-@dataclass(frozen=True)
-class _State:
-    """A key after an event, or by its base alone."""
-
-    event: _Event | None
-    image: Image
-    waiting: frozenset[str]  # for columns that the row has, and nobody carried
-
-
-def _states(histories: Histories, key: Key, below: Order) -> Iterator[_State]:
+def _states(histories: Histories, key: Key, below: Order) -> Iterator[State]:
     """What a key is in its base, and after each event below an order."""
-    image, waiting = histories.kept.windows[key].base, histories.bases.get(key, Base()).waiting
-    yield _State(None, image, waiting)
-    for event in _events(histories, key, below):
-        if event.upsert is None:
-            image = image.without(event.order)
-            waiting = waiting if image.upserted is not None else frozenset()
-        elif event.order > image.deleted:
-            image = histories.kept.continued(image, event.upsert).carrying(event.order, event.upsert.columns)
-            waiting = waiting.union(event.upsert.omitted) - image.columns.keys()
-        yield _State(event, image, waiting)
+    return states_of(histories.kept, histories.truncated_at, key, below, histories.bases.get(key, Base()).waiting)

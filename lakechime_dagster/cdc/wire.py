@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakechime_dagster.cdc.change import Key
-from lakechime_dagster.cdc.fold import Image
+from lakechime_dagster.cdc.fold import Ended, Image
 from lakechime_dagster.cdc.order import Order
 
 _AS_IT_IS = {int, str, bool, type(None)}  # but for numbers of more than 64 bits
@@ -92,12 +92,15 @@ def image_text(image: Image, source: str) -> str:
     """What is known of a key, but for the values of its columns: the source that feeds it, and the orders.
 
     Of columns that the newest upsert carried, which most are, none is told. Those that it carried as null are named: a table
-    shows the same for one that nobody carried.
+    shows the same for one that nobody carried. Of a row that ended its end is told too.
     """
     at = {name: order_text(order) for name, (order, _) in image.columns.items() if order != image.upserted}
     null = [name for name, (_, value) in image.columns.items() if value is None and name not in at]
     upserted = image.upserted and order_text(image.upserted)
-    return orjson.dumps({"source": source, "at": upserted, "deleted": order_text(image.deleted), "columns": at, "null": null}).decode()
+    told = {"source": source, "at": upserted, "deleted": order_text(image.deleted), "columns": at, "null": null}
+    if image.ended is not None:
+        told["ended"] = [order_text(image.ended.order), image.ended.at]
+    return orjson.dumps(told).decode()
 
 
 def image_of(text: str, columns: Mapping[str, Any]) -> tuple[str, Image]:
@@ -108,7 +111,13 @@ def image_of(text: str, columns: Mapping[str, Any]) -> tuple[str, Image]:
     if upserted is not None:
         at |= {name: upserted for name, value in columns.items() if name not in at and (value is not None or name in told["null"])}
     known = {name: (order, columns[name]) for name, order in at.items()}
-    return told["source"], Image(upserted=upserted, deleted=order_of(told["deleted"]), columns=known)
+    ended = None if (end := told.get("ended")) is None else Ended(order_of(end[0]), end[1])
+    return told["source"], Image(upserted=upserted, deleted=order_of(told["deleted"]), columns=known, ended=ended)
+
+
+def has_ended(text: str) -> bool:
+    """Whether the text of an image is of a row that ended."""
+    return '"ended"' in text and "ended" in orjson.loads(text)
 
 
 def _tagged(value: Any) -> Any:

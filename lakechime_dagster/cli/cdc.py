@@ -43,7 +43,7 @@ def list_(as_json: Json = False) -> None:
     if as_json:
         print_json({"tables": documents})
         return
-    columns = ("name", "source", "envelope", "keys", "place", "lanes", "rows", "remembered", "waiting", "quarantined")
+    columns = ("name", "source", "envelope", "keys", "place", "lanes", "rows", "deleted", "remembered", "waiting", "quarantined")
     rows = [[shown_fact(column, one[column]) for column in columns] for one in (one | {"lanes": _lanes(one)} for one in documents)]
     print_table(columns, rows, empty="the lake declares no table that follows a database")
     for one in documents:
@@ -58,7 +58,8 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Show all that is known of one key: its row with where each column comes from, what is remembered, its newest messages."""
-    from lakechime_dagster.resources.followed import ORDERS, Followed
+    from lakechime_dagster.lake.own_columns import HIDDEN
+    from lakechime_dagster.resources.followed import Followed
 
     told = _key(key)
     platform = open_platform()
@@ -71,8 +72,8 @@ def explain(
     if not rows and not remembered and not messages:
         raise NotFoundError(f"nothing is known of key {shown(key)} of {name}: no row, no message, and nothing is remembered")
     document = {
-        "table": name, "key": json.loads(key), "rows": [{n: _plain(value) for n, value in row.items() if n != ORDERS} for row in rows],
-        "orders": [_orders(row[ORDERS]) for row in rows if row.get(ORDERS)],
+        "table": name, "key": json.loads(key), "rows": [{n: _plain(value) for n, value in row.items() if n != HIDDEN} for row in rows],
+        "orders": [_orders(row[HIDDEN]) for row in rows if row.get(HIDDEN)],
         "remembered": [_of_state(row) for row in remembered], "messages": [_plain(row) for row in messages],
     }  # fmt: skip
     if as_json:
@@ -119,7 +120,7 @@ def _document(followed: "Followed") -> dict[str, Any]:
         "lanes": {flow: _lane(lane) for flow, lane in lanes.items()}, "problems": [],
     }  # fmt: skip
     counted = {
-        "rows": followed.target.count, "remembered": followed.changes, "waiting": followed.waiting,
+        "rows": followed.rows, "deleted": followed.deleted, "remembered": followed.changes, "waiting": followed.waiting,
         "quarantined": followed.quarantine.count,
     }  # fmt: skip
     for fact, counts in counted.items():
@@ -168,7 +169,7 @@ def _print_rows(document: Mapping[str, Any]) -> None:
 def _orders(text: str) -> dict[str, Any]:
     """What the hidden column tells: the source, the orders of the newest upsert and deletion, and those of columns told otherwise."""
     told = json.loads(text)
-    deleted = json.loads(told["deleted"])
+    deleted = json.loads(told["ended"][0] if "ended" in told else told["deleted"])
     return {
         "source": told["source"], "upserted": told["at"] and json.loads(told["at"]), "deleted": deleted if deleted[0] >= 0 else None,
         "columns": {column: json.loads(order) for column, order in told["columns"].items()},

@@ -19,7 +19,7 @@ from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
 from lakechime_dagster.lake import LakeTable, SourceTable
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.lake import Table
-from lakechime_dagster.spark.change_rows import HIDDEN
+from lakechime_dagster.lake.own_columns import HIDDEN
 from lakechime_dagster.triggers.lanes import CommitStamp
 
 BRONZE_KEYS = {

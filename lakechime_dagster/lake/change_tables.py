@@ -10,12 +10,14 @@ from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.databases import Database
+from lakechime_dagster.lake.deletes import Deletes
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name
+from lakechime_dagster.lake.own_columns import is_own_column
 from lakechime_dagster.lake.readers import checked_readers
 from lakechime_dagster.lake.reads import Passthrough, Readable
 from lakechime_dagster.lake.tables import SourceTable, check_common
@@ -135,9 +137,10 @@ class ChangeTable(Readable):
     """A table of the lake that is what a business database's table is, by the changes in its bronze table.
 
     `columns` gives the names here of columns that have others in the database. `cluster_by` names columns by which its rows
-    lie together; `readers` the programs that read it beside Spark, by which its features are chosen. A transaction of the
-    database lasts `max_transaction` at most, where that is known. At most `max_continuous_empty_commits` steps in a row leave it
-    without a commit; None is any number.
+    lie together; `readers` the programs that read it beside Spark, by which its features are chosen. Where `deletes` are soft,
+    a row that the database deleted stays, with the time of that in `__DELETED_AT`. A transaction of the database lasts
+    `max_transaction` at most, where that is known. At most `max_continuous_empty_commits` steps in a row leave it without a
+    commit; None is any number.
     """
 
     name: str
@@ -148,6 +151,7 @@ class ChangeTable(Readable):
     columns: Mapping[str, str] = field(default_factory=dict, hash=False)
     cluster_by: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
+    deletes: Deletes = Deletes.HARD
     max_delete_ratio: float = 0.1
     max_transaction: dt.timedelta | None = None
     max_continuous_empty_commits: int | None = None
@@ -213,6 +217,7 @@ def change_table(
     columns: Mapping[str, str] | None = None,
     cluster_by: Iterable[str] = (),
     readers: Iterable[str] = (),
+    deletes: str | Deletes = Deletes.HARD,
     max_delete_ratio: float = 0.1,
     max_transaction: dt.timedelta | None = None,
     max_continuous_empty_commits: int | None = None,
@@ -237,11 +242,13 @@ def change_table(
     says how changes are merged; `on_drift` what becomes of columns that changes bring otherwise than the table has them. A
     change that comes later than `allowed_lateness`, by the database's times, may be refused, as what it needs is forgotten.
     `columns` gives the names here of columns that have others in the database; `merge` speaks of the names here. `cluster_by`
-    names columns by which rows lie together, and `readers` the programs that read the table beside Spark. A snapshot that
-    would delete more than `max_delete_ratio` of the rows holds the lane. With `max_transaction`, the longest that a transaction of
-    the database lasts, tables may wait for complete hours (`hours`). A step that changes no row leaves no commit; for readers who take
-    the watermark from the table's own log, at most `max_continuous_empty_commits` in a row do, and the next one commits it with no
-    row: 0 lets each commit. `monitor` says with which table of which database it is compared.
+    names columns by which rows lie together, and `readers` the programs that read the table beside Spark. With `deletes="soft"`
+    a row that the database deleted stays with its last values, and `__DELETED_AT` says when that was; it is null of rows that are
+    there. A snapshot that would delete more than `max_delete_ratio` of the rows holds the lane. With `max_transaction`, the
+    longest that a transaction of the database lasts, tables may wait for complete hours (`hours`). A step that changes no row
+    leaves no commit; for readers who take the watermark from the table's own log, at most `max_continuous_empty_commits` in a
+    row do, and the next one commits it with no row: 0 lets each commit. `monitor` says with which table of which database it
+    is compared.
     `maintenance` says how the files of all three tables are kept.
 
     Raises:
@@ -273,7 +280,8 @@ def change_table(
         location=location, description=description, kinds=tuple(kinds), monitor=monitor, dagster=dagster or {}, columns=names,
         maintenance=maintenance,
         cluster_by=checked_columns(name, "cluster_by", cluster_by), readers=checked_readers(name, readers),
-        max_delete_ratio=max_delete_ratio, max_transaction=max_transaction, max_continuous_empty_commits=max_continuous_empty_commits,
+        deletes=_deletes(name, deletes, merge), max_delete_ratio=max_delete_ratio, max_transaction=max_transaction,
+        max_continuous_empty_commits=max_continuous_empty_commits,
     )  # fmt: skip
 
 
@@ -348,12 +356,25 @@ def _checked_names(name: str, columns: object, merge: CDCMerge) -> Mapping[str, 
         raise DeclarationError(name, "columns", f'{shown(columns)} is no map of names, such as {{"amount": "amt"}}')
     checked_columns(name, "columns", columns.keys())
     here = checked_columns(name, "columns", columns.values())
+    own = [one for one in here if is_own_column(one)]
+    if own:
+        raise DeclarationError(name, "columns", f"names {own[0]!r}, which tables have of their own; give it another name")
     left_out = [one for one in here if not merge.takes(one)]
     if left_out:
         raise DeclarationError(
             name, "columns", f"names {left_out[0]!r}, which merge.column_list leaves out; merge speaks of the names here"
         )
     return MappingProxyType(dict(columns))
+
+
+def _deletes(name: str, value: object, merge: CDCMerge) -> Deletes:
+    try:
+        deletes = Deletes(str(value))
+    except ValueError:
+        raise DeclarationError(name, "deletes", f"{shown(value)} is neither {' nor '.join(Deletes)}") from None
+    if deletes is Deletes.SOFT and merge.stored_as_scd_type == 2:
+        raise DeclarationError(name, "deletes", "'soft' goes without stored_as_scd_type=2, whose histories keep deleted rows; leave it out")
+    return deletes
 
 
 def _drift(name: str, value: object) -> Drift:

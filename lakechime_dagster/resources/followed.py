@@ -19,11 +19,11 @@ from lakechime_dagster.cdc.waiting import waiting_keys
 from lakechime_dagster.cdc.wire import key_text
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lake.change_tables import STATE, ChangeTable
+from lakechime_dagster.lake.own_columns import DELETED_AT
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.ledger_rows import LaneRow
 
 QUARANTINE = "__quarantine"
-ORDERS = "__cdc"  # the column of the table that tells of its rows what is known beside their values
 MOST_REMEMBERED = 100_000  # rows by which it is counted what waits
 MESSAGE = ("topic", "topic_id", "partition", "offset", "timestamp", "key", "value", "key_bytes", "value_bytes", "headers")
 READ = ("topic", "partition", "offset", "timestamp", "kind", "source", "op", "row_key", "position", "ts_ms", "snapshot", "problem")
@@ -61,6 +61,18 @@ class Followed:
         """The lane of the table, or of its bronze table; None before its first step."""
         row = self.platform.ledger.flow(flow)
         return None if row is None else self.platform.ledger.lanes(row).get("")
+
+    def rows(self) -> int:
+        """How many rows there are, but for those that stay though the database deleted them."""
+        return self.target.count(*([column(DELETED_AT).is_(exp.Null())] if self._keeps_deleted else []))
+
+    def deleted(self) -> int | None:
+        """How many rows stay though the database deleted them; None of a table that keeps none."""
+        return self.target.count(known(DELETED_AT)) if self._keeps_deleted else None
+
+    @property
+    def _keeps_deleted(self) -> bool:
+        return DELETED_AT in self.target.types()
 
     def changes(self) -> int:
         """How many changes are remembered."""

@@ -5,13 +5,16 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from lakechime_dagster.cdc.open_transactions import Asked
+from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.scd2 import Tracked, TrackHistory
+from lakechime_dagster.cdc.soft import Soft
 from lakechime_dagster.cdc.state import StateRow
 from lakechime_dagster.cdc.table_schema import TableSchema
 from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.lake.change_tables import CDCMerge
+from lakechime_dagster.lake.deletes import Deletes
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.spark.job import InputJob
 from lakechime_dagster.triggers.lanes import Place
@@ -40,6 +43,7 @@ class ChangeJob:
     names: Mapping[str, str] = field(default_factory=dict)
     cluster_by: tuple[str, ...] = ()
     has_deletion_vectors: bool = True
+    deletes: Deletes = Deletes.HARD
     max_delete_ratio: float = 0.1
     max_transaction: timedelta | None = None
     max_continuous_empty_commits: int | None = None
@@ -70,4 +74,17 @@ class ChangeJob:
             return None
         listed, excepted = self.merge.track_history_column_list, self.merge.track_history_except_column_list
         track = TrackHistory(column_list=None if listed is None else frozenset(listed), except_column_list=frozenset(excepted))
-        return Tracked(track=track, truncated_at={(row.source, order_of(row.order)): row.ts_ms for row in truncations})
+        return Tracked(track=track, truncated_at=_times(truncations))
+
+    @property
+    def keeps_deleted(self) -> bool:
+        """Whether a row stays in the table that the database deleted."""
+        return self.deletes is Deletes.SOFT
+
+    def soft(self, truncations: Iterable[StateRow]) -> Soft | None:
+        """How deleted rows stay, given the truncations; None where they do not."""
+        return Soft(_times(truncations)) if self.keeps_deleted else None
+
+
+def _times(truncations: Iterable[StateRow]) -> dict[tuple[str, Order], int | None]:
+    return {(row.source, order_of(row.order)): row.ts_ms for row in truncations}

@@ -13,16 +13,19 @@ import pyarrow as pa
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.defaults import Defaults, Schema
-from lakechime_dagster.cdc.fold import AFTER_ALL, BEFORE_ALL, Row
+from lakechime_dagster.cdc.fold import AFTER_ALL, BEFORE_ALL, Ended, Row
 from lakechime_dagster.cdc.merging import Fate, KeyStep, Known, merged
+from lakechime_dagster.cdc.needs import Need, need_of, soft_need
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.reading import EnvelopeReader
 from lakechime_dagster.cdc.record import Beat, Changes, Control, Record, Tombstone, Unreadable
 from lakechime_dagster.cdc.scd2 import Histories, Tracked, history
+from lakechime_dagster.cdc.soft import Soft
 from lakechime_dagster.cdc.state import Role, StateRow, change_of, change_row, known_of, remembered
 from lakechime_dagster.cdc.wire import (
     Span,
     encoded,
+    has_ended,
     image_text,
     key_of,
     key_text,
@@ -33,11 +36,10 @@ from lakechime_dagster.cdc.wire import (
     span_of,
     span_text,
 )
+from lakechime_dagster.lake.own_columns import DELETED_AT, END_AT, END_SEQ, HIDDEN, OWN_COLUMNS, START_AT, START_SEQ, is_own_column
 from lakechime_dagster.spark.batches import CHUNK, Batches, record_batches, rows_of
 
-START_AT, END_AT, START_SEQ, END_SEQ = SPAN = ("__START_AT", "__END_AT", "__START_SEQ", "__END_SEQ")  # of a row of a history
 SPAN_TYPES = {START_AT: "timestamp", END_AT: "timestamp", START_SEQ: "string", END_SEQ: "string"}
-HIDDEN = "__cdc"  # of the target: what is known of a row beside its values; see `wire.image_text`
 MESSAGE = ("topic", "topic_id", "partition", "offset", "key", "value", "key_bytes", "value_bytes", "headers")
 STATE_DDL = (
     "`role` string, `key` string, `source` string, `order` string, `op` string, `columns` string, `omitted` string, `continues` string, "
@@ -52,14 +54,15 @@ NO_SCHEMA = (None, None, None)
 NOTHING = StateRow(*[None] * len(StateRow._fields))  # type: ignore[arg-type]
 
 
-def table_columns(columns: Mapping[str, str], *, has_history: bool) -> dict[str, str]:
+def table_columns(columns: Mapping[str, str], *, has_history: bool, keeps_deleted: bool) -> dict[str, str]:
     """All columns of a table whose database's table has these."""
-    return {**columns, **(SPAN_TYPES if has_history else {}), HIDDEN: "string"}
+    kept = SPAN_TYPES if has_history else {DELETED_AT: "timestamp"} if keeps_deleted else {}
+    return {**columns, **kept, HIDDEN: "string"}
 
 
-def own_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """The columns of a table that its database's table has too."""
-    return {name: ddl for name, ddl in columns.items() if name != HIDDEN and name not in SPAN}
+def shared_columns(columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns of a table that its database's table has too; those of names that the table has of its own are not taken."""
+    return {name: ddl for name, ddl in columns.items() if not is_own_column(name)}
 
 
 def merged_ddl(columns: Mapping[str, str]) -> str:
@@ -187,7 +190,7 @@ class TargetImages:
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
-            names = [name for name in batch.schema.names if name != HIDDEN and name not in SPAN]
+            names = [name for name in batch.schema.names if name not in OWN_COLUMNS]
             types = {name: batch.schema.field(name).type for name in names}
             found = []
             for row in batch.to_pylist():
@@ -218,7 +221,8 @@ class KeyColumns:
 class Merging:
     """Merges the changes of each group of keys, which come one group after another, into `merged_ddl`.
 
-    A row has the defaults of columns that were added while it was there and not told of.
+    A row has the defaults of columns that were added while it was there and not told of. A table holds histories where they
+    are `tracked`, or keeps deleted rows where its deletions are `soft`.
     """
 
     out: pa.Schema
@@ -226,7 +230,8 @@ class Merging:
     truncated: Mapping[str, frozenset[Order]]
     frontiers: Mapping[str, Order] = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
-    tracked: Tracked | None = None  # where the table holds histories
+    tracked: Tracked | None = None
+    soft: Soft | None = None
     casts: bool = False  # a value of another type becomes one of the column's, or null where it cannot
 
     def __call__(self, batches: Batches) -> Batches:
@@ -260,7 +265,7 @@ class Merging:
                     targets.setdefault(text, []).append(one)
             if (found := known_of(before)) is not None:
                 known[key_of(text)] = found
-        step = merged(known, changes, self.truncated, self.frontiers)
+        step = merged(known, changes, self.truncated, self.frontiers, self.soft)
         fates.update({fate.value: count for fate, count in step.fates.items()})
         for refused in step.refused:
             row = told[id(refused.change)]
@@ -275,12 +280,16 @@ class Merging:
 
     def _row(self, step: KeyStep, targets: Sequence[StateRow], types: Mapping[str, pa.DataType]) -> Iterator[tuple[str, dict[str, Any]]]:
         """What the row of a key needs."""
-        given = self.defaults.given(step.source, step.image.upserted or BEFORE_ALL)
+        image = step.image
+        given = self.defaults.given(step.source, image.upserted or BEFORE_ALL, image.end)
         after = self._columns({**given, **step.after}, types) if step.after is not None else None
-        now = image_text(step.image, step.source)
-        operation = _operation(step.before, after, bool(targets) and targets[0].order == now)
-        if operation is not None:
-            yield operation, {**after, HIDDEN: now} if after is not None else self._key_columns(step.key, types)
+        now = image_text(image, step.source)
+        need = need_of(step.before, after, bool(targets) and targets[0].order == now)
+        if self.soft is not None:
+            need = soft_need(need, bool(targets) and has_ended(targets[0].order), image.ended is not None)
+        if need is not None:
+            own = {HIDDEN: now} if self.soft is None else {DELETED_AT: deleted_at(image.ended), HIDDEN: now}
+            yield need, {**after, **own} if after is not None else self._key_columns(step.key, types)
 
     def _history(
         self, step: KeyStep, targets: Sequence[StateRow], histories: Histories, types: Mapping[str, pa.DataType]
@@ -296,13 +305,13 @@ class Merging:
             told = Span(one.start_seq, one.start_at, one.end_seq, one.end_at)
             before = None if row is None else row_of(row.columns or "{}")
             is_same = row is not None and span == told and (row.order or None) == now
-            yield _operation(before, after, is_same) or "=", {**after, HIDDEN: now, **span_columns(told)}
+            yield need_of(before, after, is_same) or Need.NOTHING, {**after, HIDDEN: now, **span_columns(told)}
         for start in old:
-            yield "D", {**self._key_columns(step.key, types), START_SEQ: order_text(start)}
+            yield Need.DELETE, {**self._key_columns(step.key, types), START_SEQ: order_text(start)}
 
     def _columns(self, row: Row, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
         as_type = cast if self.casts else conformed
-        return {name: as_type(row.get(name), kind) for name, kind in types.items() if name != HIDDEN and name not in SPAN}
+        return {name: as_type(row.get(name), kind) for name, kind in types.items() if name not in OWN_COLUMNS}
 
     def _key_columns(self, key: Key, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
         return {name: conformed(value, types[name]) for name, value in zip(self.keys, key, strict=True)}
@@ -322,17 +331,9 @@ def row_span(row: Mapping[str, Any]) -> str:
     return span_text(Span(order_of(row[START_SEQ]), start_at, end_seq, end_at))
 
 
-def _operation(before: Row | None, after: Row | None, is_same: bool) -> str | None:
-    """What the table's row needs: I, U, D, or = where it stays; None where there is none and was none."""
-    if before is None:
-        return None if after is None else "I"
-    if after is None:
-        return "D"
-    return "=" if is_same and all(_equal(before.get(name), value) for name, value in after.items()) else "U"
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return one == other or encoded(one) == encoded(other)
+def deleted_at(ended: Ended | None) -> datetime | None:
+    """When the database deleted a row; the beginning of 1970 where its message tells no time."""
+    return None if ended is None else EPOCH + timedelta(milliseconds=ended.at or 0)
 
 
 def conformed(value: Any, kind: pa.DataType) -> Any:

@@ -5,20 +5,21 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.spark.change_rows import START_SEQ, What, table_columns
+from lakechime_dagster.cdc.needs import Need
+from lakechime_dagster.spark.change_rows import What
 from lakechime_dagster.spark.commit import Target, append, append_nothing, commit, create_if_missing, merge, replace_all
 from lakechime_dagster.spark.compare import OPERATION
-from lakechime_dagster.spark.ddl import ddl_of, struct_of
+from lakechime_dagster.spark.ddl import struct_of
 from lakechime_dagster.spark.names import column
 from lakechime_dagster.spark.stages import Merge
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
 
 def write_rows(
-    spark: SparkSession, target: Target, stamp: CommitStamp, merged: Merge, *,
+    spark: SparkSession, target: Target, stamp: CommitStamp, merged: Merge, columns: str, *,
     is_new: bool, may_settle_empty: bool, has_deletion_vectors: bool,
 ) -> Committed | None:  # fmt: skip
-    """Bring the table to the merged rows, and say whose commit the step holds; None where it holds all already.
+    """Bring the table of these columns to the merged rows, and say whose commit the step holds; None where it holds all already.
 
     Where it `is_new`, what the table held before is replaced. Where columns were widened, all rows are written anew: no reader
     needs to know how Delta widens a column in place. Rows that are all new are appended: a merge would look for their keys again.
@@ -26,21 +27,21 @@ def write_rows(
     evolution = merged.evolution
     if not evolution.columns:
         return None
-    columns = ddl_of(table_columns(evolution.columns, has_history=START_SEQ in target.keys))
     properties = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": str(has_deletion_vectors).lower()}
     create_if_missing(spark, target, struct_of(columns), properties)
-    changes = merged.found.where((F.col("what") == What.ROW) & (F.col("operation") != "=")).select(
-        "row.*", F.col("operation").alias(OPERATION)
-    )
+    need = F.col("operation")
+    operation = F.when(need.isin(Need.END, Need.RETURN, Need.AMEND), Need.UPDATE).otherwise(need)
+    rows = merged.found.where((F.col("what") == What.ROW) & (need != Need.NOTHING))
+    changes = rows.select("row.*", operation.alias(OPERATION))
 
     def prepare() -> Callable[[], None] | None:
         if is_new and target.log.version > 0:
             return lambda: replace_all(changes.drop(OPERATION), target)
         if evolution.widened:
             return lambda: replace_all(_rewritten(spark, target, changes, columns), target)
-        if merged.rows("I") and not merged.rows("U", "D"):
+        if 0 < merged.changed == merged.rows(Need.INSERT):
             return lambda: append(changes.drop(OPERATION), target)
-        if merged.rows("I", "U", "D") or (evolution.added and not is_new):
+        if merged.changed or (evolution.added and not is_new):
             return lambda: merge(spark, target, changes, is_bounded=True)
         return None if may_settle_empty else lambda: append_nothing(spark, target)
 
@@ -52,4 +53,4 @@ def _rewritten(spark: SparkSession, target: Target, changes: DataFrame, columns:
     now, keys, wanted = target.read(spark), list(target.keys), struct_of(columns)
     cast = [(column(one.name) if one.name in now.columns else F.lit(None)).cast(one.dataType).alias(one.name) for one in wanted]
     stays = now.select(*cast).join(changes.select(*map(column, keys)), keys, "left_anti").select(*map(column, wanted.names))
-    return stays.unionByName(changes.where(F.col(OPERATION) != "D").drop(OPERATION))
+    return stays.unionByName(changes.where(F.col(OPERATION) != Need.DELETE).drop(OPERATION))

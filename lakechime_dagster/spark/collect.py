@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from lakechime_dagster.cdc.collecting import collected_rows, compacted, frontier_before, open_snapshots
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.scd2 import Tracked
+from lakechime_dagster.cdc.soft import Soft
 from lakechime_dagster.cdc.state import Role, StateRow
 from lakechime_dagster.spark.batches import CHUNK, Batches, on_batches, record_batches, rows_of
 from lakechime_dagster.spark.change_rows import STATE_DDL
@@ -31,8 +32,9 @@ def is_worth_while(state: DataFrame, lateness: timedelta, least: int) -> bool:
 
 
 def collected_state(
-    spark: SparkSession, state: DataFrame, seen: Seen, lateness: timedelta, groups: DataFrame | None, tracked: Tracked | None
-) -> DataFrame:
+    spark: SparkSession, state: DataFrame, seen: Seen, lateness: timedelta, groups: DataFrame | None,
+    tracked: Tracked | None, soft: Soft | None,
+) -> DataFrame:  # fmt: skip
     """All that is still to be remembered (`STATE_COLUMNS`) of what is; `seen` is what of it concerns more than its keys.
 
     Nothing is forgotten of a source of which a snapshot is being taken.
@@ -40,9 +42,9 @@ def collected_state(
     frontiers = {**seen.frontier, **_frontiers(state, lateness, open_snapshots(seen.marks))}
     rows = state.where(F.col("role").isin(Role.BASE.value, Role.CHANGE.value)).select(F.col("key").alias("group"), *STATE_COLUMNS)
     together = in_groups(rows, groups).select("group", *STATE_COLUMNS).repartition("group").sortWithinPartitions("group")
-    kept = on_batches(together, Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), frontiers, tracked), STATE_DDL)
-    seen_of_sources = [*seen.places, *seen.beats, *seen.probes, *seen.truncations, *seen.marks, *seen.columns, *seen.tables]
-    others = compacted(seen_of_sources, frontiers)
+    kept = on_batches(together, Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), frontiers, tracked, soft), STATE_DDL)
+    whole = [*seen.places, *seen.beats, *seen.probes, *seen.truncations, *seen.marks, *seen.columns, *seen.tables]
+    others = compacted(whole, frontiers)
     return kept.unionByName(spark.createDataFrame([tuple(one) for one in others], struct_of(STATE_DDL)))
 
 
@@ -68,11 +70,12 @@ class Collecting:
     truncated: Mapping[str, frozenset[Order]]
     frontiers: Mapping[str, Order]
     tracked: Tracked | None = None
+    soft: Soft | None = None
 
     def __call__(self, batches: Batches) -> Batches:
         found: list[tuple[Any, ...]] = []
         for rows in self._groups(batches):
-            found += collected_rows(rows, self.truncated, self.frontiers, self.tracked)
+            found += collected_rows(rows, self.truncated, self.frontiers, self.tracked, self.soft)
             if len(found) >= CHUNK:
                 yield from record_batches(found, self.out)
                 found = []

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.drift import Evolution, evolved
 from lakechime_dagster.cdc.merging import Fate
+from lakechime_dagster.cdc.needs import Need
 from lakechime_dagster.cdc.open_transactions import NOT_ASKED, Asked, Probe, Until, until
 from lakechime_dagster.cdc.state import COLUMNS, Role
 from lakechime_dagster.cdc.table_schema import TableSchema
@@ -22,14 +23,13 @@ from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.change_tables import STATE
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.lake.own_columns import DELETED_AT, HIDDEN, SPAN, START_SEQ, is_own_column
 from lakechime_dagster.spark.batches import Computing, Here, InWorkers
 from lakechime_dagster.spark.change_job import ChangeJob
 from lakechime_dagster.spark.change_refusals import bad_rows, is_conflicting
 from lakechime_dagster.spark.change_rows import (
     GROUPED_DDL,
-    HIDDEN,
     MESSAGE,
-    START_SEQ,
     STATE_DDL,
     TOLD_DDL,
     KeyColumns,
@@ -38,7 +38,7 @@ from lakechime_dagster.spark.change_rows import (
     TargetImages,
     What,
     merged_ddl,
-    own_columns,
+    shared_columns,
     table_columns,
 )
 from lakechime_dagster.spark.change_write import write_rows
@@ -184,7 +184,7 @@ class Step:
                 return None
         with self._phase("write"):
             held = write_rows(
-                self.spark, self.target, self.stamp, merge, is_new=heard.is_new,
+                self.spark, self.target, self.stamp, merge, ddl_of(self._columns(merge.evolution)), is_new=heard.is_new,
                 may_settle_empty=self.job.may_settle_empty, has_deletion_vectors=self.job.has_deletion_vectors,
             )  # fmt: skip
         result = self._result(read, held, merge, merge.fates(heard, quarantined))
@@ -239,6 +239,18 @@ class Step:
             raise LaneHeldError(
                 f"{name}: there is a table at {location} that follows no database; move it away, or declare another location="
             )
+        if read.images is not None and self.target.log.exists():
+            self._check_kept()
+
+    def _check_kept(self) -> None:
+        """Hold the lane where the table keeps what was deleted otherwise than is declared, but for one that begins to keep it."""
+        name, has = self.job.name, {*SPAN, DELETED_AT} & {*self.target.read(self.spark).columns}
+        keeps = "histories" if SPAN[0] in has else "rows that were deleted" if has else "what is there alone"
+        if has != {*self._columns(Evolution(columns={}))} - {HIDDEN} and (has or self.job.has_history):
+            raise LaneHeldError(
+                f"{name}: the table holds {keeps}, and is not declared so any more; declare stored_as_scd_type= and deletes= as before, or "
+                f"give this step up (`lakechime execution skip`) and make the table anew (`lakechime cdc rebuild {name}`)"
+            )
 
     def _tables(self, messages: DataFrame, known: Seen) -> list[TableSchema]:
         """What a step adds to what is known of the columns of the database's tables, the same for every attempt."""
@@ -273,10 +285,13 @@ class Step:
 
     def _evolution(self, heard: Heard) -> Evolution:
         known = {} if heard.is_new or not self.target.log.exists() else columns_of(self.target.read(self.spark).schema)
-        evolution = evolved(own_columns(known), [schema.types for schema in heard.seen.schemas], self.job.on_drift)
+        schemas = [schema.types for schema in heard.seen.schemas]
+        evolution = evolved(shared_columns(known), map(shared_columns, schemas), self.job.on_drift)
         if evolution.refused:
             raise LaneHeldError(f"{self.job.name}: {'; '.join(evolution.refused)}")
-        return evolution
+        begins = {DELETED_AT: "timestamp"} if self.job.keeps_deleted and known and DELETED_AT not in known else {}
+        clashing = {name for types in schemas for name in types.keys() - shared_columns(types).keys()}
+        return replace(evolution, added={**evolution.added, **begins}, left_out=evolution.left_out | clashing)
 
     def _until(self, heard: Heard) -> Until | None:
         """Up to when nothing of any source can come any more, by what was remembered before the step; None where that is not known.
@@ -318,12 +333,17 @@ class Step:
     def _merging(self, heard: Heard, evolution: Evolution) -> Merging:
         return Merging(
             out=arrow_of(self._ddl(evolution)), keys=self.job.merge.keys, truncated=orders_of(heard.ends), frontiers=heard.known.frontier,
-            defaults=heard.defaults, tracked=self.job.tracked(heard.ends), casts=self.job.on_drift is Drift.TRY_EVOLVE,
+            defaults=heard.defaults, tracked=self.job.tracked(heard.ends), soft=self.job.soft(heard.ends),
+            casts=self.job.on_drift is Drift.TRY_EVOLVE,
         )  # fmt: skip
 
     def _ddl(self, evolution: Evolution) -> str:
         """The rows that merging gives back."""
-        return merged_ddl(table_columns(evolution.columns, has_history=self.job.has_history))
+        return merged_ddl(self._columns(evolution))
+
+    def _columns(self, evolution: Evolution) -> dict[str, str]:
+        """All columns of the table."""
+        return table_columns(evolution.columns, has_history=self.job.has_history, keeps_deleted=self.job.keeps_deleted)
 
     def _merged(self, heard: Heard, told: DataFrame, groups: DataFrame | None, evolution: Evolution) -> DataFrame:
         """The changes of each key, merged with what is known of it and of all keys that continue it; of all keys if it concerns all."""
@@ -342,7 +362,7 @@ class Step:
 
     def _check_deletions(self, merge: Merge) -> None:
         """Hold the lane where a complete snapshot lacks too many of the table's rows."""
-        deleted, before = merge.rows("D"), merge.rows("U", "D", "=")
+        deleted, before = merge.deleted, merge.deleted + merge.rows(Need.UPDATE, Need.NOTHING)
         if deleted > self.job.max_delete_ratio * before:
             raise LaneHeldError(
                 f"{self.job.name}: a complete snapshot lacks {deleted:,} of {before:,} rows, more than max_delete_ratio="
@@ -371,8 +391,9 @@ class Step:
         is_much = before is not None and known.changes >= self.job.collects_above and not heard.has_more
         if before is not None and is_much and is_worth_while(before, self.job.allowed_lateness, self.job.collects_above):
             known = heard.seen.added_to(known, heard.ended, heard.marks)
-            state, tracked = before.select(*STATE_COLUMNS).unionByName(rows), self.job.tracked(known.truncations)
-            rows = collected_state(self.spark, state, known, self.job.allowed_lateness, merge.groups, tracked)
+            state, ends = before.select(*STATE_COLUMNS).unionByName(rows), known.truncations
+            kept = self.job.tracked(ends), self.job.soft(ends)
+            rows = collected_state(self.spark, state, known, self.job.allowed_lateness, merge.groups, *kept)
             write = replace_all
         rows = rows.withColumn("step", F.lit(self.stamp.step).cast("long")).select(*COLUMNS)
         create_if_missing(self.spark, self.state, rows.schema, {})
@@ -395,11 +416,10 @@ class Step:
     def _result(self, read: RangeRead, held: Committed | None, merge: Merge, fates: Mapping[str, int]) -> TableResult:
         if held is not None and not is_own(held, self.stamp):
             return skipped(held)
-        inserted, updated, deleted, unchanged = (merge.rows(operation) for operation in "IUD=")
         evolution, quarantined = merge.evolution, fates[Fate.QUARANTINED.value]
         counts = Counts(
-            rows_in=sum(fates.values()), returned=inserted + updated + deleted + unchanged + quarantined, inserted=inserted,
-            updated=updated, deleted=deleted, unchanged=unchanged, quarantined=quarantined,
+            rows_in=sum(fates.values()), returned=merge.changed + merge.unchanged + quarantined, inserted=merge.inserted,
+            updated=merge.updated, deleted=merge.deleted, unchanged=merge.unchanged, quarantined=quarantined,
         )  # fmt: skip
         record = commit_at(self.target.log, int(held.version)) if held is not None else None
         outcome = Outcome.NOTHING if held is None else Outcome.COMMITTED if counts.changed or evolution.added else Outcome.FENCED
@@ -445,7 +465,11 @@ def _source(job: ChangeJob, read: RangeRead) -> SourceResult:
 def _notes(evolution: Evolution, asked: Asked) -> tuple[str, ...]:
     notes = [f"column {name} was added, as {ddl}" for name, ddl in evolution.added.items()]
     notes += [f"column {name} was widened to {ddl}; all rows were written anew" for name, ddl in evolution.widened.items()]
-    notes += [f"column {name} is not taken" for name in sorted(evolution.left_out)]
+    notes += [f"column {name} is not taken{_why_not(name)}" for name in sorted(evolution.left_out)]
     notes += [f"column {name}: {why}" for name, why in evolution.conflicts.items()]
     notes += [f"{NOT_ASKED}: {asked.problem}"] if asked.problem else []
     return tuple(notes)
+
+
+def _why_not(name: str) -> str:
+    return f": it is one that tables have of their own; give it another name by columns={{{name!r}: …}}" if is_own_column(name) else ""

@@ -17,8 +17,9 @@ from lakechime_dagster.cdc.repair import REPAIRS
 from lakechime_dagster.cdc.wire import key_of, key_text
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.change_tables import STATE
+from lakechime_dagster.lake.own_columns import DELETED_AT, END_SEQ, OWN_COLUMNS
 from lakechime_dagster.spark.batches import Batches, on_batches, record_batches
-from lakechime_dagster.spark.change_rows import END_SEQ, HIDDEN, MESSAGE, SPAN, record_of
+from lakechime_dagster.spark.change_rows import MESSAGE, record_of
 from lakechime_dagster.spark.checksums import LakeSide
 from lakechime_dagster.spark.ddl import arrow_of, columns_of
 from lakechime_dagster.spark.ranges import pinned
@@ -76,10 +77,11 @@ def state_of(table: FollowedTable) -> TableState:
 
 
 def rows_of(spark: SparkSession, table: FollowedTable, state: TableState) -> DataFrame:
-    """The rows that the database's table has, as the lake has them: of histories those that are open."""
+    """The rows that the database's table has, as the lake has them: without those that ended, or were deleted."""
     rows = pinned(spark, table.location, state.version)
-    rows = rows.where(F.col(END_SEQ).isNull()) if END_SEQ in rows.columns else rows
-    return rows.drop(HIDDEN, *SPAN)
+    for end in (END_SEQ, DELETED_AT):
+        rows = rows.where(F.col(end).isNull()) if end in rows.columns else rows
+    return rows.drop(*OWN_COLUMNS)
 
 
 def columns_in(spark: SparkSession, table: FollowedTable, state: TableState) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from lakechime_dagster.cdc.defaults import Defaults
 from lakechime_dagster.cdc.drift import Evolution
 from lakechime_dagster.cdc.merging import Fate
+from lakechime_dagster.cdc.needs import Need
 from lakechime_dagster.cdc.state import Role, StateRow
 from lakechime_dagster.spark.change_rows import What
 from lakechime_dagster.spark.ranges import RangeRead
@@ -93,9 +94,30 @@ class Merge:
     groups: DataFrame | None
     conflicting: DataFrame | None
 
-    def rows(self, *operations: str) -> int:
-        """How many rows of the table need one of these operations."""
-        return sum(self.counted.get((What.ROW, operation), 0) for operation in operations)
+    def rows(self, *needs: str) -> int:
+        """How many rows of the table need one of these."""
+        return sum(self.counted.get((What.ROW, need), 0) for need in needs)
+
+    @property
+    def inserted(self) -> int:
+        return self.rows(Need.INSERT, Need.RETURN)
+
+    @property
+    def updated(self) -> int:
+        return self.rows(Need.UPDATE, Need.AMEND)
+
+    @property
+    def deleted(self) -> int:
+        """How many rows the database deleted, whether they stay or not."""
+        return self.rows(Need.DELETE, Need.END)
+
+    @property
+    def unchanged(self) -> int:
+        return self.rows(Need.NOTHING)
+
+    @property
+    def changed(self) -> int:
+        return self.inserted + self.updated + self.deleted
 
     def fates(self, heard: Heard, quarantined: int) -> dict[str, int]:
         """How many changes met which fate."""

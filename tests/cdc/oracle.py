@@ -34,6 +34,22 @@ def rows_of(changes: Sequence[Change], columns: Collection[str]) -> dict[Key, Ro
     return {key: {name: row[name] for name in columns} for key, row in last.items() if row.keys() >= set(columns)}
 
 
+def kept_rows_of(changes: Sequence[Change], columns: Collection[str]) -> dict[Key, tuple[Row, int | None]]:
+    """The table that keeps deleted rows: of each key the row that is there or was there last, and when that one was deleted."""
+    table: Table = {}
+    last: dict[Key, Row] = {}
+    deleted: dict[Key, int | None] = {}
+    for change in done(changes, table):
+        for (_, key), rows in table.items():
+            if rows:
+                last[key] = rows[-1]
+                deleted.pop(key, None)
+            elif key in last:
+                deleted.setdefault(key, change.event_ms)
+    whole = {key: row for key, row in last.items() if row.keys() >= set(columns)}
+    return {key: ({name: row[name] for name in columns}, deleted.get(key)) for key, row in whole.items()}
+
+
 def done(changes: Sequence[Change], table: Table) -> Iterator[Change]:
     """Does to the table what each change says, and gives each change after that."""
     left: dict[tuple[str, Key], Row] = {}  # the row that a deletion took last

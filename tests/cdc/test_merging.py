@@ -14,30 +14,43 @@ from lakechime_dagster.cdc.collecting import collected_rows, frontier_before
 from lakechime_dagster.cdc.fold import BEFORE_ALL, Row
 from lakechime_dagster.cdc.merging import Fate, Known, Merged, merged
 from lakechime_dagster.cdc.order import READ, Order
+from lakechime_dagster.cdc.soft import Soft
 from lakechime_dagster.cdc.state import Role, StateRow, base_row, known_of, remembered
-from lakechime_dagster.cdc.wire import key_text
+from lakechime_dagster.cdc.wire import image_of, key_text
 from tests.cdc.oracle import rows_of
 from tests.cdc.test_fold import COLUMNS, LENGTHS, SEEDS, SOURCES, at, deletion, history, upsert
 
 
 @dataclass
 class Lake:
-    """A table and what is remembered beside it, as text."""
+    """A table and what is remembered beside it, as text; it may keep deleted rows."""
 
+    keeps_deleted: bool = False
     targets: dict[Key, tuple[StateRow, Row]] = field(default_factory=dict)
     state: list[StateRow] = field(default_factory=list)
     truncated: dict[str, frozenset[Order]] = field(default_factory=dict)
+    truncated_at: dict[tuple[str, Order], int | None] = field(default_factory=dict)
     frontiers: dict[str, Order] = field(default_factory=dict)
     fates: Counter[Fate] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
 
     @property
     def waiting(self) -> list[Key]:
-        return [one.key for one in merged(self.known(), [], self.truncated, self.frontiers).keys if one.waits]
+        return [one.key for one in merged(self.known(), [], self.truncated, self.frontiers, self.soft).keys if one.waits]
 
     @property
     def rows(self) -> dict[Key, Row]:
         return {key: row for key, (_, row) in self.targets.items()}
+
+    @property
+    def soft(self) -> Soft | None:
+        return Soft(self.truncated_at) if self.keeps_deleted else None
+
+    @property
+    def kept_rows(self) -> dict[Key, tuple[Row, int | None]]:
+        """With the time at which a row was deleted."""
+        ended = {key: image_of(told.order, row)[1].ended for key, (told, row) in self.targets.items()}
+        return {key: (row, None if (end := ended[key]) is None else end.at) for key, (_, row) in self.targets.items()}
 
     def known(self) -> dict[Key, Known]:
         rows: dict[str, list[StateRow]] = {}
@@ -50,7 +63,8 @@ class Lake:
 
     def collect(self, frontier: Order) -> None:
         self.frontiers = {source: max(frontier, self.frontiers.get(source, frontier)) for source in SOURCES}
-        self.state = collected_rows(self.state, self.truncated, self.frontiers)
+        self.state = collected_rows(self.state, self.truncated, self.frontiers, soft=self.soft)
+        self.truncated_at = {(source, one): at for (source, one), at in self.truncated_at.items() if one >= self.frontiers[source]}
         ends = {source: frozenset(one for one in orders if one >= self.frontiers[source]) for source, orders in self.truncated.items()}
         self.truncated = ends
 
@@ -59,8 +73,10 @@ class Lake:
             self.keys[key_text(change.key)] = change.key
             if change.operation is Operation.TRUNCATE:
                 self.truncated[change.source] = self.truncated.get(change.source, frozenset()) | {change.order}
+                self.truncated_at[change.source, change.order] = change.event_ms
         known = self.known()
-        found = merged(known, [change for change in changes if change.operation is not Operation.TRUNCATE], self.truncated, self.frontiers)
+        of_keys = [change for change in changes if change.operation is not Operation.TRUNCATE]
+        found = merged(known, of_keys, self.truncated, self.frontiers, self.soft)
         for one in found.keys:
             self.state += remembered(one, known.get(one.key))
             self.targets.pop(one.key, None)

@@ -8,9 +8,21 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.fold import BEFORE_ALL, Image
+from lakechime_dagster.cdc.fold import BEFORE_ALL, Ended, Image
 from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.wire import decoded, encoded, image_of, image_text, key_of, key_text, order_of, order_text, row_of, row_text
+from lakechime_dagster.cdc.wire import (
+    decoded,
+    encoded,
+    has_ended,
+    image_of,
+    image_text,
+    key_of,
+    key_text,
+    order_of,
+    order_text,
+    row_of,
+    row_text,
+)
 
 WALL = st.datetimes()
 INSTANTS = st.datetimes(min_value=dt.datetime(1, 1, 2), max_value=dt.datetime(9999, 12, 30), timezones=st.just(dt.UTC))
@@ -69,10 +81,14 @@ def test_keys_of_many_digits_are_not_rounded() -> None:
     at=ORDERS | st.none(),
     deleted=ORDERS | st.just(BEFORE_ALL),
     carried=st.dictionaries(st.text(), st.tuples(ORDERS | st.none(), st.integers() | st.none())),
+    ended=st.none() | st.builds(Ended, ORDERS, st.integers(0, 2**48) | st.none()),
 )
-def test_an_image_comes_back_as_it_was(at: Order | None, deleted: Order, carried: dict[str, tuple[Order | None, int | None]]) -> None:
+def test_an_image_comes_back_as_it_was(
+    at: Order | None, deleted: Order, carried: dict[str, tuple[Order | None, int | None]], ended: Ended | None
+) -> None:
     """A table has a column more, which is null as nobody carried it."""
     columns = {name: (order or at or deleted, value) for name, (order, value) in carried.items()}
-    image = Image(upserted=at, deleted=deleted, columns=columns)
+    image = Image(upserted=at, deleted=deleted, columns=columns, ended=ended)
     row = {"more": None} | {name: value for name, (_, value) in columns.items()}
-    assert image_of(image_text(image, "a"), row) == ("a", image)
+    assert image_of(image_text(image, '"ended"'), row) == ('"ended"', image)
+    assert has_ended(image_text(image, '"ended"')) is (ended is not None)

@@ -1,5 +1,6 @@
 """A table that follows a database, its tables written by delta-rs as a step of Spark leaves them."""
 
+import datetime as dt
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,8 @@ from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_row
 from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Lake, change_table
 from lakechime_dagster.lake.change_tables import CHANGES, STATE
+from lakechime_dagster.lake.deletes import Deletes
+from lakechime_dagster.lake.own_columns import DELETED_AT
 from lakechime_dagster.spark.remembered import place_row
 from tests.cdc.test_merging import Lake as Merged
 from tests.support.cli import Cli
@@ -47,7 +50,7 @@ class Shop:
         module.__dict__["lake"] = Lake("shop", [table, *others])
         lakechime.monkeypatch.setitem(sys.modules, "shop_lake", module)
         lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "shop_lake:lake")
-        return cls(lakechime, table)
+        return cls(lakechime, table, Merged(keeps_deleted=table.deletes is Deletes.SOFT))
 
     def location(self, suffix: str = "") -> str:
         return str(self.lakechime.home / "warehouse" / "shop" / f"orders{suffix}")
@@ -64,8 +67,13 @@ class Shop:
         ends = [change_row(change, Role.TRUNCATION) for change in changes if change.operation is Operation.TRUNCATE]
         self.remember(*self.merged.state[before:], *ends, *_places(changes))
         columns = {name: {**ARROW, "date": pa.date32()}[ddl] for name, ddl in types.items()}
-        rows = [{**row, "__cdc": told.order} for told, row in self.merged.targets.values()]
-        schema = pa.schema([*columns.items(), ("__cdc", pa.string())])
+        ended = {key: end for key, (_, end) in self.merged.kept_rows.items()}
+        rows = [
+            {**row, "__cdc": told.order, DELETED_AT: None if (end := ended[key]) is None else dt.datetime.fromtimestamp(end / 1000, dt.UTC)}
+            for key, (told, row) in self.merged.targets.items()
+        ]
+        kept = [(DELETED_AT, ARROW["timestamp"])] if self.merged.keeps_deleted else []
+        schema = pa.schema([*columns.items(), *kept, ("__cdc", pa.string())])
         write_deltalake(self.location(), pa.Table.from_pylist(rows, schema=schema), mode="overwrite")
 
     def remember(self, *rows: StateRow) -> None:

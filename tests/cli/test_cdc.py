@@ -5,8 +5,7 @@ import datetime as dt
 import pytest
 
 from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.resources.followed import ORDERS
-from lakechime_dagster.spark.change_rows import HIDDEN
+from lakechime_dagster.resources.followed import QUARANTINE
 from lakechime_dagster.spark.quarantine import SUFFIX
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.cli.shop import NAME, Shop, counted
@@ -31,14 +30,14 @@ def shop(lakechime: Cli) -> Shop:
 
 
 def test_what_the_command_knows_of_tables_is_what_spark_writes() -> None:
-    assert (ORDERS, "__quarantine") == (HIDDEN, SUFFIX)
+    assert QUARANTINE == SUFFIX
 
 
 def test_list_tells_what_a_table_holds_remembers_and_refused(lakechime: Cli, shop: Shop) -> None:
     shop.refuse((1, "value: it is no JSON", "{}"))
     (table,) = lakechime("cdc", "list", "--json").json["tables"]
     assert (table["name"], table["source"], table["envelope"], table["keys"]) == (NAME, "in/*.jsonl", "Debezium", ["id"])
-    assert (table["rows"], table["remembered"], table["waiting"], table["quarantined"]) == (1, 4, 0, 1)
+    assert (table["rows"], table["deleted"], table["remembered"], table["waiting"], table["quarantined"]) == (1, None, 4, 0, 1)
     assert table["lanes"][NAME] == {"state": None, "reason": "", "settled": 0}
     shown = lakechime("cdc", "list").out
     assert (NAME in shown, "not begun" in shown) == (True, True)
@@ -51,6 +50,16 @@ def test_list_counts_rows_that_wait_for_a_column(lakechime: Cli, shop: Shop) -> 
     shop.tell(told(3, 16, "u", name="Eve"))
     (table,) = lakechime("cdc", "list", "--json").json["tables"]
     assert (table["rows"], table["waiting"]) == (3, 0)
+
+
+def test_a_deleted_row_that_stays_is_counted_apart_and_shown_with_its_end(lakechime: Cli) -> None:
+    shop = Shop.declared(lakechime, deletes="soft")
+    shop.tell(told(1, 10), told(2, 11, name="Bob"), told(2, 13, "d", name="Bob"))
+    (table,) = lakechime("cdc", "list", "--json").json["tables"]
+    assert (table["rows"], table["deleted"], table["waiting"]) == (1, 1, 0)
+    document = lakechime("cdc", "explain", NAME, "--key", "[2]", "--json").json
+    assert document["rows"] == [{"id": 2, "name": "Bob", "amount": 5, "__DELETED_AT": "2023-11-14T22:13:20+00:00"}]
+    assert (document["orders"][0]["upserted"][1], document["orders"][0]["deleted"][1]) == ([3, 11, 0], [3, 13, 0])
 
 
 def test_list_of_tables_that_hold_nothing_yet(lakechime: Cli) -> None:

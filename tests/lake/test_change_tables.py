@@ -126,6 +126,12 @@ WRONG = [
         "shop.orders, max_continuous_empty_commits: -1 is no number of steps, 0 or more; leave it out to commit only what changes rows",
     ),
     (lambda: orders(max_continuous_empty_commits=True), "shop.orders, max_continuous_empty_commits: True is no number of steps"),
+    (lambda: orders(deletes="lazy"), "shop.orders, deletes: 'lazy' is neither hard nor soft"),
+    (
+        lambda: orders(deletes="soft", merge=CDCMerge(keys=("id",), stored_as_scd_type=2)),
+        "shop.orders, deletes: 'soft' goes without stored_as_scd_type=2, whose histories keep deleted rows; leave it out",
+    ),
+    (lambda: orders(columns={"removed": "__deleted_AT"}), "shop.orders, columns: names '__deleted_AT', which tables have of their own"),
     (lambda: orders(columns=["id"]), "shop.orders, columns: ['id'] is no map of names"),
     (lambda: orders(columns={"a": "b", "c": "b"}), "shop.orders, columns: names column 'b' twice"),
     (

@@ -10,7 +10,10 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.cdc.compare import Fault
 from lakechime_dagster.cdc.monitored import Monitored
 from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.lake.deletes import Deletes
+from lakechime_dagster.lake.own_columns import DELETED_AT
 from lakechime_dagster.resources.monitor import monitored
+from lakechime_dagster.resources.repair import repaired
 from lakechime_dagster.spark import monitored as looked_at
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop
@@ -60,6 +63,25 @@ def test_what_was_lost_is_found_by_its_key_and_nothing_else(shop: Shop):
     emptied = look(shop)
     assert (set(faults(emptied).values()), emptied.source_rows, emptied.lake_rows) == ({Fault.EXTRA}, 0, 10)
     assert emptied.unchecked == {"extra": "the lake's table does not have it", "note": "the database's table does not have it"}
+
+
+def test_rows_that_stay_though_they_were_deleted_are_not_compared(shop: Shop):
+    shop.lake.options = {"deletes": Deletes.SOFT}
+    shop.delete(4)
+    shop.update(5, "changed")
+    shop.follow()
+    assert [row["id"] for row in shop.lake.rows if row[DELETED_AT] is not None] == [4]
+    clean = look(shop)
+    assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.faults, clean.unchecked) == (True, 9, 9, {}, {})
+    shop.delete(6, lose=True)
+    shop.insert(4, lose=True)
+    assert faults(look(shop)) == {"4": Fault.MISSING, "6": Fault.EXTRA}
+    now = 1_700_000_000_000
+    told = repaired(shop.task, shop.monitor(), [("4",), ("6",)], now)
+    assert (told.rows, told.deletions) == ((("4",),), (("6",),))
+    shop.lake.run()
+    assert look(shop).is_same
+    assert [row["id"] for row in shop.lake.rows if row[DELETED_AT] is not None] == [6]
 
 
 def test_a_change_on_its_way_is_waited_for_until_the_lake_has_read_past_the_cut(shop: Shop):

@@ -20,7 +20,7 @@ from lakechime_dagster.cdc.wire import order_text
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.envelopes import Debezium
-from lakechime_dagster.spark.change_rows import END_AT, END_SEQ, START_AT, START_SEQ
+from lakechime_dagster.lake.own_columns import END_AT, END_SEQ, START_AT, START_SEQ
 from lakechime_dagster.spark.job import Outcome
 from tests.cdc.captures import captures
 from tests.cdc.factories import make_record

@@ -8,11 +8,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.lake.envelopes import PLACEHOLDER
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.support.follows import Followed, read
-from tests.support.orders import at_position, deletion, order
+from tests.support.orders import at_position, deletion, levelled, order
 
 pytestmark = pytest.mark.spark
 
@@ -57,14 +56,6 @@ def test_a_history_has_the_default_of_an_added_column_where_its_row_was_there(sp
             table.run()
         found = sorted((row["id"], row["name"], row["level"]) for row in table.rows if row["id"] == 1)
         assert found == [(1, "Ann", None), (1, "Bob", 7), (1, "Bob", 8)]
-
-
-def levelled(number: int, *, at: int, level: int | None) -> Record:
-    """An order after a column was added with the default 7."""
-    level_field = {"field": "level", "type": "int32", "optional": True, "default": 7}
-    schema = envelope_schema(("id", "int32", False), ("name", "string", True), ("amount", "int64", True), level_field)
-    payload = make_payload("u", source=at_position(at), after={"id": number, "name": "Bob", "amount": 5, "level": level})
-    return make_record(payload, schema=schema, key={"id": number}, offset=at)
 
 
 def levels(table: Followed) -> dict[int, int | None]:

@@ -15,7 +15,7 @@ from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.spark.job import Outcome
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.support.follows import Followed
-from tests.support.orders import at_position, order, truncation
+from tests.support.orders import at_position, order, snapshot_row, truncation
 
 pytestmark = pytest.mark.spark
 
@@ -84,11 +84,6 @@ def test_a_snapshot_that_lacks_too_many_rows_holds_the_lane(spark: SparkSession,
     table.options = {"max_delete_ratio": 0.9}
     table.run()
     assert [row["id"] for row in table.rows] == [1, 2]
-
-
-def snapshot_row(number: int, *, at: int, mark: str) -> Record:
-    payload = make_payload("r", source={**at_position(at), "snapshot": mark}, after={"id": number, "name": "Ann", "amount": 5})
-    return make_record(payload, schema=envelope_schema(), key={"id": number}, offset=at)
 
 
 def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
 from lakechime_dagster.lake.change_tables import STATE, CDCMerge
 from lakechime_dagster.lake.envelopes import Debezium, Envelope
+from lakechime_dagster.lake.own_columns import HIDDEN
 from lakechime_dagster.spark.change_job import FEW, ChangeJob
-from lakechime_dagster.spark.change_rows import HIDDEN
 from lakechime_dagster.spark.follow import follow
 from lakechime_dagster.spark.job import InputJob, TableResult
 from lakechime_dagster.spark.remembered import opened_row
