@@ -1,8 +1,6 @@
 """Tables that follow a database, and the tables of messages beside them, as assets."""
 
-import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -17,7 +15,6 @@ from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.resources.lakechime import LakeChimeResource
 from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.resources.schema_from import schema_reading
 from lakechime_dagster.resources.spark import SparkAttempt, SparkResource
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -43,12 +40,7 @@ def change_asset(lake: Lake, table: ChangeTable, flow: Flow) -> dg.AssetsDefinit
     """The asset of a table that follows a database; it depends on its table of messages."""
     metadata = {**_metadata(table, flow), "on drift": table.on_drift.value, "remembers in": table.name + STATE}
     given = declared(table, metadata, KINDS)
-
-    def attempt(spark: SparkResource, running: RunningExecution, log: Callable[[str], None]) -> SparkAttempt:
-        reading = schema_reading(table.bronze, running.platform.settings, os.environ)
-        return spark.follow(running, replace(change_job_of(table, running), reading=reading), log)
-
-    return _asset(lake, table, flow, given, attempt)
+    return _asset(lake, table, flow, given, lambda spark, running, log: spark.follow(running, change_job_of(table, running), log))
 
 
 def _asset(

@@ -1,5 +1,6 @@
 """Declarations as flows and jobs: what the ledger and Spark need to know of a declared table."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from lakechime_dagster.lake.tables import LakeTable, RefreshMode
 from lakechime_dagster.resources.names import asset_name
 from lakechime_dagster.resources.open_transactions import asked
 from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.resources.schema_from import schema_reading
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.spark.bronze_job import BronzeJob
 from lakechime_dagster.spark.change_job import ChangeJob
@@ -82,7 +84,7 @@ def bronze_job_of(table: BronzeTable, running: RunningExecution) -> BronzeJob:
 
 
 def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
-    """What one execution asks of Spark for a table that follows a database, which is asked here for its open transactions."""
+    """What one execution asks of Spark for a table that follows a database, which is asked here for its columns and open transactions."""
     bronze = table.bronze
     end = running.execution.end.sources.get(bronze.name)
     return ChangeJob(
@@ -104,7 +106,8 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
         max_delete_ratio=table.max_delete_ratio,
         max_transaction=table.max_transaction,
         max_continuous_empty_commits=table.max_continuous_empty_commits,
-        asked=asked(table, running.platform.settings),
+        asked=asked(table, running.platform.settings, os.environ),
+        reading=schema_reading(bronze, running.platform.settings, os.environ),
         on_drift=table.on_drift,
         allowed_lateness=table.allowed_lateness,
         comment=table.description,
