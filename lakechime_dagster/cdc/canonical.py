@@ -72,6 +72,18 @@ def canonical(dialect: Dialect, source_type: str, lake_type: str) -> Canonical |
     return None
 
 
+def lake_twin(lake_type: str, kind: Kind | None = None) -> Twin:
+    """The canonical text of the lake's values in plain Python, where it is known what they say; a type other than `string` tells it.
+
+    Raises:
+        ValueError: Values of the type have none.
+    """
+    texts = _lake_texts(lake_type.lower().replace(" ", ""))
+    if not texts:
+        raise ValueError(f"values of {lake_type} have no canonical text")
+    return texts[kind or next(iter(texts))][1]
+
+
 def _expressions(types: Mapping[str, Mapping[Kind, str]], source_type: str) -> dict[Kind, str]:
     """The expressions of a type; what its pattern captures stands in them as `[length]`."""
     for pattern, expressions in types.items():

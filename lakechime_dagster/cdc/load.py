@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import orjson
 
 from lakechime_dagster.cdc.compare import Key
-from lakechime_dagster.cdc.log_place import BinlogPlace, LogPlace
+from lakechime_dagster.cdc.log_place import BinlogPlace, StatedPlace, WalPlace
 from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.repair import REPAIRS
 from lakechime_dagster.errors import LakeChimeError
@@ -25,13 +25,15 @@ class LoadGapError(LakeChimeError):
         first: The first change that was streamed; None where there is none.
     """
 
-    def __init__(self, table: str, source: str, cut: LogPlace, first: Position | None) -> None:
+    def __init__(self, table: str, source: str, cut: StatedPlace, first: Position | None) -> None:
         self.table, self.source, self.cut, self.first = table, source, str(cut), first
         if first is None:
             why = f"no message of {source} was streamed yet, so that what changes from now on may not be told"
         else:
-            why = f"the stream of {source} begins at {BinlogPlace(first)}, above {cut}: what changed between them is told by nothing"
-        super().__init__(f"{table}: {why}; start the connector, wait for a change of a row, and load from the server that it reads")
+            begins = BinlogPlace(first) if isinstance(cut, BinlogPlace) else WalPlace(first[0])
+            why = f"the stream of {source} begins at {begins}, above {cut}: what changed between them is told by nothing"
+        remedy = "start the connector, wait for a change of a row, and load from the server that it reads, or what was dumped since"
+        super().__init__(f"{table}: {why}; {remedy}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +45,14 @@ class Progress:
         rows: That were told.
         last: The key of the last of them; the next chunk is above it.
         is_last: There was no row above that.
+        dump: What the rows were read from, where that was no database (`Dump.identity`).
     """
 
     load: str
     rows: int = 0
     last: Key | None = None
     is_last: bool = False
+    dump: str = ""
 
     def after(self, keys: list[Key], *, is_last: bool) -> "Progress":
         """The same with a chunk of these keys, which are in order."""
@@ -56,21 +60,23 @@ class Progress:
 
     def to_json(self) -> bytes:
         """As the header of each message of a chunk tells it."""
-        return orjson.dumps({"id": self.load, "rows": self.rows, "last": self.last, "is_last": self.is_last})
+        told = {"id": self.load, "rows": self.rows, "last": self.last, "is_last": self.is_last}
+        return orjson.dumps(told | ({"dump": self.dump} if self.dump else {}))
 
     @staticmethod
     def from_json(told: bytes) -> "Progress":
         """What a header tells."""
         found = orjson.loads(told)
-        return Progress(load=found["id"], rows=found["rows"], last=tuple(found["last"]), is_last=found["is_last"])
+        return Progress(
+            load=found["id"], rows=found["rows"], last=tuple(found["last"]), is_last=found["is_last"], dump=found.get("dump", "")
+        )  # fmt: skip
 
 
-def check_reach(table: str, source: str, cut: LogPlace, first: Position | None) -> None:
+def check_reach(table: str, source: str, cut: StatedPlace, first: Position | None) -> None:
     """Refuse a cut below which the stream does not begin.
 
     Raises:
         LoadGapError: what lies between them would be told by nothing.
     """
-    assert isinstance(cut, BinlogPlace)  # as the messages' words asked
     if first is None or first[: len(cut.position)] > cut.position:
         raise LoadGapError(table, source, cut, first)

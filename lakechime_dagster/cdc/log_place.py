@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from lakechime_dagster.cdc.order import Position
+from lakechime_dagster.cdc.position import binlog_place
 from lakechime_dagster.errors import InvalidValueError
 
 
@@ -34,7 +35,7 @@ class TransactionSnapshot:
 
     def __str__(self) -> str:
         without = f" but {', '.join(map(str, sorted(self.open)))}" if self.open else ""
-        return f"log {self.lsn >> 32:X}/{self.lsn & 0xFFFFFFFF:X}, transactions below {self.end}{without}"
+        return f"{WalPlace(self.lsn)}, transactions below {self.end}{without}"
 
     def includes(self, position: Position, transaction: int | None = None) -> bool:
         """Whether a change is in the cut, by its transaction.
@@ -48,4 +49,41 @@ class TransactionSnapshot:
         return not ahead and transaction % 2**32 not in self.open
 
 
+@dataclass(frozen=True)
+class WalPlace:
+    """Where the log of PostgreSQL stood: all transactions that were committed up to there are in the state, no other."""
+
+    lsn: int
+
+    def __str__(self) -> str:
+        return f"log {self.lsn >> 32:X}/{self.lsn & 0xFFFFFFFF:X}"
+
+    @property
+    def position(self) -> Position:
+        """As far as positions tell it: their first part is where the transaction before had ended, so that one above may be below this."""
+        return (self.lsn,)
+
+
 LogPlace = BinlogPlace | TransactionSnapshot
+StatedPlace = BinlogPlace | WalPlace  # as a tool writes down of what its dump is the state
+
+
+def stated_place(text: str) -> StatedPlace:
+    """The place that `mysql-bin.000003:1234` names, or PostgreSQL's `0/16B3748`.
+
+    Raises:
+        ValueError: The text is neither.
+    """
+    if binlog := binlog_place(text):
+        return BinlogPlace(binlog)
+    return WalPlace(lsn_of(text))
+
+
+def lsn_of(text: str) -> int:
+    """A place of PostgreSQL's log as a number.
+
+    Raises:
+        ValueError: The text is none.
+    """
+    high, low = text.split("/")
+    return (int(high, 16) << 32) + int(low, 16)

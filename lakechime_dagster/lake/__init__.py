@@ -10,6 +10,7 @@ from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.monitors import Limits, Monitor
 from lakechime_dagster.lake.reads import Read, ReadMode
+from lakechime_dagster.lake.snapshots import Snapshot
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Read",
     "ReadMode",
     "RefreshMode",
+    "Snapshot",
     "SourceTable",
     "change_table",
     "spark_table",

@@ -20,6 +20,7 @@ from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, check
 from lakechime_dagster.lake.own_columns import is_own_column
 from lakechime_dagster.lake.readers import checked_readers
 from lakechime_dagster.lake.reads import Passthrough, Readable
+from lakechime_dagster.lake.snapshots import Snapshot
 from lakechime_dagster.lake.tables import SourceTable, check_common
 from lakechime_dagster.triggers.grid import Schedule
 from lakechime_dagster.triggers.lanes import HOURS
@@ -140,7 +141,7 @@ class ChangeTable(Readable):
     lie together; `readers` the programs that read it beside Spark, by which its features are chosen. Where `deletes` are soft,
     a row that the database deleted stays, with the time of that in `__DELETED_AT`. A transaction of the database lasts
     `max_transaction` at most, where that is known. At most `max_continuous_empty_commits` steps in a row leave it without a
-    commit; None is any number.
+    commit; None is any number. `history` is a dump with whose rows it begins, once a person loads it.
     """
 
     name: str
@@ -165,6 +166,7 @@ class ChangeTable(Readable):
     group: str | None = None
     kinds: tuple[str, ...] = ()
     monitor: Monitor | None = None
+    history: Snapshot | None = None
     dagster: Passthrough = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -223,6 +225,7 @@ def change_table(
     max_continuous_empty_commits: int | None = None,
     every: Schedule | None = None,
     monitor: Monitor | None = None,
+    history: Snapshot | None = None,
     maintenance: Maintenance | None = None,
     owner: str | None = None,
     location: str | None = None,
@@ -248,7 +251,7 @@ def change_table(
     longest that a transaction of the database lasts, tables may wait for complete hours (`hours`). A step that changes no row
     leaves no commit; for readers who take the watermark from the table's own log, at most `max_continuous_empty_commits` in a
     row do, and the next one commits it with no row: 0 lets each commit. `monitor` says with which table of which database it
-    is compared.
+    is compared, `history` names a dump of the database's table, whose rows `lakechime cdc load` tells to the table.
     `maintenance` says how the files of all three tables are kept.
 
     Raises:
@@ -265,6 +268,7 @@ def change_table(
     if empty is not None and (type(empty) is not int or empty < 0):
         problem = f"{shown(empty)} is no number of steps, 0 or more; leave it out to commit only what changes rows"
         raise DeclarationError(name, "max_continuous_empty_commits", problem)
+    _check_history(name, history, source, envelope)
     names = _checked_names(name, columns or {}, merge)
     if not isinstance(max_delete_ratio, int | float) or not 0 <= max_delete_ratio <= 1:
         raise DeclarationError(name, "max_delete_ratio", f"{shown(max_delete_ratio)} is no part of all rows, from 0 to 1")
@@ -278,7 +282,7 @@ def change_table(
     return ChangeTable(
         name=name, bronze=bronze, merge=merge, on_drift=_drift(name, on_drift), allowed_lateness=allowed_lateness, owner=owner, group=group,
         location=location, description=description, kinds=tuple(kinds), monitor=monitor, dagster=dagster or {}, columns=names,
-        maintenance=maintenance,
+        maintenance=maintenance, history=history,
         cluster_by=checked_columns(name, "cluster_by", cluster_by), readers=checked_readers(name, readers),
         deletes=_deletes(name, deletes, merge), max_delete_ratio=max_delete_ratio, max_transaction=max_transaction,
         max_continuous_empty_commits=max_continuous_empty_commits,
@@ -326,6 +330,20 @@ def _check_monitor(name: str, monitor: object, source: Feed) -> None:
     if monitor.database and source.shards:
         problem = "compares with one database's table; this one follows those of all shards: leave database= out"
         raise DeclarationError(name, "monitor", problem)
+
+
+def _check_history(name: str, history: object, source: Feed, envelope: Envelope) -> None:
+    if history is None:
+        return
+    if not isinstance(history, Snapshot):
+        raise DeclarationError(name, "history", f"{shown(history)} is no Snapshot(path, as_of=…)")
+    if not isinstance(envelope, Debezium):
+        tool = type(envelope).__name__
+        problem = f"messages of {tool} cannot be written yet, only Debezium's; load the rows by that tool"
+        raise DeclarationError(name, "history", problem)
+    if source.shards:
+        problem = "is a dump of one database's table; this one follows those of all shards: leave it out"
+        raise DeclarationError(name, "history", problem)
 
 
 def _check_heartbeats(name: str, source: Feed, envelope: Envelope) -> None:

@@ -24,6 +24,7 @@ from lakechime_dagster.cdc.bronze import COLUMNS
 from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.compare import Key
 from lakechime_dagster.cdc.load import LOAD, LOADS, ORIGIN, Progress, check_reach
+from lakechime_dagster.cdc.log_place import BinlogPlace
 from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.repair import REPAIRS, RowWriter, Texts, Words
@@ -79,13 +80,14 @@ def chunks_loaded(
     from lakechime_dagster.sources.cut import taken
 
     words = words_told(task)
-    source, first = _first_streamed(task)
+    source, first = first_streamed(task)
     before = None if restart else newest_progress(task)
-    progress = before if before is not None and not before.is_last else Progress(load=uuid4().hex)
+    progress = before if before is not None and not before.is_last and not before.dump else Progress(load=uuid4().hex)
     # a topic of this process alone: its positions only go forward, whatever others tell meanwhile
     at = Record(topic=f"{task.name} loaded", topic_id=LOADS + uuid4().hex, value=None)
     while not progress.is_last:
         with taken(monitor.url(os.environ), seconds=STATEMENT_SECONDS) as cut:
+            assert isinstance(cut.place, BinlogPlace)  # as the messages' words asked
             check_reach(task.name, source, cut.place, first)
             writer, found = _read(task, monitor, words, cut, progress.last, size + 1)
         told = dict(list(found.items())[:size])
@@ -116,15 +118,22 @@ def _headers(row: Mapping[str, Any]) -> dict[str, bytes]:
     return {one["key"]: one["value"] for one in row["headers"]}
 
 
-def _first_streamed(task: RepairTask) -> tuple[str, Position | None]:
-    """The source of a table's changes, and the lowest position that was streamed of it; rows that a snapshot read are not."""
-    from lakechime_dagster.capture.rows import TABLE, DeltaRows, column, known, texts
+def streamed() -> tuple[exp.Condition, ...]:
+    """That a message tells of a change that was streamed, with its position; rows that a snapshot read, or we, are not."""
+    from lakechime_dagster.capture.rows import column, known, texts
+
+    own = column("topic_id").like(f"{REPAIRS}%")
+    return texts("op", "c", "u", "d", "t"), known("position"), column("snapshot").is_(exp.Null()), exp.not_(own)
+
+
+def first_streamed(task: RepairTask) -> tuple[str, Position | None]:
+    """The source of a table's changes, and the lowest position that was streamed of it."""
+    from lakechime_dagster.capture.rows import TABLE, DeltaRows, column, known
 
     places = [exp.func("array_element", column("position"), exp.Literal.number(index)) for index in (1, 2, 3)]
     own = column("topic_id").like(f"{REPAIRS}%")
-    streamed = texts("op", "c", "u", "d", "t"), known("position"), column("snapshot").is_(exp.Null()), exp.not_(own)
     rows = DeltaRows(task.bronze)
-    found = rows.query(exp.select("source", "position").from_(TABLE).where(*streamed).order_by(*places).limit(1))
+    found = rows.query(exp.select("source", "position").from_(TABLE).where(*streamed()).order_by(*places).limit(1))
     if found:
         return found[0]["source"], tuple(found[0]["position"])
     (any_,) = rows.select("source", where=(known("source"), exp.not_(own)), limit=1)

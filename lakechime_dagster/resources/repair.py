@@ -1,7 +1,7 @@
 """Keys of a table that follows a database, read again there and told to the table's messages, from which its lane takes them."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from lakechime_dagster.cdc.compare import Key
 from lakechime_dagster.cdc.monitored import comparison_of, in_batches
 from lakechime_dagster.cdc.readers import MessageFormat, format_of
 from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.cdc.repair import ORIGIN, REPAIRS, RowWriter, UnrepairableError, Words, left_out, words_of
+from lakechime_dagster.cdc.repair import OF_BINLOG, ORIGIN, REPAIRS, RowWriter, UnrepairableError, Words, left_out, words_of
 from lakechime_dagster.cdc.state import Role
 from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.lake.change_tables import STATE, ChangeTable
@@ -117,8 +117,8 @@ def comparison_at(cut: "Cut", task: RepairTask, words: Words, where: tuple[str, 
     return comparison
 
 
-def words_told(task: RepairTask) -> Words:
-    """The words of the newest message of the table that tells a row.
+def words_told(task: RepairTask, connectors: Collection[str] = OF_BINLOG) -> Words:
+    """The words of the newest message of the table that tells a row, by one of the connectors of which places can be written.
 
     Raises:
         UnrepairableError: there is none, or several tables feed this one, or none can be written by it.
@@ -143,7 +143,7 @@ def words_told(task: RepairTask) -> Words:
         )
     (row,) = found
     _check_epochs(task, told[0]["source"])
-    return words_of(task.name, Record(topic=row["topic"], offset=row["offset"], value=row["value"].encode()), told[0]["newest"])
+    return words_of(task.name, Record(topic=row["topic"], offset=row["offset"], value=row["value"].encode()), told[0]["newest"], connectors)
 
 
 def _check_epochs(task: RepairTask, source: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.log_place import BinlogPlace, LogPlace, TransactionSnapshot
+from lakechime_dagster.cdc.log_place import BinlogPlace, LogPlace, TransactionSnapshot, lsn_of
 from lakechime_dagster.cdc.position import binlog_place
 from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError
 from lakechime_dagster.sources.connection import connected
@@ -75,9 +75,3 @@ def _of_postgres(connection: sa.Connection, seconds: int) -> TransactionSnapshot
     _, end, running = snapshot.split(":")
     ids = frozenset(int(one) % 2**32 for one in running.split(",") if one)
     return TransactionSnapshot(lsn_of(lsn), int(end) % 2**32, ids)
-
-
-def lsn_of(text: str) -> int:
-    """The number of a place of PostgreSQL's log, such as `0/16B3748`."""
-    high, low = text.split("/")
-    return (int(high, 16) << 32) + int(low, 16)

@@ -1,11 +1,17 @@
-"""`lakechime cdc load` beside a real MariaDB."""
+"""`lakechime cdc load`: from a real MariaDB, and from a dump."""
+
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.lake import Monitor
+from lakechime_dagster.lake import Monitor, Snapshot
+from lakechime_dagster.settings import in_project
 from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc_monitor import shop as shop
+from tests.cli.test_cdc_monitor import told
 from tests.support.cli import Cli
 from tests.support.follows import read
 
@@ -44,3 +50,52 @@ def test_what_cannot_be_loaded_is_told_by_its_reason(lakechime: Cli) -> None:
     lakechime.monkeypatch.setenv("LAKECHIME_SOURCE_QUERIES", "off")
     off = lakechime("cdc", "load", NAME, "--yes")
     assert (off.code, "LAKECHIME_SOURCE_QUERIES is off" in off.err) == (1, True)
+
+
+def dump(folder: Path, *rows: dict[str, Any]) -> Path:
+    """The rows of a dump, after the messages of four orders."""
+    file = folder / "dump.jsonl"
+    file.write_text("\n".join(json.dumps(row) for row in rows))
+    return file
+
+
+@pytest.fixture
+def told_shop(lakechime: Cli) -> Shop:
+    """A table without a database to ask, of which a dump is declared that is not there yet."""
+    shop = Shop.declared(lakechime, history=Snapshot("dump.jsonl", as_of="mysql-bin.000001:3"))
+    shop.tell(*[told(identity, 5) for identity in (1, 2, 3, 4)])
+    return shop
+
+
+def test_a_dump_is_told_in_chunks_when_a_person_says_so(lakechime: Cli, told_shop: Shop, tmp_path: Path) -> None:
+    lakechime.monkeypatch.setenv("LAKECHIME_SOURCE_QUERIES", "off")
+    file = dump(tmp_path, *({"id": identity, "name": "Zoë", "amount": 7} for identity in (2, 5, 3)))
+    given = ("--from", str(file), "--as-of", "mysql-bin.000001:3", "--chunk", "2")
+    planned = f'3 rows, the last of them ["3"], would be told to {NAME}__changes'
+    asked = lakechime("cdc", "load", NAME, *given)
+    assert (asked.code, f"error: {planned}; nothing was done: say --yes to do it" in asked.err) == (1, True)
+    assert (lakechime("cdc", "load", NAME, *given, "--dry-run").out.strip(), len(read(told_shop.location("__changes")))) == (planned, 4)
+
+    done = lakechime("cdc", "load", NAME, *given, "--yes", "--json").json
+    assert [(one["rows"], one["last"], one["cut"]) for one in done["chunks"]] == [(2, '["5"]', "binlog 1:3"), (1, '["3"]', "binlog 1:3")]
+    rows = [row for row in read(told_shop.location("__changes")) if row["topic_id"].startswith("lakechime-repair/load/")]
+    assert sorted((row["op"], row["row_key"], tuple(row["position"])) for row in rows) == [
+        ("r", "[2]", (1, 3, 0)), ("r", "[3]", (1, 3, 0)), ("r", "[5]", (1, 3, 0)),
+    ]  # fmt: skip
+    events = lakechime.platform.store.fetch(EventQuery(table=f"{NAME}__changes"))
+    assert [event.event.snapshot_id for event in events][-2:] == ["1", "2"]
+
+
+def test_a_declared_dump_is_the_one_that_is_loaded_and_what_is_wrong_with_one_is_told(
+    lakechime: Cli, told_shop: Shop, tmp_path: Path
+) -> None:
+    missing = lakechime("cdc", "load", NAME, "--yes")
+    assert (missing.code, "dump.jsonl: there is no such file or folder; name the dump, or mount it here" in missing.err) == (1, True)
+    file = dump(in_project("."), {"id": 7, "name": "Ann", "amount": 5})
+    assert f"1 row was told to {NAME}__changes in 1 chunk" in lakechime("cdc", "load", NAME, "--yes").out
+    file.write_text("")
+    assert "the dump has no row to tell" in lakechime("cdc", "load", NAME, "--yes").err
+    alone = lakechime("cdc", "load", NAME, "--from", str(tmp_path))
+    assert (alone.code, "give --from and --as-of" in alone.err) == (2, True)
+    odd = lakechime("cdc", "load", NAME, "--from", str(tmp_path), "--as-of", "yesterday")
+    assert (odd.code, "--as-of" in odd.err, "is no place of a database's log" in odd.err) == (2, True, True)

@@ -20,6 +20,7 @@ from lakechime_dagster.lake import (
     Lake,
     Maxwell,
     Monitor,
+    Snapshot,
     SourceTable,
     change_table,
     sql_table,
@@ -63,6 +64,12 @@ def test_tables_may_wait_for_its_complete_hours_where_transactions_have_a_longes
     assert [one.name for one in Lake("shop", [table, daily]).sources] == ["shop.orders__hours"]
     with pytest.raises(DeclarationError, match="max_transaction: is not declared"):
         _ = orders().hours
+
+
+def test_the_history_of_a_table_may_be_a_dump_of_a_place_of_the_log() -> None:
+    assert orders(history=Snapshot("dump", as_of="mysql-bin.000003:1234")).history == Snapshot("dump", as_of="mysql-bin.000003:1234")
+    statement = "CHANGE MASTER TO MASTER_LOG_FILE='mysql-bin.000003', MASTER_LOG_POS=1234;"
+    assert str(Snapshot("dump/orders.parquet", as_of=statement)) == "dump/orders.parquet as of mysql-bin.000003:1234"
 
 
 def test_other_tables_read_both() -> None:
@@ -111,6 +118,22 @@ WRONG = [
     ),
     (lambda: orders(envelope="debezium"), "shop.orders, envelope: 'debezium' is none of Debezium(), Canal(), Maxwell(), Dms()"),
     (lambda: orders(merge=["id"]), "shop.orders, merge: ['id'] is no CDCMerge(keys=[…])"),
+    (lambda: orders(history="dump"), "shop.orders, history: 'dump' is no Snapshot(path, as_of=…)"),
+    (
+        lambda: orders(history=Snapshot("dump", as_of="0/1"), envelope=Maxwell(), types={"id": "int"}),
+        "shop.orders, history: messages of Maxwell cannot be written yet, only Debezium's; load the rows by that tool",
+    ),
+    (
+        lambda: orders(history=Snapshot("dump", as_of="0/1"), source=JsonLines("in", shards="(?P<shard>.*)")),
+        "shop.orders, history: is a dump of one database's table; this one follows those of all shards: leave it out",
+    ),
+    (lambda: Snapshot("s3://dump", as_of="0/1"), "Snapshot, path: 's3://dump' is no file or folder of this machine, or mounted there"),
+    (lambda: Snapshot("orders.csv", as_of="0/1"), "Snapshot, path: 'orders.csv' is no dump that is read; write it as Parquet, or as JSON"),
+    (
+        lambda: Snapshot("dump", as_of="2024-01-01"),
+        "Snapshot, as_of: '2024-01-01' is no place of a database's log, such as mysql-bin.000003:1234, or 0/16B3748 of PostgreSQL",
+    ),
+    (lambda: Snapshot("dump", as_of=5), "Snapshot, as_of: 5 is no place of a database's log"),  # pyright: ignore[reportArgumentType]
     (lambda: orders(types=["id"]), "shop.orders, types: ['id'] is no map of columns to their types"),
     (lambda: orders(envelope=Maxwell(), types={"id": 5}), "shop.orders, types: {'id': 5} is no map of columns to their types"),
     (lambda: orders(types={"id": "bigint"}), "shop.orders, types: is not read, as messages of Debezium bring their columns' types"),

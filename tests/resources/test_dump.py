@@ -1,0 +1,157 @@
+"""A dump of a real MariaDB's table, told to the table that follows it: the lake's table becomes what the database is."""
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.cdc.dump import DumpError
+from lakechime_dagster.cdc.load import LOADS, LoadGapError
+from lakechime_dagster.cdc.log_place import stated_place
+from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.cdc.repair import UnrepairableError
+from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow
+from lakechime_dagster.cdc.wire import order_text
+from lakechime_dagster.lake.envelopes import Maxwell
+from lakechime_dagster.lake.snapshots import Snapshot
+from lakechime_dagster.resources.dump import dump_loaded
+from lakechime_dagster.resources.load import Chunk, chunks_loaded
+from lakechime_dagster.resources.monitor import monitored
+from lakechime_dagster.resources.repair import RepairTask
+from tests.support.follows import ARROW, read
+from tests.support.mariadb import MariaDB
+from tests.support.shop import Shop, a_shop
+
+pytestmark = [pytest.mark.spark, pytest.mark.services]
+
+NOW = 1_700_000_000_500
+PLACED = dt.datetime(2024, 2, 29, 12, 30, 0, 123)
+
+
+@pytest.fixture
+def shop(mariadb: MariaDB, spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
+    """Of 25 orders messages told the first ten."""
+    with a_shop(mariadb, spark.newSession(), tmp_path) as found:
+        for identity in range(11, 26):
+            found.insert(identity, f"old {identity}", lose=True)
+        yield found
+
+
+def dumped(shop: Shop, folder: Path) -> Snapshot:
+    """The database's table as it is now, and where its log stands."""
+    lines = [line.split("\t") for line in shop.database.run("SELECT id, note, amount FROM orders ORDER BY note, id")]
+    rows = [{"id": int(one), "note": note, "amount": Decimal(amount), "placed": PLACED} for one, note, amount in lines]
+    return stored(rows, folder, "{}:{}".format(*shop.place()))
+
+
+def stored(rows: Sequence[dict[str, Any]], folder: Path, as_of: str) -> Snapshot:
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(list(rows)), folder / "orders.parquet")
+    return Snapshot(str(folder), as_of=as_of)
+
+
+def load(task: RepairTask, snapshot: Snapshot, size: int = 10, *, now: int = NOW, restart: bool = False) -> Iterator[Chunk]:
+    ticks = count(now)
+    return dump_loaded(task, snapshot, Path(snapshot.path), size, lambda: next(ticks), restart=restart)
+
+
+def is_same(shop: Shop) -> bool:
+    return monitored(shop.lake.spark, shop.table, shop.monitor(within=dt.timedelta(0))).is_same
+
+
+def loaded_keys(shop: Shop) -> Counter[str]:
+    """How often a load told each row."""
+    return Counter(row["row_key"] for row in read(shop.lake.bronze) if row["topic_id"].startswith(LOADS))
+
+
+def test_changes_above_a_dump_win_and_those_below_lose_whatever_comes_first(shop: Shop, tmp_path: Path):
+    shop.update(1, "below, on its way")
+    shop.update(2, "below, and changed above")
+    shop.delete(3, lose=True)
+    dump = dumped(shop, tmp_path / "dump")
+    shop.update(2, "above")
+    shop.update(15, "above, of no row yet")
+    shop.delete(16)
+    shop.insert(30, "came above")
+    shop.follow()
+
+    loading = load(shop.task, dump)
+    first = next(loading)
+    assert (first.rows, first.total, first.is_last, first.cut) == (10, 10, False, str(stated_place(dump.as_of)))
+    shop.update(20, "while it is told")
+    shop.delete(21)
+    shop.follow()
+    assert [(one.rows, one.total, one.is_last) for one in loading] == [(10, 20, False), (4, 24, True)]
+    shop.follow()
+
+    rows = dict(shop.rows)
+    assert (rows[1], rows[2], rows[15], rows[20]) == ("below, on its way", "above", "above, of no row yet", "while it is told")
+    assert {16, 21} & rows.keys() == set()
+    assert rows.pop(3) == "new", "a dump deletes nothing"
+    shop.database.run("INSERT INTO orders VALUES (3, 'new', 1.50, '2024-02-29 12:30:00.000123')")
+    assert is_same(shop)
+    assert max(loaded_keys(shop).values()) == 1
+
+
+def test_a_load_that_was_interrupted_goes_on_after_its_last_row_of_the_same_dump_alone(shop: Shop, tmp_path: Path):
+    dump = dumped(shop, tmp_path / "dump")
+    shop.update(1, "above")
+    first = next(load(shop.task, dump))
+    rest = list(load(shop.task, dump, 8, now=NOW + 60_000))
+    assert [(one.load, one.rows, one.total, one.is_last) for one in rest] == [(first.load, 8, 18, False), (first.load, 7, 25, True)]
+    assert loaded_keys(shop) == Counter(f"[{identity}]" for identity in range(1, 26))
+    shop.follow()
+    assert is_same(shop)
+
+    other = next(load(shop.task, dump, now=NOW + 120_000))
+    again = next(load(shop.task, dump, now=NOW + 180_000, restart=True))
+    anew = next(load(shop.task, dumped(shop, tmp_path / "other"), now=NOW + 240_000))
+    (of_database,) = chunks_loaded(shop.task, shop.monitor(), 100, lambda: NOW + 300_000)
+    assert len({first.load, other.load, again.load, anew.load, of_database.load}) == 5
+    assert {other.total, again.total, anew.total} == {10}
+
+
+def test_what_cannot_be_told_is_refused_before_anything_is(shop: Shop, tmp_path: Path):
+    row = {"id": 1, "note": "it", "amount": Decimal("1.50"), "placed": PLACED}
+    as_of = "{}:{}".format(*shop.place())
+    wrong = {
+        r"orders\.parquet, row 2: amount: Decimal\('1\.505'\) is no decimal\(10,2\)": [row | {"id": 2, "amount": Decimal("1.505")}],
+        r"orders: key \[\"1\"\] is there twice, at orders\.parquet, row 1 and orders\.parquet, row 3, and nobody": [row | {"id": 2}, row],
+    }
+    for problem, more in wrong.items():
+        with pytest.raises(DumpError, match=problem):
+            next(load(shop.task, stored([row, *more], tmp_path / "dump", as_of), 1))
+    with pytest.raises(DumpError, match="the dump has no column id of the key"):
+        next(load(shop.task, stored([{"note": "it"}], tmp_path / "dump", as_of)))
+    with pytest.raises(DumpError, match="as_of log 0/1 is no place of mariadb"):
+        next(load(shop.task, stored([row], tmp_path / "dump", "0/1")))
+    assert list(load(shop.task, Snapshot(stored([], tmp_path / "dump", as_of).path, as_of=as_of))) == []
+    shop.lake.envelope = Maxwell()
+    with pytest.raises(UnrepairableError, match="messages of Maxwell cannot be written yet"):
+        next(load(shop.task, stored([row], tmp_path / "dump", as_of)))
+    assert loaded_keys(shop) == Counter()
+
+
+def test_a_dump_below_the_stream_or_below_what_is_remembered_is_refused(shop: Shop, tmp_path: Path):
+    dump = dumped(shop, tmp_path / "dump")
+    file, byte = dump.as_of.split(":")
+    with pytest.raises(LoadGapError, match=r"the stream of shop\.shop_\w+\.orders begins at binlog .*, above binlog \d+:4: what changed"):
+        next(load(shop.task, replace(dump, as_of=f"{file}:4")))
+    above = Order(position=(int(file.rpartition(".")[2]), int(byte) + 1, 0))
+    frontier = StateRow(Role.FRONTIER.value, None, f"shop.{shop.schema}.orders", order_text(above))
+    told = [{"step": 1, **frontier._asdict()}]
+    schema = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
+    write_deltalake(shop.lake.log("orders__state").location, pa.Table.from_pylist(told, schema=schema), mode="append")
+    with pytest.raises(DumpError, match=r"it is forgotten which rows were deleted since binlog .* `lakechime cdc rebuild orders`"):
+        next(load(shop.task, dump))
+    assert loaded_keys(shop) == Counter()

@@ -1,0 +1,82 @@
+"""A dump of PostgreSQL's table stands among transactions that tell where the one before them had ended, and not where they end."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lakechime_dagster.cdc.dump import DumpError
+from lakechime_dagster.cdc.fold import Kept, with_changes
+from lakechime_dagster.cdc.load import LoadGapError
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Changes, Record
+from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.lake.snapshots import Snapshot
+from lakechime_dagster.resources.dump import dump_loaded
+from lakechime_dagster.resources.repair import RepairTask
+from tests.cdc.factories import WAL, encoded, envelope_schema, make_payload
+from tests.support.follows import append_messages, read
+from tests.support.refreshes import open_log
+
+FORMAT = MessageFormat(envelope=Debezium(), keys=("id",))
+SCHEMA = envelope_schema(("id", "int32", False), ("note", "string", True))
+# by transaction, in the order of commits: where the one before had ended, and where its own changes lie
+BEFORE, LONG, SHORT, AFTER = (100, 110), (130, 105), (180, 150), (200, 210)
+
+
+def task_of(folder: Path, *told: tuple[int | None, int, int, str]) -> RepairTask:
+    """A table whose stream told of changes: where the transaction before had ended, their own places, keys and notes."""
+    records = []
+    for offset, (before, place, identity, note) in enumerate(told):
+        source = {**WAL, "sequence": json.dumps([before and str(before), str(place)]), "lsn": place, "ts_ms": 1_000 + place}
+        payload = make_payload("u", source=source, after={"id": identity, "note": note})
+        records.append(Record(topic="orders", topic_id="t", offset=offset, value=encoded(payload, SCHEMA)))
+    append_messages(str(folder / "orders__changes"), records, FORMAT)
+    log, bronze, state = (open_log(str(folder / f"orders{suffix}"), f"orders{suffix}") for suffix in ("", "__changes", "__state"))
+    return RepairTask(name="orders", log=log, bronze=bronze, state=state, keys=("id",), format=FORMAT)
+
+
+def load(task: RepairTask, folder: Path, lsn: int, *rows: tuple[int, str]) -> None:
+    file = folder / "orders.jsonl"
+    file.write_text("\n".join(json.dumps({"id": identity, "note": note}) for identity, note in rows))
+    snapshot = Snapshot(str(file), as_of=f"0/{lsn:X}")
+    (chunk,) = dump_loaded(task, snapshot, file, 10, lambda: 5)
+    assert (chunk.rows, chunk.cut) == (len(rows), f"log 0/{lsn:X}")
+
+
+def rows_of(task: RepairTask) -> dict[int, str]:
+    """What all messages mean."""
+    records = [
+        Record(topic=row["topic"], topic_id=row["topic_id"], offset=row["offset"], value=row["value"].encode())
+        for row in read(task.bronze.location)
+    ]  # fmt: skip
+    changes = [one for record in records if isinstance(reading := FORMAT.reader().read(record), Changes) for one in reading.changes]
+    kept = with_changes(Kept(), changes).kept
+    return {key[0]: row["note"] for key in kept.windows if (row := kept.image(key).row(["note"])) is not None}
+
+
+@pytest.mark.parametrize("lsn", [180, 190, 199])
+def test_a_transaction_that_was_open_at_the_dump_is_above_it_though_its_changes_lie_below(lsn: int, tmp_path: Path) -> None:
+    """The one of 180 ends at 200: a dump of what was there before does not see its change, which lies at 150."""
+    task = task_of(tmp_path, (*BEFORE, 1, "1"), (*LONG, 2, "2"), (*SHORT, 2, "above"), (*AFTER, 3, "above"))
+    load(task, tmp_path, lsn, (1, "dumped"), (2, "dumped"), (3, "dumped"), (4, "dumped"))
+    assert rows_of(task) == {1: "dumped", 2: "above", 3: "above", 4: "dumped"}
+    (told,) = {row["ts_ms"] for row in read(task.bronze.location) if row["op"] == "r"}
+    assert told == 1_150, "the time of the stream at the dump"
+
+
+def test_the_last_transaction_below_a_dump_and_the_dump_say_the_same(tmp_path: Path) -> None:
+    task = task_of(tmp_path, (*BEFORE, 1, "1"), (*SHORT, 2, "in the dump"), (*AFTER, 3, "above"))
+    load(task, tmp_path, 199, (1, "dumped"), (2, "in the dump"), (4, "dumped"))
+    assert rows_of(task) == {1: "dumped", 2: "in the dump", 3: "above", 4: "dumped"}
+
+
+def test_a_dump_that_the_stream_does_not_reach_or_has_not_passed_is_refused(tmp_path: Path) -> None:
+    task = task_of(tmp_path, (None, 50, 1, "the first of all"), (*BEFORE, 1, "1"), (*SHORT, 2, "2"))
+    with pytest.raises(LoadGapError, match=r"the stream of p\.shop\.orders begins at log 0/32, above log 0/31"):
+        load(task, tmp_path, 49, (1, "dumped"))
+    with pytest.raises(DumpError, match=r"log 0/5F lies in the first transaction that was streamed, .*; dump later"):
+        load(task, tmp_path, 95, (1, "dumped"))
+    with pytest.raises(DumpError, match=r"above the dump's place was streamed yet, .*; wait for a change of a row"):
+        load(task, tmp_path, 180, (1, "dumped"))
+    load(task, tmp_path, 179, (1, "dumped"))
