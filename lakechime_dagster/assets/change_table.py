@@ -33,14 +33,18 @@ def bronze_asset(lake: Lake, table: BronzeTable, flow: Flow) -> dg.AssetsDefinit
     kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
     metadata = {**_metadata(table, flow), "source": str(table.feed), "envelope": type(table.envelope).__name__}
     given = declared(table, metadata, kinds)
-    return _asset(lake, table, flow, given, lambda spark, running, log: spark.ingest(running, bronze_job_of(table, running), log))
+    return _asset(
+        lake, table, flow, given, lambda spark, running, log: spark.ingest(running, bronze_job_of(table, running), log, table.write_as)
+    )
 
 
 def change_asset(lake: Lake, table: ChangeTable, flow: Flow) -> dg.AssetsDefinition:
     """The asset of a table that follows a database; it depends on its table of messages."""
     metadata = {**_metadata(table, flow), "on drift": table.on_drift.value, "remembers in": table.name + STATE}
     given = declared(table, metadata, KINDS)
-    return _asset(lake, table, flow, given, lambda spark, running, log: spark.follow(running, change_job_of(table, running), log))
+    return _asset(
+        lake, table, flow, given, lambda spark, running, log: spark.follow(running, change_job_of(table, running), log, table.write_as)
+    )
 
 
 def _asset(

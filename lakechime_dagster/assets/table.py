@@ -41,7 +41,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
         injected |= shared_with(table, {"context": context, "lakechime": lakechime, "spark": spark})
 
         def attempt(running: RunningExecution) -> SparkAttempt:
-            return spark.refresh(running, job_of(lake, table, running, injected), context.log.info)
+            return spark.refresh(running, job_of(lake, table, running, injected), context.log.info, table.write_as)
 
         reports = each_key(keys, lambda key: materialise(context, lakechime, lake, table, flow, key, attempt))
         platform = lakechime.platform()

@@ -1,5 +1,6 @@
 """What users declare a lake with: source tables, computed ones in PySpark or SQL, those that follow a database, and the lake."""
 
+from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.change_tables import CDCMerge, ChangeTable, change_table
 from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.declare import spark_table, sql_table
@@ -14,6 +15,7 @@ from lakechime_dagster.lake.snapshots import Snapshot
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 
 __all__ = [
+    "Account",
     "CDCMerge",
     "Canal",
     "ChangeTable",

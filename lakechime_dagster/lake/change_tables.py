@@ -9,6 +9,7 @@ from types import MappingProxyType
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.deletes import Deletes
 from lakechime_dagster.lake.drift import Drift
@@ -104,6 +105,7 @@ class BronzeTable(Readable):
     format: str | TableFormat = TableFormat.DELTA
     fresh_within: dt.timedelta | None = None
     maintenance: Maintenance | None = None
+    write_as: Account | None = None
     description: str = ""
     group: str | None = None
     kinds: tuple[str, ...] = ()
@@ -162,6 +164,7 @@ class ChangeTable(Readable):
     format: str | TableFormat = TableFormat.DELTA
     fresh_within: dt.timedelta | None = None
     maintenance: Maintenance | None = None
+    write_as: Account | None = None
     description: str = ""
     group: str | None = None
     kinds: tuple[str, ...] = ()
@@ -227,6 +230,7 @@ def change_table(
     monitor: Monitor | None = None,
     history: Snapshot | None = None,
     maintenance: Maintenance | None = None,
+    write_as: Account | None = None,
     owner: str | None = None,
     location: str | None = None,
     description: str = "",
@@ -252,7 +256,7 @@ def change_table(
     leaves no commit; for readers who take the watermark from the table's own log, at most `max_continuous_empty_commits` in a
     row do, and the next one commits it with no row: 0 lets each commit. `monitor` says with which table of which database it
     is compared, `history` names a dump of the database's table, whose rows `lakechime cdc load` tells to the table.
-    `maintenance` says how the files of all three tables are kept.
+    `maintenance` says how the files of all three tables are kept, `write_as` which account writes them.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -277,12 +281,13 @@ def change_table(
         name=name + CHANGES, feed=source, envelope=envelope, keys=tuple(there.get(key, key) for key in merge.keys), every=every,
         types=MappingProxyType(dict(types or {})), schema_from=schema_from,
         location=None if location is None else location.rstrip("/") + CHANGES,
-        owner=owner, group=group, maintenance=maintenance, description=f"The changes of {name} as they came from {source}",
+        owner=owner, group=group, maintenance=maintenance, write_as=write_as,
+        description=f"The changes of {name} as they came from {source}",
     )  # fmt: skip
     return ChangeTable(
         name=name, bronze=bronze, merge=merge, on_drift=_drift(name, on_drift), allowed_lateness=allowed_lateness, owner=owner, group=group,
         location=location, description=description, kinds=tuple(kinds), monitor=monitor, dagster=dagster or {}, columns=names,
-        maintenance=maintenance, history=history,
+        maintenance=maintenance, history=history, write_as=write_as,
         cluster_by=checked_columns(name, "cluster_by", cluster_by), readers=checked_readers(name, readers),
         deletes=_deletes(name, deletes, merge), max_delete_ratio=max_delete_ratio, max_transaction=max_transaction,
         max_continuous_empty_commits=max_continuous_empty_commits,

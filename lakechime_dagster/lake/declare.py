@@ -15,6 +15,7 @@ from sqlglot.errors import SqlglotError
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.groups import group_key_columns
 from lakechime_dagster.lake.increments import check_increment, is_aggregate
 from lakechime_dagster.lake.inputs import check_modes, checked_reads, checked_trigger, sql_reads, woken_by
@@ -42,6 +43,7 @@ def spark_table(
     format: str | TableFormat = TableFormat.DELTA,  # noqa: A002 - the word of SourceTable and of Spark
     fresh_within: dt.timedelta | None = None,
     maintenance: Maintenance | None = None,
+    write_as: Account | None = None,
     description: str | None = None,
     group: str | None = None,
     kinds: Iterable[str] = (),
@@ -50,7 +52,8 @@ def spark_table(
     """Declare a table computed by the decorated function, which takes a DataFrame per name in `reads`.
 
     Further parameters are injected: `context`, a config class, a resource by its annotation; one with a default keeps
-    it. The description defaults to the function's docstring. A trigger without tables waits for those in `reads`.
+    it. The description defaults to the function's docstring. A trigger without tables waits for those in `reads`. `write_as` is
+    the account that writes the table.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -69,7 +72,7 @@ def spark_table(
             if mode is RefreshMode.AFFECTED_KEYS else {},
             injected=_injected(name, compute, checked), trigger=woken, expect=_checked_expect(name, expect), watermark=watermark,
             owner=owner, location=location, format=format, fresh_within=fresh_within, maintenance=maintenance, group=group,
-            kinds=_kinds(name, kinds), dagster=dagster or {},
+            write_as=write_as, kinds=_kinds(name, kinds), dagster=dagster or {},
             description=inspect.getdoc(compute) or "" if description is None else description,
         )  # fmt: skip
         object.__setattr__(table, "__doc__", compute.__doc__)
@@ -96,6 +99,7 @@ def sql_table(
     format: str | TableFormat = TableFormat.DELTA,  # noqa: A002 - the word of SourceTable and of Spark
     fresh_within: dt.timedelta | None = None,
     maintenance: Maintenance | None = None,
+    write_as: Account | None = None,
     description: str | None = None,
     group: str | None = None,
     kinds: Iterable[str] = (),
@@ -104,7 +108,8 @@ def sql_table(
     """Declare a table computed by one Spark SQL query, given as text or as a file beside the declaring module.
 
     The query's tables are the inputs. Those that wake the trigger (all, if it names none) are read as changes, the
-    others whole; `reads` says otherwise for single ones. The description defaults to the SQL's leading comment.
+    others whole; `reads` says otherwise for single ones. The description defaults to the SQL's leading comment. `write_as` is the
+    account that writes the table.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -126,7 +131,8 @@ def sql_table(
         key_columns=group_key_columns(name, query, key_columns, changing) if mode is RefreshMode.AFFECTED_KEYS else {},
         trigger=woken_by(name, mode, checked.values(), trigger), expect=_checked_expect(name, expect), watermark=watermark,
         owner=owner, location=location, format=format, fresh_within=fresh_within, maintenance=maintenance, group=group,
-        kinds=_kinds(name, kinds), description=_leading_comment(text) if description is None else description, dagster=dagster or {},
+        write_as=write_as, kinds=_kinds(name, kinds), dagster=dagster or {},
+        description=_leading_comment(text) if description is None else description,
     )  # fmt: skip
 
 

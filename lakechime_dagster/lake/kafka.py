@@ -3,10 +3,9 @@
 import re
 from collections.abc import Mapping
 
-from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lake.feeds import KafkaTopic
+from lakechime_dagster.lake.variables import VARIABLE, resolved
 
-_VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
 _SECRET = re.compile(r"password|secret|jaas|token|\bkey\b", re.IGNORECASE)
 _LOGIN = "org.apache.kafka.common.security"
 
@@ -17,13 +16,7 @@ def options_of(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str, st
     Raises:
         InvalidValueError: It says nothing for one of them.
     """
-    options = {}
-    for name, value in feed.options.items():
-        variable = _VARIABLE.fullmatch(value)
-        if variable and variable[1] not in environment:
-            raise InvalidValueError(f"{feed}, options[{name!r}]", value, "is not in the environment; set it where runs and sensors start")
-        options[name] = environment[variable[1]] if variable else value
-    return options
+    return resolved(feed.options, environment, f"{feed}, options")
 
 
 def librdkafka_settings(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str, str]:
@@ -49,7 +42,7 @@ def java_settings(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str,
 def without_secrets(text: str, feed: KafkaTopic, environment: Mapping[str, str]) -> str:
     """What a client said, without what its options hide: values from the environment, and of names that tell of a secret."""
     for name, value in options_of(feed, environment).items():
-        if value and (_VARIABLE.fullmatch(feed.options[name]) or _SECRET.search(name)):
+        if value and (VARIABLE.fullmatch(feed.options[name]) or _SECRET.search(name)):
             text = text.replace(value, "***")
     return text
 

@@ -10,6 +10,7 @@ from typing import Any
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.lake.accounts import Account, checked_account
 from lakechime_dagster.lake.maintenance import Maintenance, checked_maintenance
 from lakechime_dagster.lake.names import (
     MAX_TABLE_NAME,
@@ -88,7 +89,7 @@ class LakeTable(Readable):
     `affected_keys`, per table read as changes and per key, which SQL expression over that table gives the key.
     `expect` maps the name of a constraint to a SQL condition that each row must meet; a row that does not is
     quarantined. `watermark` is the event-time column. `maintenance` says how
-    its files are kept. `dagster` passes further arguments of `dg.asset` through, but
+    its files are kept, `write_as` which account writes them. `dagster` passes further arguments of `dg.asset` through, but
     those in `ENGINE_OWNED`; its metadata come beside those of the declaration. Calling the table calls its function.
     """
 
@@ -109,6 +110,7 @@ class LakeTable(Readable):
     format: str | TableFormat = TableFormat.DELTA
     fresh_within: dt.timedelta | None = None
     maintenance: Maintenance | None = None
+    write_as: Account | None = None
     description: str = ""
     group: str | None = None
     kinds: tuple[str, ...] = ()
@@ -164,6 +166,7 @@ def check_common(table: Readable) -> None:
     if table.fresh_within is not None and not (isinstance(table.fresh_within, dt.timedelta) and table.fresh_within > dt.timedelta(0)):
         raise DeclarationError(name, "fresh_within", f"{shown(table.fresh_within)} is not a positive timedelta")
     checked_maintenance(name, getattr(table, "maintenance", None))
+    checked_account(name, getattr(table, "write_as", None))
     if not isinstance(table.description, str):
         raise DeclarationError(name, "description", f"{shown(table.description)} is not text")
     if not isinstance(table.dagster, Mapping):

@@ -1,5 +1,6 @@
 """The maintenance of declared tables: what is planned by their files and the lanes at them, and what Spark did of it."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -70,13 +71,16 @@ def keep(platform: Platform, lake: Lake, table: Target, log: Callable[[str], Non
     from lakechime_dagster.spark.driver import open_driver  # only a run needs Spark
     from lakechime_dagster.spark.failures import described
     from lakechime_dagster.spark.maintain import maintain
+    from lakechime_dagster.spark.session_confs import session_confs
 
     settings = platform.settings
     kept = []
     with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
         for one in looked:
             start = time.monotonic()
-            maintained = maintain(driver.spark, one.log, one.plan, policy_of(table), platform.store.now)
+            confs = {} if table.write_as is None else table.write_as.confs(one.log.location, os.environ)
+            with session_confs(driver.spark, confs):
+                maintained = maintain(driver.spark, one.log, one.plan, policy_of(table), platform.store.now)
             kept.append(Kept(before=one, after=_files(one.log), maintained=maintained, seconds=time.monotonic() - start))
     return kept
 

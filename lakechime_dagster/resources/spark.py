@@ -2,12 +2,13 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.spark.bronze_job import BronzeJob
 from lakechime_dagster.spark.change_job import ChangeJob
@@ -30,35 +31,40 @@ class SparkAttempt:
 class SparkResource(dg.ConfigurableResource):
     """Runs tables on Spark. The driver comes from LAKECHIME_SPARK_* settings."""
 
-    def refresh(self, running: RunningExecution, job: TableJob, log: Callable[[str], None]) -> SparkAttempt:
-        """One attempt at the execution's step of a computed table.
+    def refresh(self, running: RunningExecution, job: TableJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
+        """One attempt at the execution's step of a computed table, by an account where one is declared.
 
         Raises:
             SparkFailedError: what Spark said.
         """
         from lakechime_dagster.spark.refresh import refresh  # as below
 
-        return self._attempt(running, log, lambda spark: refresh(spark, job, running.stamp(), running.platform.log_at))
+        confs = _confs(write_as, job.location)
+        return self._attempt(running, log, confs, lambda spark: refresh(spark, job, running.stamp(), running.platform.log_at))
 
-    def ingest(self, running: RunningExecution, job: BronzeJob, log: Callable[[str], None]) -> SparkAttempt:
+    def ingest(self, running: RunningExecution, job: BronzeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that holds the messages of a feed."""
         from lakechime_dagster.spark.bronze import ingest
 
         job = replace(job, environment=os.environ)
-        return self._attempt(running, log, lambda spark: ingest(spark, job, running.stamp(), running.platform.log_at))
+        confs = _confs(write_as, job.location)
+        return self._attempt(running, log, confs, lambda spark: ingest(spark, job, running.stamp(), running.platform.log_at))
 
-    def follow(self, running: RunningExecution, job: ChangeJob, log: Callable[[str], None]) -> SparkAttempt:
+    def follow(self, running: RunningExecution, job: ChangeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that follows a database."""
         from lakechime_dagster.spark.follow import follow
 
-        return self._attempt(running, log, lambda spark: follow(spark, job, running.stamp(), running.platform.log_at))
+        confs = _confs(write_as, job.location)
+        return self._attempt(running, log, confs, lambda spark: follow(spark, job, running.stamp(), running.platform.log_at))
 
     def _attempt(
-        self, running: RunningExecution, log: Callable[[str], None], work: Callable[["SparkSession"], TableResult]
-    ) -> SparkAttempt:
-        """What the work gives on a driver; jobs that earlier attempts left running are cancelled first."""
+        self, running: RunningExecution, log: Callable[[str], None], confs: Mapping[str, str],
+        work: Callable[["SparkSession"], TableResult],
+    ) -> SparkAttempt:  # fmt: skip
+        """What the work gives on a driver, in a session with these confs; jobs that earlier attempts left running are cancelled first."""
         from lakechime_dagster.spark.driver import open_driver  # the one sanctioned lazy import: only a run needs Spark
         from lakechime_dagster.spark.failures import described
+        from lakechime_dagster.spark.session_confs import session_confs
 
         settings = running.platform.settings
         start = time.monotonic()
@@ -68,9 +74,13 @@ class SparkResource(dg.ConfigurableResource):
             for tag in running.execution.earlier_job_tags:
                 if cancelled := driver.cancel(tag):
                     log(f"{cancelled} Spark jobs of an earlier attempt were cancelled ({tag})")
-            with driver.tagged(running.execution.job_tag):
+            with driver.tagged(running.execution.job_tag), session_confs(driver.spark, confs):
                 result = work(driver.spark)
             return SparkAttempt(result, driver.kind, driver.reason, ready)
 
 
 SPARK = SparkResource()  # one for all, as LAKECHIME is
+
+
+def _confs(account: Account | None, location: str) -> Mapping[str, str]:
+    return {} if account is None else account.confs(location, os.environ)

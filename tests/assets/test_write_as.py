@@ -1,0 +1,53 @@
+"""Tables that accounts write, seen by a setting that the local file system obeys: the rights of the files that it makes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import Account, CDCMerge, JsonLines, Lake, Maxwell, change_table, sql_table
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.spark.driver import Driver
+from tests.assets.test_change_table import told
+from tests.assets.test_table import Location
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Location]:
+    """A table that follows a database and one that is computed, each written by an account, and one that nobody's account writes."""
+    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
+        monkeypatch.setenv(f"LAKECHIME_{name}", value)
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    monkeypatch.setenv("NOBODY_ELSE", "077")
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_bytes(told(1, 10))
+    writer = Account("shop-writer", {"fs.permissions.umask-mode": "$NOBODY_ELSE"})
+    orders = change_table(
+        "shop.orders", source=JsonLines(str(tmp_path / "in")), envelope=Maxwell(), merge=CDCMerge(keys=("id",)),
+        types={"id": "bigint", "amount": "bigint"}, write_as=writer,
+    )  # fmt: skip
+    total = sql_table("gold.total", sql="SELECT sum(amount) AS amount FROM shop.orders", write_as=writer)
+    count = sql_table("gold.count", sql="SELECT count(*) AS n FROM shop.orders")
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        yield Location(instance, build_definitions(Lake("shop", [orders, total, count])), open_platform())
+
+
+def rights(folder: str) -> set[str]:
+    """What others than its owner may do with the files of a table."""
+    files = [path for path in Path(folder).rglob("*") if path.is_file() and not path.name.endswith(".crc")]
+    assert any(path.suffix == ".parquet" for path in files)
+    assert any(path.suffix == ".json" for path in files)
+    return {f"{path.stat().st_mode & 0o077:o}" for path in files}
+
+
+def test_an_account_writes_its_tables_and_no_others(location: Location) -> None:
+    assert location.run("shop__tables").success
+    where = location.platform.location
+    written = [where("shop.orders__changes"), where("shop.orders"), where("shop.orders") + "__state", where("gold.total")]
+    assert [rights(one) for one in written] == [{"0"}] * 4
+    assert rights(where("gold.count")) == {"44"}

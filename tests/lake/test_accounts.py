@@ -1,0 +1,44 @@
+"""Accounts that write tables: what is declared, and what a session gets of it."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from lakechime_dagster.errors import DeclarationError, InvalidValueError
+from lakechime_dagster.lake import Account, CDCMerge, Debezium, JsonLines, change_table, sql_table
+
+WRITER = Account("shop-writer", {"fs.s3a.access.key": "$SHOP_KEY", "fs.s3a.endpoint": "https://store"})
+
+
+def test_a_session_gets_the_settings_and_a_file_system_of_its_own() -> None:
+    found = WRITER.confs("s3a://lake/shop/orders", {"SHOP_KEY": "secret"})
+    assert found == {"fs.s3a.impl.disable.cache": "true", "fs.s3a.access.key": "secret", "fs.s3a.endpoint": "https://store"}
+    assert "fs.file.impl.disable.cache" in WRITER.confs("/lake/shop", {"SHOP_KEY": "secret"})
+    assert "fs.s3a" not in repr(WRITER)
+
+
+def test_a_variable_that_is_not_there_is_named() -> None:
+    with pytest.raises(InvalidValueError, match=r"Account\('shop-writer'\), settings\['fs\.s3a\.access\.key'\] '\$SHOP_KEY': is not in"):
+        WRITER.confs("s3a://lake/shop", {})
+
+
+def test_the_messages_of_a_followed_table_are_written_by_its_account() -> None:
+    merge = CDCMerge(keys=("id",))
+    table = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=merge, write_as=WRITER)
+    assert table.write_as is table.bronze.write_as is WRITER
+
+
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (lambda: Account(" ", {"fs.a": "b"}), "Account, name: ' ' is no name, such as shop-writer"),
+    (lambda: Account("a", {}), "Account, settings: is no map of settings, such as {'fs.s3a.access.key': '$SHOP_KEY'}"),
+    (lambda: Account("a", {"spark.x": "b"}), "Account, settings: 'spark.x' is none of a file system's, which begin with fs."),
+    (lambda: Account("a", {"fs.x": 5}), "Account, settings: the value of fs.x is no text, or $NAME of a variable"),  # type: ignore[dict-item]
+    (lambda: sql_table("a.b", sql="SELECT n FROM a.c", write_as="x"), "a.b, write_as: 'x' is no Account(name, {'fs.…': …})"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("declare", "said"), WRONG, ids=[said[:40] for _, said in WRONG])
+def test_what_cannot_work_is_refused(declare: Callable[[], object], said: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(said)):
+        declare()
