@@ -24,17 +24,17 @@ SHORT_LIVED = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn256m"  # the optimising compiler costs a JVM of minutes more than it gives
     " -XX:ReservedCodeCacheSize=240m"  # without that compiler the room for code is a fifth of it, and sweeping it never ends
 )
+QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # of an archive of other jars, and of what SHORT_LIVED sets, a JVM tells on its output
 SECONDS = 180  # of writing the archive, which a busy machine makes slow
 
 
 def archive_options() -> str:
-    """The option by which a JVM maps the archive; empty where there is none, or where an option cannot name it."""
+    """The options by which a JVM maps the archive, and says nothing of it; without the one where there is none that an option can name."""
     try:
         path = archive_of(find_java())
     except SparkUnavailableError:
-        return ""
-    quiet = "-Xlog:disable -Xlog:all=error:stderr"  # a JVM of other jars says that it cannot use the archive, and does without
-    return f"-XX:SharedArchiveFile={path} {quiet}" if path.is_file() and " " not in str(path) else ""
+        return QUIET
+    return f"-XX:SharedArchiveFile={path} {QUIET}" if path.is_file() and " " not in str(path) else QUIET
 
 
 def archive_of(java: Java) -> Path:
