@@ -77,7 +77,7 @@ from lakechime_dagster.spark.remembered import (
 )
 from lakechime_dagster.spark.session_confs import session_confs
 from lakechime_dagster.spark.stages import Heard, Merge
-from lakechime_dagster.spark.told_schemas import remembered_schemas, told_schemas
+from lakechime_dagster.spark.told_schemas import readings_in, told_schemas
 from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, Committed
 
 AS_OF = "state"  # among the facts of a commit of the state: the version that it was computed from
@@ -253,12 +253,17 @@ class Step:
             )
 
     def _tables(self, messages: DataFrame, known: Seen) -> list[TableSchema]:
-        """What a step adds to what is known of the columns of the database's tables, the same for every attempt."""
+        """What a step adds to what is known of the columns of the database's tables, the same for every attempt.
+
+        A table that is made anew keeps the readings of the one before: schema changes are told again, these by nobody.
+        """
         told = told_schemas(self.job.name, messages, map(TableSchema.of_row, known.tables), known.places)
-        if self.decided is None:
-            return told if self.job.reading is None else [*told, self.job.reading]
-        of_step = pinned(self.spark, self.state.location, int(self.decided.version)).where(F.col("step") == self.stamp.step)
-        return [*told, *(one for one in remembered_schemas(of_step) if not one.is_told)]
+        if self.decided is not None:
+            of_step = pinned(self.spark, self.state.location, int(self.decided.version)).where(F.col("step") == self.stamp.step)
+            return [*told, *readings_in(of_step)]
+        is_anew = not known.tables and self.state.log.exists()
+        earlier = readings_in(pinned(self.spark, self.state.location, self.state.log.version)) if is_anew else []
+        return [*told, *earlier, *([] if self.job.reading is None else [self.job.reading])]
 
     def _told(self, rows: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
         merge, envelope = self.job.merge, self.job.format.envelope

@@ -21,6 +21,11 @@ def remembered_schemas(state: DataFrame) -> list[TableSchema]:
     return [TableSchema.of_row(StateRow(*row)) for row in rows]
 
 
+def readings_in(state: DataFrame) -> list[TableSchema]:
+    """Those of them that were read in the database."""
+    return [one for one in remembered_schemas(state) if not one.is_told]
+
+
 def told_schemas(name: str, messages: DataFrame, before: Iterable[TableSchema], places: Iterable[StateRow]) -> list[TableSchema]:
     """What the schema changes among the messages of a step tell that was not known before it.
 

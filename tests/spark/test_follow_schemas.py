@@ -14,6 +14,7 @@ from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.position import position_of
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.table_schema import TableSchema
+from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import LaneHeldError
 from tests.cdc.factories import make_payload, make_record
 from tests.cdc.test_captures import CAPTURES, differences
@@ -145,6 +146,19 @@ def test_a_later_attempt_reads_the_messages_by_what_the_first_one_was_told(
     table.options = {"reading": reading(3, at=20)}
     table.attempt(1, attempt=2)
     assert amounts(table) == {1: "4.88"}
+
+
+def test_a_table_that_is_made_anew_reads_each_message_as_its_columns_were_read_then(spark: SparkSession, tmp_path: Path) -> None:
+    table = schemaless(spark, tmp_path)
+    for message, told in ((amount(1, CENTS, at=5), reading(2, at=10)), (amount(2, MILLS, at=25), reading(3, at=20))):
+        table.options = {"reading": told}
+        table.tell([message])
+        table.run()
+    assert amounts(table) == {1: "4.880", 2: "5.000"}
+    table.place = SnapshotPlace()
+    table.options = {"reading": reading(3, at=30)}
+    table.run()
+    assert amounts(table) == {1: "4.880", 2: "5.000"}
 
 
 def test_without_columns_from_anywhere_the_messages_are_kept_and_refused(spark: SparkSession, tmp_path: Path) -> None:
