@@ -21,7 +21,8 @@ from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
-from lakechime_dagster.lake.change_tables import CHANGES, CDCMerge
+from lakechime_dagster.lake.cdc_merge import CDCMerge
+from lakechime_dagster.lake.change_tables import CHANGES
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.lake.own_columns import HIDDEN
 from lakechime_dagster.spark.change_job import ChangeJob

@@ -29,7 +29,7 @@ from benchmarks._lines import Line, at_least, at_most, show
 from benchmarks._merges import COLUMNS, DEFAULT, ENVELOPE, EQUAL, OURS, Dlt, Merge, decoded, make_bases, merges
 from benchmarks._orders import Changes
 from lakechime_dagster.cdc.readers import MessageFormat
-from lakechime_dagster.lake.change_tables import CDCMerge
+from lakechime_dagster.lake.cdc_merge import CDCMerge
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.batches import on_batches

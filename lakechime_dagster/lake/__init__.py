@@ -1,9 +1,11 @@
 """What users declare a lake with: source tables, computed ones in PySpark or SQL, those that follow a database, and the lake."""
 
 from lakechime_dagster.lake.accounts import Account
-from lakechime_dagster.lake.change_tables import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.lake.cdc_merge import CDCMerge
+from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.declare import spark_table, sql_table
+from lakechime_dagster.lake.declare_changes import change_table
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Maxwell
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic

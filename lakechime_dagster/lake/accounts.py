@@ -42,7 +42,8 @@ class Account:
             InvalidValueError: The environment has no such variable.
         """
         scheme = urlsplit(location).scheme or "file"
-        own = resolved(self.settings, environment, f"Account({self.name!r}), settings")
+        where = f"Account({self.name!r}), settings"
+        own = {name: resolved(value, environment, f"{where}[{name!r}]") for name, value in self.settings.items()}
         return {f"fs.{scheme}.impl.disable.cache": "true", **own}
 
 

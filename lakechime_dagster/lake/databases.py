@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown, without_password
+from lakechime_dagster.errors import DeclarationError, shown, without_password
+from lakechime_dagster.lake.variables import is_variable, resolved
 
 _SCHEMES = ("mysql", "mariadb", "postgresql")
-_VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _TABLE = re.compile(r"[^.]+\.[^.]+", re.DOTALL)
 
 
@@ -49,7 +49,7 @@ def check_database(of: str, name: str, url: object) -> None:
     Raises:
         DeclarationError: naming what is declared and its field.
     """
-    if not isinstance(url, str) or not (_VARIABLE.fullmatch(url) or _scheme(url) in _SCHEMES):
+    if not isinstance(url, str) or not (is_variable(url) or _scheme(url) in _SCHEMES):
         told = shown(without_password(url)) if isinstance(url, str) else shown(url)
         remedy = "is neither mysql+pymysql://user@host/database, postgresql+psycopg://user@host/database, nor $NAME of a variable"
         raise DeclarationError(of, name, f"{told} {remedy}")
@@ -71,12 +71,7 @@ def url_in(environment: Mapping[str, str], url: str, name: str) -> str:
     Raises:
         InvalidValueError: The environment does not have it; it names the field.
     """
-    if not url.startswith("$"):
-        return url
-    found = environment.get(url[1:])
-    if not found:
-        raise InvalidValueError(name, url, "is not in the environment; set it to the URL of the database")
-    return found
+    return resolved(url, environment, name, "set it to the URL of the database")
 
 
 def _scheme(url: str) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from lakechime_dagster.lake.feeds import KafkaTopic
-from lakechime_dagster.lake.variables import VARIABLE, resolved
+from lakechime_dagster.lake.variables import is_variable, resolved
 
 _SECRET = re.compile(r"password|secret|jaas|token|\bkey\b", re.IGNORECASE)
 _LOGIN = "org.apache.kafka.common.security"
@@ -16,7 +16,7 @@ def options_of(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str, st
     Raises:
         InvalidValueError: It says nothing for one of them.
     """
-    return resolved(feed.options, environment, f"{feed}, options")
+    return {name: resolved(value, environment, f"{feed}, options[{name!r}]") for name, value in feed.options.items()}
 
 
 def librdkafka_settings(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str, str]:
@@ -42,7 +42,7 @@ def java_settings(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str,
 def without_secrets(text: str, feed: KafkaTopic, environment: Mapping[str, str]) -> str:
     """What a client said, without what its options hide: values from the environment, and of names that tell of a secret."""
     for name, value in options_of(feed, environment).items():
-        if value and (VARIABLE.fullmatch(feed.options[name]) or _SECRET.search(name)):
+        if value and (is_variable(feed.options[name]) or _SECRET.search(name)):
             text = text.replace(value, "***")
     return text
 

@@ -5,19 +5,23 @@ from collections.abc import Mapping
 
 from lakechime_dagster.errors import InvalidValueError
 
-VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
+_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 
 
-def resolved(settings: Mapping[str, str], environment: Mapping[str, str], where: str) -> dict[str, str]:
-    """The settings, with what the environment says for each `$NAME`.
+def is_variable(value: str) -> bool:
+    """Whether a value stands for that of a variable."""
+    return _VARIABLE.fullmatch(value) is not None
+
+
+def resolved(value: str, environment: Mapping[str, str], where: str, remedy: str = "set it where runs and sensors start") -> str:
+    """A value, or what the environment says for its `$NAME`.
 
     Raises:
-        InvalidValueError: It says nothing for one of them; `where` names what they are of.
+        InvalidValueError: It says nothing; `where` names what the value is of.
     """
-    found = {}
-    for name, value in settings.items():
-        variable = VARIABLE.fullmatch(value)
-        if variable and variable[1] not in environment:
-            raise InvalidValueError(f"{where}[{name!r}]", value, "is not in the environment; set it where runs and sensors start")
-        found[name] = environment[variable[1]] if variable else value
-    return found
+    variable = _VARIABLE.fullmatch(value)
+    if variable is None:
+        return value
+    if not environment.get(variable[1]):
+        raise InvalidValueError(where, value, f"is {'empty' if variable[1] in environment else 'not'} in the environment; {remedy}")
+    return environment[variable[1]]

@@ -13,7 +13,7 @@ from lakechime_dagster.cdc.state import StateRow
 from lakechime_dagster.cdc.table_schema import TableSchema
 from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.dce.commits import TableSize
-from lakechime_dagster.lake.change_tables import CDCMerge
+from lakechime_dagster.lake.cdc_merge import CDCMerge
 from lakechime_dagster.lake.deletes import Deletes
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.spark.job import InputJob

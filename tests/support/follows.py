@@ -19,7 +19,8 @@ from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
-from lakechime_dagster.lake.change_tables import STATE, CDCMerge
+from lakechime_dagster.lake.cdc_merge import CDCMerge
+from lakechime_dagster.lake.change_tables import STATE
 from lakechime_dagster.lake.envelopes import Debezium, Envelope
 from lakechime_dagster.lake.own_columns import HIDDEN
 from lakechime_dagster.spark.change_job import FEW, ChangeJob
