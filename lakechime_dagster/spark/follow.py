@@ -4,7 +4,7 @@ First what is to be remembered of the changes, which decides the range of the st
 lane and the step. What was remembered is read as of before the step, so that every attempt at it computes the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -14,27 +14,22 @@ from pyspark.sql import functions as F
 from lakechime_dagster.cdc.drift import Evolution, evolved
 from lakechime_dagster.cdc.merging import Fate
 from lakechime_dagster.cdc.needs import Need
-from lakechime_dagster.cdc.open_transactions import NOT_ASKED, Asked, Probe, Until, until
+from lakechime_dagster.cdc.open_transactions import NOT_ASKED, Asked, Until
 from lakechime_dagster.cdc.state import COLUMNS, Role
-from lakechime_dagster.cdc.table_schema import TableSchema
 from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.change_tables import STATE
 from lakechime_dagster.lake.drift import Drift
-from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.lake.own_columns import DELETED_AT, HIDDEN, SPAN, START_SEQ, is_own_column
 from lakechime_dagster.spark.batches import Computing, Here, InWorkers
 from lakechime_dagster.spark.change_job import ChangeJob
 from lakechime_dagster.spark.change_refusals import bad_rows, is_conflicting
 from lakechime_dagster.spark.change_rows import (
     GROUPED_DDL,
-    MESSAGE,
     STATE_DDL,
-    TOLD_DDL,
     KeyColumns,
     Merging,
-    Reading,
     TargetImages,
     What,
     merged_ddl,
@@ -55,32 +50,23 @@ from lakechime_dagster.spark.commit import (
     replace_all,
 )
 from lakechime_dagster.spark.ddl import arrow_of, columns_of, ddl_of, struct_of
-from lakechime_dagster.spark.epochs import in_epochs
+from lakechime_dagster.spark.hearing import AS_OF, Hearing, known_until
 from lakechime_dagster.spark.job import Counts, Outcome, SourceResult, TableResult
 from lakechime_dagster.spark.names import column
 from lakechime_dagster.spark.narrow import narrowed
 from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
-from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, pinned, read_range
+from lakechime_dagster.spark.ranges import RangeRead, ReadMethod, read_range
 from lakechime_dagster.spark.refresh import OpenLog, skipped
 from lakechime_dagster.spark.remembered import (
-    OPENED,
     STATE_COLUMNS,
-    Seen,
-    beats_in,
-    columns_in,
     groups_of,
     in_groups,
     orders_of,
-    seen_before,
-    seen_in,
 )
 from lakechime_dagster.spark.session_confs import session_confs
 from lakechime_dagster.spark.stages import Heard, Merge
-from lakechime_dagster.spark.told_schemas import readings_in, told_schemas
 from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, Committed
-
-AS_OF = "state"  # among the facts of a commit of the state: the version that it was computed from
 
 
 def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
@@ -166,9 +152,9 @@ class Step:
             self._check_replacing(read)
             self._compute = Here(self.spark) if self._is_few(read) else InWorkers()
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
-            heard = self._heard(read)
-            known_until = self._until(heard)
-            complete = self._complete(heard, known_until)
+            heard = self._hearing.heard(read)
+            settled = known_until(self.job, heard)
+            complete = self._complete(heard, settled)
             self.stamp = self._with_watermark(complete)
         if heard.concerns_all and not self._has_few_rows():
             self._compute = self._compute.workers
@@ -188,10 +174,14 @@ class Step:
                 may_settle_empty=self.job.may_settle_empty, has_deletion_vectors=self.job.has_deletion_vectors,
             )  # fmt: skip
         result = self._result(read, held, merge, merge.fates(heard, quarantined))
-        by = "" if known_until is None else known_until.why
+        by = "" if settled is None else settled.why
         return replace(result, watermark=self.stamp.watermark, complete=complete, watermark_by=by)
 
     # Reading
+
+    @property
+    def _hearing(self) -> Hearing:
+        return Hearing(self.spark, self.job, self.state, self.decided, self.stamp.step, self.open_log, self._compute)
 
     def _read(self) -> RangeRead:
         """The range of the bronze table up to the end that the stamp records."""
@@ -201,21 +191,6 @@ class Step:
         if end is not None and end.snapshot_id is not None:
             range_ = replace(range_, end=end.snapshot_id, table_uid=end.table_uid)
         return read_range(self.spark, self.open_log(bronze.location, bronze.table), range_)
-
-    def _heard(self, read: RangeRead) -> Heard:
-        before = None if read.images is None else self._state_before()
-        known = Seen() if before is None else seen_before(before)
-        messages = read.end if read.images is None else read.images.where(F.col(CHANGE) == 1)
-        tables = self._tables(messages, known) if self.job.format.is_typed_elsewhere else []
-        rows = self._told(messages, [TableSchema.of_row(row) for row in known.tables] + tables)
-        ordered = in_epochs(self.spark, self.job.name, rows, read.end, known)
-        told = rows if ordered.told is rows else self._compute.keep(ordered.told)
-        seen = replace(seen_in(told), places=ordered.places, beats=beats_in(told) if self.job.format.heartbeats else ())
-        seen = replace(seen, columns=columns_in(told, seen, known, self._compute), tables=tuple(one.row for one in tables))
-        probe = self.job.asked.probe
-        seen = replace(seen, probes=() if probe is None else (probe.row(),))
-        fed = self.open_log(self.job.bronze.location, self.job.bronze.table).fed(read.version)
-        return Heard(read, told, before, seen, known, has_more=fed is not None and fed.has_more)
 
     def _has_few_rows(self) -> bool:
         """Whether the table's log says that its rows are few."""
@@ -252,42 +227,6 @@ class Step:
                 f"give this step up (`lakechime execution skip`) and make the table anew (`lakechime cdc rebuild {name}`)"
             )
 
-    def _tables(self, messages: DataFrame, known: Seen) -> list[TableSchema]:
-        """What a step adds to what is known of the columns of the database's tables, the same for every attempt.
-
-        A table that is made anew keeps the readings of the one before: schema changes are told again, these by nobody.
-        """
-        told = told_schemas(self.job.name, messages, map(TableSchema.of_row, known.tables), known.places)
-        if self.decided is not None:
-            of_step = pinned(self.spark, self.state.location, int(self.decided.version)).where(F.col("step") == self.stamp.step)
-            return [*told, *readings_in(of_step)]
-        is_anew = not known.tables and self.state.log.exists()
-        earlier = readings_in(pinned(self.spark, self.state.location, self.state.log.version)) if is_anew else []
-        return [*told, *earlier, *([] if self.job.reading is None else [self.job.reading])]
-
-    def _told(self, rows: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
-        merge, envelope = self.job.merge, self.job.format.envelope
-        messages = replace(self.job.format, tables=tuple(tables)) if self.job.format.is_typed_elsewhere else self.job.format
-        reading = Reading(
-            out=arrow_of(TOLD_DDL), reader=messages.reader, takes=merge.takes, names=dict(self.job.names),
-            ignores_truncates=not merge.apply_as_truncates, ignores_nulls=merge.ignore_null_updates,
-            has_bare_tombstones=isinstance(envelope, Debezium) and envelope.tombstones_delete,
-        )  # fmt: skip
-        return self._compute.on_batches(rows.select(*MESSAGE), reading, TOLD_DDL)
-
-    def _state_before(self) -> DataFrame | None:
-        """What was remembered before the step: by the version that the attempt which decided it read, else by the newest."""
-        version = self._version_before()
-        if version is None:
-            return None
-        before = pinned(self.spark, self.state.location, version)
-        return self._compute.keep(before) if isinstance(self._compute, Here) and self.state.log.size(version) <= self.job.few else before
-
-    def _version_before(self) -> int | None:
-        if self.decided is not None:
-            return self.decided.stamp.facts.get(AS_OF)
-        return self.state.log.version if self.state.log.exists() else None
-
     def _evolution(self, heard: Heard) -> Evolution:
         known = {} if heard.is_new or not self.target.log.exists() else columns_of(self.target.read(self.spark).schema)
         schemas = [schema.types for schema in heard.seen.schemas]
@@ -297,18 +236,6 @@ class Step:
         begins = {DELETED_AT: "timestamp"} if self.job.keeps_deleted and known and DELETED_AT not in known else {}
         clashing = {name for types in schemas for name in types.keys() - shared_columns(types).keys()}
         return replace(evolution, added={**evolution.added, **begins}, left_out=evolution.left_out | clashing)
-
-    def _until(self, heard: Heard) -> Until | None:
-        """Up to when nothing of any source can come any more, by what was remembered before the step; None where that is not known.
-
-        It is not known while the feed holds more: of what a partition tells, another one may have earlier changes there.
-        """
-        known, seen = heard.known, heard.seen
-        newest = known.beaten({**known.newest_ms, **seen.newest_ms})  # of a source in both the one of now is the later one
-        sources = {row.source for row in (*known.places, *seen.places) if row.op != OPENED}
-        if self.job.max_transaction is None or heard.has_more or sources - newest.keys():
-            return None
-        return until(newest, known.beaten(known.newest_ms), list(map(Probe.of, known.probes)), self.job.max_transaction)
 
     def _complete(self, heard: Heard, known: Until | None) -> tuple[int, int] | None:
         """From when up to when the step says that nothing can come any more; None where that is no later than before."""
@@ -402,7 +329,7 @@ class Step:
             write = replace_all
         rows = rows.withColumn("step", F.lit(self.stamp.step).cast("long")).select(*COLUMNS)
         create_if_missing(self.spark, self.state, rows.schema, {})
-        stamp = replace(self.stamp, facts={**self.stamp.facts, AS_OF: self._version_before() if before is not None else None})
+        stamp = replace(self.stamp, facts={**self.stamp.facts, AS_OF: self._hearing.version_before() if before is not None else None})
         held = commit(self.spark, self.state, stamp, lambda: lambda: write(rows, self.state))
         assert held is not None  # since something was to be written
         return held
