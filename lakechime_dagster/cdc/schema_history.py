@@ -92,10 +92,6 @@ class History:
             self._known[key] = self._columns(table, index, key[2])
         return self._known[key]
 
-    def words(self, table: str, position: Position) -> Mapping[str, str | Doubt]:
-        """The types of a table's columns at a place, in the database's words."""
-        return self._words(table, self._index(table, position))
-
     def _index(self, table: str, position: Position) -> int:
         """How many of what is known of a table stands at or below a place; without a place all.
 

@@ -7,7 +7,7 @@ import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.schema_history import Doubt, History
+from lakechime_dagster.cdc.schema_history import History
 from lakechime_dagster.cdc.table_schema import TableSchema, fresh, needed, schemas_of
 from lakechime_dagster.lake.envelopes import Debezium
 from tests.cdc.factories import BINLOG
@@ -23,8 +23,9 @@ def told(at: int, **columns: str) -> TableSchema:
     return TableSchema(table=TABLE, order=Order(position=(3, at, 0)), columns=columns, dialect=Dialect.MYSQL, is_told=True)
 
 
-def words(*schemas: TableSchema, at: int) -> Mapping[str, str | Doubt]:
-    return History(schemas, Debezium()).words(TABLE, (3, at, 1))
+def columns(*schemas: TableSchema, at: int) -> Mapping[str, str]:
+    """The types of all columns that a row may have there."""
+    return History(schemas, Debezium()).columns(BINLOG | {"pos": at, "row": 1}, {}).ddl
 
 
 def schema_change(**changed: Any) -> dict[str, Any]:
@@ -38,22 +39,22 @@ def schema_change(**changed: Any) -> dict[str, Any]:
 
 def test_a_schema_change_holds_from_its_place_up_to_the_next_one() -> None:
     first, second = told(10, id="int"), told(20, id="int", note="text")
-    assert [set(words(second, first, at=at)) for at in (10, 19, 20, 99)] == [{"id"}, {"id"}, {"id", "note"}, {"id", "note"}]
+    assert [set(columns(second, first, at=at)) for at in (10, 19, 20, 99)] == [{"id"}, {"id"}, {"id", "note"}, {"id", "note"}]
     with pytest.raises(ValueError, match=rf"the first that is known of {TABLE} is of a later place of the log, \(3, 10, 0\)"):
-        words(first, second, at=9)
+        columns(first, second, at=9)
 
 
 def test_readings_that_agree_say_what_was_between_them_and_before_the_first() -> None:
     some = [read(10, id="int", gone="text"), read(20, id="int", note="text"), read(30, id="int", note="text")]
-    assert words(*some, at=5) == {"id": "int", "gone": "text"}
-    assert words(*some, at=15) == {"id": "int", "gone": "text", "note": "text"}  # which of both it had the message itself says
-    assert words(*some, at=25) == words(*some, at=35) == {"id": "int", "note": "text"}
+    assert columns(*some, at=5) == {"id": "int", "gone": "string"}
+    assert columns(*some, at=15) == {"id": "int", "gone": "string", "note": "string"}  # which of both it had the message itself says
+    assert columns(*some, at=25) == columns(*some, at=35) == {"id": "int", "note": "string"}
 
 
 @pytest.mark.parametrize(("before", "after", "known"), [
-    ("int(11)", "bigint(20)", "bigint(20)"),
-    ("bigint(20)", "smallint(6)", "bigint(20)"),
-    ("varchar(10)", "text", "text"),
+    ("int(11)", "bigint(20)", "bigint"),
+    ("bigint(20)", "smallint(6)", "bigint"),
+    ("varchar(10)", "text", "string"),
     ("decimal(10,2)", "decimal(12,2)", "decimal(12,2)"),
     ("decimal(10,2)", "decimal(10,3)", None),
     ("datetime(3)", "datetime(6)", None),
@@ -62,8 +63,12 @@ def test_readings_that_agree_say_what_was_between_them_and_before_the_first() ->
 def test_between_readings_that_differ_a_column_is_in_doubt_where_its_values_are_written_otherwise(
     before: str, after: str, known: str | None
 ) -> None:
-    found = words(read(10, a=before), read(20, a=after), at=15)["a"]
-    assert found == known if known is not None else isinstance(found, Doubt)
+    readings = read(10, a=before), read(20, a=after)
+    if known is not None:
+        assert columns(*readings, at=15) == {"a": known}
+        return
+    with pytest.raises(ValueError, match=r"a: it was .* when shop\.orders was read at"):
+        columns(*readings, at=15)
 
 
 def test_a_row_has_the_columns_that_it_brings_and_others_are_not_guessed() -> None:
