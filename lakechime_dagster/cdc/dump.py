@@ -13,8 +13,6 @@ from functools import cached_property
 from math import isfinite
 from typing import Any
 
-import orjson
-
 from lakechime_dagster.cdc.canonical import Kind, Twin, lake_twin
 from lakechime_dagster.cdc.columns import decoded
 from lakechime_dagster.cdc.compare import Key
@@ -25,12 +23,12 @@ from lakechime_dagster.cdc.natural import natural_type
 from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.reading import EnvelopeReader
 from lakechime_dagster.cdc.record import Changes, Record, Unreadable
-from lakechime_dagster.cdc.repair import OF_BINLOG, Texts, Words, binlog_at, message
+from lakechime_dagster.cdc.repair import OF_BINLOG, Texts, Words, message
+from lakechime_dagster.cdc.told_place import binlog_at, wal_at
 from lakechime_dagster.cdc.values import InexactNumberError, ValueType, value_type
 from lakechime_dagster.cdc.written import written
 from lakechime_dagster.errors import LakeChimeError
 
-CONNECTORS = (*OF_BINLOG, "postgresql")  # whose places a dump may state
 _KINDS = {  # what a text says, by the name of its schema
     "io.debezium.data.Uuid": Kind.UUID, "io.debezium.data.VariableScaleDecimal": Kind.NUMBER,
     "org.apache.kafka.connect.data.Decimal": Kind.NUMBER,
@@ -213,8 +211,7 @@ def source_at(words: Words, place: StatedPlace, newest: Position) -> dict[str, A
     """
     if isinstance(place, BinlogPlace):
         return binlog_at(words.source["file"], place)
-    none = {name: None for name in ("txId", "xmin") if name in words.source}
-    return {"lsn": place.lsn, "sequence": orjson.dumps([str(newest[0]), "0"]).decode(), **none}
+    return {**wal_at(words, newest[0], 0), "lsn": place.lsn}
 
 
 def _plain(value: Any) -> Any:

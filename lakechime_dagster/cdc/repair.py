@@ -1,11 +1,11 @@
 """Messages that put rows right which a table lost: what the database says of them at a cut, in the words of its own messages.
 
 Such a message is what Debezium's snapshot would have written there and then: a row that was read (`r`), or the deletion of
-one that is not there (`d`), at the place of the cut. Its order is above all that the cut holds, and below all that came later.
+one that is not there (`d`), at the place of the cut. Its order is below all that came later, and above all that the table's
+messages told before the cut was taken.
 """
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from lakechime_dagster.cdc.checksum import Comparison
 from lakechime_dagster.cdc.compare import Key
 from lakechime_dagster.cdc.connect import ConnectSchema, connect_schema
 from lakechime_dagster.cdc.debezium import is_envelope
-from lakechime_dagster.cdc.log_place import BinlogPlace, LogPlace
 from lakechime_dagster.cdc.message import parsed
 from lakechime_dagster.cdc.monitored import key_shown
 from lakechime_dagster.cdc.reading import EnvelopeReader
@@ -26,6 +25,7 @@ from lakechime_dagster.errors import LakeChimeError
 REPAIRS = "lakechime-repair/"  # with which the topic ids of such messages begin
 ORIGIN = ("lakechime-origin", b"repair")  # their header
 OF_BINLOG = ("mariadb", "mysql")  # connectors whose places are those of a binary log
+CONNECTORS = (*OF_BINLOG, "postgresql")  # of which places can be written
 Texts = Mapping[str, str | None]  # the canonical texts of a row, by column
 
 
@@ -50,10 +50,10 @@ class Words:
 
 @dataclass(frozen=True, kw_only=True)
 class RowWriter:
-    """Writes what the database says of keys at one cut."""
+    """Writes what the database says of keys at one cut, whose place the connector's `source` would tell so (`at`)."""
 
     words: Words
-    cut: LogPlace
+    at: Mapping[str, Any]
     comparison: Comparison
     reader: EnvelopeReader
 
@@ -64,19 +64,18 @@ class RowWriter:
             UnrepairableError: A value has no form in a message, or it would say something else.
         """
         told = dict(zip(self.comparison.keys, key, strict=True))
-        record = replace(at, key=key_shown(key).encode(), value=repair_message(self.words, self.cut, told, row))
+        record = replace(at, key=key_shown(key).encode(), value=repair_message(self.words, self.at, told, row))
         check_message(record, self.reader, self.comparison, told, row)
         return record
 
 
-def words_of(table: str, message: Record, newest_ms: int | None, connectors: Collection[str] = OF_BINLOG) -> Words:
+def words_of(table: str, message: Record, newest_ms: int | None) -> Words:
     """The words of a message of Debezium.
 
     Args:
         table: The one that errors name.
         message: One that tells of a row.
         newest_ms: The newest time that its source has told of.
-        connectors: Those of which places can be written.
 
     Raises:
         UnrepairableError: It brings no schema, is flattened, or comes from a database for which no place can be written.
@@ -87,22 +86,21 @@ def words_of(table: str, message: Record, newest_ms: int | None, connectors: Col
         raise UnrepairableError(f"{table}: its messages bring no schema, or are flattened to the row, and cannot be written; {remedy}")
     row = connect_schema(found["schema"]).field("after")
     source = found["payload"]["source"]
-    if row is None or source.get("connector") not in connectors:
+    if row is None or source.get("connector") not in CONNECTORS:
         raise UnrepairableError(
-            f"{table}: a place of {source.get('connector')} cannot be written yet, only those of MariaDB's binary log; {remedy}"
+            f"{table}: a place of {source.get('connector')} cannot be written yet, only those of MariaDB and PostgreSQL; {remedy}"
         )
     return Words(table=table, newest_ms=newest_ms, schema=found["schema"], source=source, columns=dict(row.fields))
 
 
-def repair_message(words: Words, cut: LogPlace, key: Texts, row: Texts | None) -> bytes:
-    """What says of a key which row it has at a cut; None is no row. Columns that the message's schema does not have are left out.
+def repair_message(words: Words, at: Mapping[str, Any], key: Texts, row: Texts | None) -> bytes:
+    """What says of a key which row it has at a place; None is no row. Columns that the message's schema does not have are left out.
 
     Raises:
         UnrepairableError: A value has no form in a message.
     """
-    assert isinstance(cut, BinlogPlace)  # as `words_of` asked
     told = _told(words, key if row is None else row)
-    return message(words, binlog_at(words.source["file"], cut), told if row is None else None, None if row is None else told)
+    return message(words, at, told if row is None else None, None if row is None else told)
 
 
 def message(words: Words, at: Mapping[str, Any], before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bytes:
@@ -136,13 +134,6 @@ def check_message(record: Record, reader: EnvelopeReader, comparison: Comparison
         value = told.get(name)
         if name in told and (None if value is None else found.twin(value)) != text:
             raise UnrepairableError(f"key {dict(key)}: column {name} would become {value!r}, and the database has it as {text!r}")
-
-
-def binlog_at(file: str, cut: BinlogPlace) -> dict[str, Any]:
-    """The place of a cut, its file named as the connector names them, by one of those names."""
-    number, byte = cut.position[:2]
-    named = re.sub(r"\d+$", lambda found: f"{number:0{len(found[0])}}", file)
-    return {"file": named, "pos": byte, "row": 0}
 
 
 def _told(words: Words, row: Texts) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from sqlglot import exp
 from lakechime_dagster.cdc.bronze import COLUMNS
 from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.compare import Key
-from lakechime_dagster.cdc.dump import CONNECTORS, DumpError, DumpWriter, check_place, source_at, writer_of
+from lakechime_dagster.cdc.dump import DumpError, DumpWriter, check_place, source_at, writer_of
 from lakechime_dagster.cdc.fold import BEFORE_ALL
 from lakechime_dagster.cdc.load import LOAD, LOADS, ORIGIN, Progress, check_reach
 from lakechime_dagster.cdc.log_place import BinlogPlace, StatedPlace, WalPlace, stated_place
@@ -139,12 +139,12 @@ def _writer(task: RepairTask, place: StatedPlace, columns: tuple[str, ...]) -> D
         LoadGapError: the stream does not reach back to the place.
         DumpError: it has not passed the place, or the table has forgotten what lay above it.
     """
-    words = words_told(task, CONNECTORS)
+    words = words_told(task)
     source, first = first_streamed(task)
     check_place(words, place)
     check_reach(task.name, source, place, first)
     newest = _newest_below(task, place)
-    then = words_of(task.name, newest.record, newest.ts_ms, CONNECTORS)
+    then = words_of(task.name, newest.record, newest.ts_ms)
     if not isinstance(place, BinlogPlace):
         _check_passed(task, source, place, then)
     at = source_at(words, place, newest.position)

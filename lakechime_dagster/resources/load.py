@@ -12,10 +12,10 @@ connector goes on without a hole from there: it has not been set up anew since, 
 comparison (`cdc monitor`) tells whether all is well.
 """
 
-import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from sqlglot import exp
@@ -24,7 +24,6 @@ from lakechime_dagster.cdc.bronze import COLUMNS
 from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.compare import Key
 from lakechime_dagster.cdc.load import LOAD, LOADS, ORIGIN, Progress, check_reach
-from lakechime_dagster.cdc.log_place import BinlogPlace
 from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.repair import REPAIRS, RowWriter, Texts, Words
@@ -32,10 +31,8 @@ from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.reconcile import reconcile_table
-from lakechime_dagster.resources.repair import STATEMENT_SECONDS, RepairTask, comparison_at, task_of, words_told
-
-if TYPE_CHECKING:
-    from lakechime_dagster.sources.cut import Cut
+from lakechime_dagster.resources.repair import RepairTask, comparison_at, task_of, words_told
+from lakechime_dagster.resources.told_cut import ToldCut, cut_told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +59,9 @@ class Chunk:
 
 
 def chunks_loaded(
-    task: RepairTask, monitor: Monitor, size: int, now: Callable[[], int], *, restart: bool = False, dry_run: bool = False
-) -> Iterator[Chunk]:
+    task: RepairTask, monitor: Monitor, size: int, now: Callable[[], int], *, restart: bool = False, dry_run: bool = False,
+    pause: Callable[[float], None] = time.sleep,
+) -> Iterator[Chunk]:  # fmt: skip
     """Load chunk after chunk of so many rows; each is told when it is given back. A dry run reads the first one and tells nothing.
 
     It goes on above the last chunk of the newest load, if that is not finished and nobody asks for a restart. A load stays
@@ -73,11 +71,11 @@ def chunks_loaded(
     Raises:
         LoadGapError: the stream does not reach back to a cut.
         UnrepairableError: no message can tell a row.
+        TableBusyError: transactions that have written to PostgreSQL's table do not end.
         SourceUnreadableError: the database cannot be asked.
         NotFoundError: it has no such table.
     """
     from lakechime_dagster.capture.appending import append_rows
-    from lakechime_dagster.sources.cut import taken
 
     words = words_told(task)
     source, first = first_streamed(task)
@@ -86,8 +84,7 @@ def chunks_loaded(
     # a topic of this process alone: its positions only go forward, whatever others tell meanwhile
     at = Record(topic=f"{task.name} loaded", topic_id=LOADS + uuid4().hex, value=None)
     while not progress.is_last:
-        with taken(monitor.url(os.environ), seconds=STATEMENT_SECONDS) as cut:
-            assert isinstance(cut.place, BinlogPlace)  # as the messages' words asked
+        with cut_told(task.bronze, words, monitor, pause) as cut:
             check_reach(task.name, source, cut.place, first)
             writer, found = _read(task, monitor, words, cut, progress.last, size + 1)
         told = dict(list(found.items())[:size])
@@ -140,14 +137,16 @@ def first_streamed(task: RepairTask) -> tuple[str, Position | None]:
     return any_["source"], None
 
 
-def _read(task: RepairTask, monitor: Monitor, words: Words, cut: "Cut", low: Key | None, most: int) -> tuple[RowWriter, dict[Key, Texts]]:
+def _read(
+    task: RepairTask, monitor: Monitor, words: Words, told: ToldCut, low: Key | None, most: int
+) -> tuple[RowWriter, dict[Key, Texts]]:
     """The first so many rows above a key as the database has them at a cut, and what writes messages of them."""
     from lakechime_dagster.sources.tables import TableSide
 
     where = monitor.source_table
-    comparison = comparison_at(cut, task, words, where)
-    found = TableSide(cut.connection, comparison.source(*where)).values_above(low, most)
-    writer = RowWriter(words=words, cut=cut.place, comparison=comparison, reader=task.format.reader())
+    comparison = comparison_at(told.cut, task, words, where)
+    found = TableSide(told.cut.connection, comparison.source(*where)).values_above(low, most)
+    writer = RowWriter(words=words, at=told.at, comparison=comparison, reader=task.format.reader())
     return writer, {key: dict(zip(comparison.columns, row, strict=True)) for key, row in found.items()}
 
 

@@ -1,7 +1,7 @@
 """Keys of a table that follows a database, read again there and told to the table's messages, from which its lane takes them."""
 
-import os
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from lakechime_dagster.cdc.compare import Key
 from lakechime_dagster.cdc.monitored import comparison_of, in_batches
 from lakechime_dagster.cdc.readers import MessageFormat, format_of
 from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.cdc.repair import OF_BINLOG, ORIGIN, REPAIRS, RowWriter, UnrepairableError, Words, left_out, words_of
+from lakechime_dagster.cdc.repair import ORIGIN, REPAIRS, RowWriter, UnrepairableError, Words, left_out, words_of
 from lakechime_dagster.cdc.state import Role
 from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.lake.change_tables import STATE, ChangeTable
@@ -22,13 +22,13 @@ from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.reconcile import reconcile_table
+from lakechime_dagster.resources.told_cut import cut_told
 
 if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
     from lakechime_dagster.sources.cut import Cut
 
 AT_ONCE = 500  # keys of a statement
-STATEMENT_SECONDS = 60
 HIDDEN = "__"  # with which the names of columns begin that the database does not have
 MESSAGE = ("topic", "topic_id", "partition", "offset", "key", "value")
 
@@ -61,28 +61,31 @@ class RepairTask:
     format: MessageFormat
 
 
-def repaired(task: RepairTask, monitor: Monitor, keys: Sequence[Key], now_ms: int, *, dry_run: bool = False) -> Repaired:
+def repaired(
+    task: RepairTask, monitor: Monitor, keys: Sequence[Key], now_ms: int, *, dry_run: bool = False,
+    pause: Callable[[float], None] = time.sleep,
+) -> Repaired:  # fmt: skip
     """Read these keys of the database in one cut, and append what it says of them to the table of messages, in one commit.
 
     The table's lane takes them from there. Each message is read back, and must say what the database says.
 
     Raises:
         UnrepairableError: no message can say it.
+        TableBusyError: transactions that have written to PostgreSQL's table do not end.
         SourceUnreadableError: the database cannot be asked.
         TableAbsentError: the lake has no such table.
     """
     from lakechime_dagster.capture.appending import append_rows
-    from lakechime_dagster.sources.cut import taken
     from lakechime_dagster.sources.tables import TableSide
 
     words, where = words_told(task), monitor.source_table
-    with taken(monitor.url(os.environ), seconds=STATEMENT_SECONDS) as cut:
-        comparison = comparison_at(cut, task, words, where)
-        side, place = TableSide(cut.connection, comparison.source(*where)), cut.place
+    with cut_told(task.bronze, words, monitor, pause) as told:
+        comparison = comparison_at(told.cut, task, words, where)
+        side, place = TableSide(told.cut.connection, comparison.source(*where)), told.place
         found = {key: row for some in in_batches(dict.fromkeys(keys), AT_ONCE) for key, row in side.values_at(some).items()}
     texts = {key: dict(zip(comparison.columns, found[key], strict=True)) if key in found else None for key in dict.fromkeys(keys)}
     reader = task.format.reader()
-    writer = RowWriter(words=words, cut=place, comparison=comparison, reader=reader)
+    writer = RowWriter(words=words, at=told.at, comparison=comparison, reader=reader)
     at = Record(topic=f"{task.name} repaired", topic_id=REPAIRS + task.name, value=None, headers=dict([ORIGIN]))
     records = [writer.record(replace(at, offset=now_ms * 1_000_000 + number), key, row) for number, (key, row) in enumerate(texts.items())]
     done = Repaired(
@@ -117,8 +120,8 @@ def comparison_at(cut: "Cut", task: RepairTask, words: Words, where: tuple[str, 
     return comparison
 
 
-def words_told(task: RepairTask, connectors: Collection[str] = OF_BINLOG) -> Words:
-    """The words of the newest message of the table that tells a row, by one of the connectors of which places can be written.
+def words_told(task: RepairTask) -> Words:
+    """The words of the newest message of the table that tells a row.
 
     Raises:
         UnrepairableError: there is none, or several tables feed this one, or none can be written by it.
@@ -143,7 +146,7 @@ def words_told(task: RepairTask, connectors: Collection[str] = OF_BINLOG) -> Wor
         )
     (row,) = found
     _check_epochs(task, told[0]["source"])
-    return words_of(task.name, Record(topic=row["topic"], offset=row["offset"], value=row["value"].encode()), told[0]["newest"], connectors)
+    return words_of(task.name, Record(topic=row["topic"], offset=row["offset"], value=row["value"].encode()), told[0]["newest"])
 
 
 def _check_epochs(task: RepairTask, source: str) -> None:

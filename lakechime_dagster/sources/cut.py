@@ -30,8 +30,11 @@ class Cut:
 
 
 @contextmanager
-def taken(url: str, *, seconds: int = 60) -> Iterator[Cut]:
+def taken(url: str, *, seconds: int = 60, table: tuple[str, str] | None = None) -> Iterator[Cut]:
     """A cut, which ends with the context; a statement may take so many seconds.
+
+    A table of PostgreSQL that is written anew after a cut was taken (ALTER TABLE, TRUNCATE) is empty for the cut. Such statements
+    wait for the end of a cut that names the table, by its schema and its name, as they do for whoever reads it.
 
     Raises:
         InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
@@ -41,7 +44,7 @@ def taken(url: str, *, seconds: int = 60) -> Iterator[Cut]:
         raise InvalidValueError("seconds", seconds, "is how long a statement may take; give 1 or more")
     with connected(url) as (connection, dialect):
         if dialect is Dialect.POSTGRES:
-            yield Cut(dialect, connection, _of_postgres(connection, seconds))
+            yield Cut(dialect, connection, _of_postgres(connection, seconds, table))
         else:
             connection.execution_options(isolation_level="AUTOCOMMIT")  # its transaction is begun by words of its own
             yield Cut(dialect, connection, binlog_snapshot(connection, seconds))
@@ -67,10 +70,14 @@ def binlog_snapshot(connection: sa.Connection, seconds: int) -> BinlogPlace:
     return BinlogPlace(position)
 
 
-def _of_postgres(connection: sa.Connection, seconds: int) -> TransactionSnapshot:
+def _of_postgres(connection: sa.Connection, seconds: int, table: tuple[str, str] | None) -> TransactionSnapshot:
     """PostgreSQL tells which transactions a snapshot sees; the log's place is asked after the snapshot was taken."""
     connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-    connection.execute(sa.text("SELECT set_config('statement_timeout', :limit, true)"), {"limit": f"{seconds}s"})
+    connection.execute(sa.text(f"SET LOCAL statement_timeout = '{seconds:d}s'"))  # these two take no snapshot yet
+    if table is not None:
+        schema, name = table
+        quoted = connection.dialect.identifier_preparer.format_table(sa.table(name, schema=schema))
+        connection.execute(sa.text(f"LOCK TABLE {quoted} IN ACCESS SHARE MODE"))
     snapshot, lsn = connection.execute(sa.text(f"SELECT pg_current_snapshot()::text, {LSN}::text")).one()
     _, end, running = snapshot.split(":")
     ids = frozenset(int(one) % 2**32 for one in running.split(",") if one)

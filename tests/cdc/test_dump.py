@@ -18,7 +18,7 @@ from lakechime_dagster.cdc.change import Change
 from lakechime_dagster.cdc.connect import ConnectSchema
 from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.defaults import Defaults, Schema
-from lakechime_dagster.cdc.dump import CONNECTORS, DumpColumn, DumpError, DumpWriter, check_place, source_at, writer_of
+from lakechime_dagster.cdc.dump import DumpColumn, DumpError, DumpWriter, check_place, source_at, writer_of
 from lakechime_dagster.cdc.fold import Kept, with_changes
 from lakechime_dagster.cdc.log_place import BinlogPlace, StatedPlace, WalPlace, stated_place
 from lakechime_dagster.cdc.order import Position
@@ -69,7 +69,7 @@ def written_at(name: str, topic: str, place: StatedPlace) -> DumpWriter:
     """What writes a dump of that place, with the columns that the table had then."""
     told = streamed(name, topic)
     position, newest = max((one for one in told if one[0][: len(place.position)] <= place.position), key=lambda one: one[0])
-    now, then = (words_of(topic, record, 1_700_000_000_000, CONNECTORS) for record in (told[-1][1], newest))
+    now, then = (words_of(topic, record, 1_700_000_000_000) for record in (told[-1][1], newest))
     keys = CAPTURES[name].keys[topic]
     return writer_of(now, then, source_at(now, place, position), keys, list(then.columns), DebeziumReader(Debezium(), keys))
 
@@ -133,7 +133,7 @@ def test_a_dump_and_the_stream_in_any_order_are_the_table_of_the_database(name: 
 
 def words(**source: Any) -> Words:
     message = make_record(make_payload(after={"id": 1}, source={**BINLOG, **source}), schema=SCHEMA)
-    return words_of("shop.orders", message, 1_700_000_000_000, CONNECTORS)
+    return words_of("shop.orders", message, 1_700_000_000_000)
 
 
 def writer(columns: Sequence[str] = tuple(ROW), then: Words | None = None) -> DumpWriter:
@@ -216,7 +216,7 @@ def test_bytes_and_numbers_of_any_scale_are_written() -> None:
 
 
 def test_a_place_is_of_the_log_of_the_tables_database() -> None:
-    of_wal = words_of("shop.orders", make_record(make_payload(after={"id": 1}, source=WAL), schema=SCHEMA), None, CONNECTORS)
+    of_wal = words_of("shop.orders", make_record(make_payload(after={"id": 1}, source=WAL), schema=SCHEMA), None)
     with pytest.raises(DumpError, match="as_of log 0/16B3748 is no place of mariadb; state one of a binary log, such as mysql-bin"):
         check_place(words(), stated_place("0/16B3748"))
     with pytest.raises(DumpError, match="as_of binlog 3:1234 is no place of postgresql; state one of PostgreSQL, such as 0/16B3748"):
@@ -227,7 +227,7 @@ def test_a_place_is_of_the_log_of_the_tables_database() -> None:
 def test_a_connector_of_which_no_place_is_known_is_refused() -> None:
     other = make_record(make_payload(after={"id": 1}, source={**BINLOG, "connector": "oracle"}), schema=SCHEMA)
     with pytest.raises(UnrepairableError, match="a place of oracle cannot be written yet"):
-        words_of("shop.orders", other, None, CONNECTORS)
+        words_of("shop.orders", other, None)
 
 
 def test_most_captures_are_dumped() -> None:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.cdc.checksum import Comparison
-from lakechime_dagster.cdc.log_place import BinlogPlace
+from lakechime_dagster.cdc.log_place import BinlogPlace, WalPlace
 from lakechime_dagster.cdc.order import DELETE, READ
 from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.cdc.repair import Texts, UnrepairableError, Words, check_message, repair_message, words_of
+from lakechime_dagster.cdc.told_place import cut_at
 from lakechime_dagster.lake.envelopes import Debezium
 from tests.cdc.checksums import CAPTURES, TABLES, comparison, lake_rows, told, topic_of
 from tests.cdc.factories import WAL, envelope_schema, make_payload, make_record
@@ -29,11 +30,15 @@ def texts(compared: Comparison, row: Any) -> Texts:
     return {name: None if row[name] is None else one.twin(row[name]) for name, (_, one) in compared.columns.items()}
 
 
+def place_in(of: Words) -> dict[str, Any]:
+    return cut_at(of, WalPlace(346) if of.source["connector"] == "postgresql" else CUT, 12)
+
+
 def message(of: Words, key: Texts, row: Texts | None) -> Record:
-    return Record(topic="t", topic_id="lakechime-repair/t", value=repair_message(of, CUT, key, row))
+    return Record(topic="t", topic_id="lakechime-repair/t", value=repair_message(of, place_in(of), key, row))
 
 
-@pytest.mark.parametrize(("name", "table"), OF_MARIADB)
+@pytest.mark.parametrize(("name", "table"), TABLES)
 def test_a_message_that_is_written_says_what_the_database_says(name: str, table: str):
     compared, of = comparison(name, table, told(name, table).types), words(name, table)
     reader = MessageFormat(envelope=Debezium(), keys=compared.keys).reader()
@@ -44,7 +49,8 @@ def test_a_message_that_is_written_says_what_the_database_says(name: str, table:
         check_message(upsert, reader, compared, key, whole)
         check_message(deletion, reader, compared, key, None)
         orders = [one.order for record in (upsert, deletion) if isinstance(found := reader.read(record), Changes) for one in found.changes]
-        assert [(one.position, one.rank) for one in orders] == [((12, 345, 0), READ), ((12, 345, 0), DELETE)]
+        place = (12, 345, 0) if (name, table) in OF_MARIADB else (12, 345)
+        assert [(one.position, one.rank) for one in orders] == [(place, READ), (place, DELETE)]
 
 
 def test_a_message_that_would_say_something_else_is_refused():
@@ -65,7 +71,7 @@ def test_a_value_that_has_no_form_is_refused_by_its_column():
     column = next(one for one, schema in of.columns.items() if schema.type == "int64")
     odd = dataclasses.replace(of, columns={column: dataclasses.replace(of.columns[column], type="struct", name=None)})
     with pytest.raises(UnrepairableError, match=f"numbers: column {column}, '1', has no form as struct: such values are not written yet"):
-        repair_message(odd, CUT, {column: "1"}, None)
+        repair_message(odd, place_in(odd), {column: "1"}, None)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +79,10 @@ def test_a_value_that_has_no_form_is_refused_by_its_column():
     [
         (make_record(), "bring no schema, or are flattened"),
         (make_record({"id": 1}, schema=envelope_schema()), "bring no schema, or are flattened"),
-        (make_record(make_payload(source=WAL), schema=envelope_schema()), "a place of postgresql cannot be written yet"),
+        (
+            make_record(make_payload(source={**WAL, "connector": "sqlserver"}), schema=envelope_schema()),
+            "a place of sqlserver cannot be written yet, only those of MariaDB and PostgreSQL",
+        ),
     ],
 )
 def test_a_table_in_whose_words_nothing_can_be_written_is_refused(record: Record, problem: str):
@@ -83,7 +92,8 @@ def test_a_table_in_whose_words_nothing_can_be_written_is_refused(record: Record
 
 def test_the_file_of_the_log_is_named_as_the_connector_names_it():
     name, table = OF_MARIADB[0]
-    payload = json.loads(repair_message(words(name, table), CUT, {}, None))["payload"]
+    of = words(name, table)
+    payload = json.loads(repair_message(of, place_in(of), {}, None))["payload"]
     source = payload["source"]
     assert (source["file"], source["pos"], source["row"], source["snapshot"]) == ("mysql-bin.000012", 345, 0, "false")
     assert (source["ts_ms"], payload["op"], source["gtid"]) == (1_700_000_000_000, "d", None)

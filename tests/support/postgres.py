@@ -26,14 +26,28 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given := os.environ.get(URL_VARIABLE):
         yield given
         return
+    with started(_binaries(), durable=False) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def logical_postgres() -> Iterator["Server"]:
+    """A server of its own whose log tells the changes of rows, and where transactions may be prepared."""
+    with server(_binaries(), durable=False) as found:
+        with psycopg.connect(found.url, autocommit=True) as admin:
+            admin.execute("ALTER SYSTEM SET wal_level = 'logical'")
+            admin.execute("ALTER SYSTEM SET max_prepared_transactions = 5")
+        found.restart()
+        yield found
+
+
+def _binaries() -> Path:
     try:
-        binaries = find_binaries()
+        return find_binaries()
     except LookupError as error:
         if os.environ.get("CI") == "true":
             pytest.fail(f"PostgreSQL is missing in CI: {error}. {ENABLE}")
         pytest.skip(f"PostgreSQL is missing: {error}. {ENABLE}")
-    with started(binaries, durable=False) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")
