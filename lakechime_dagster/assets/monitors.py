@@ -7,16 +7,20 @@ import dagster as dg
 
 from lakechime_dagster.cdc.keeping_up import KeepingUp, beyond
 from lakechime_dagster.cdc.monitored import LAKE_LACKS, Monitored, key_shown
+from lakechime_dagster.cdc.untold import SeenSame, Untold
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.monitors import UNDECLARED, Limits
 from lakechime_dagster.resources.keys import asset_key, monitor_check_keys
 from lakechime_dagster.resources.lakechime import LakeChimeResource
 from lakechime_dagster.resources.monitor import followed, monitored, opened_driver
-from lakechime_dagster.resources.names import KEEPS_UP, SAME_AS_DATABASE
+from lakechime_dagster.resources.names import IS_PROVEN, KEEPS_UP, SAME_AS_DATABASE
 from lakechime_dagster.resources.source_queries import check_source_queries
+from lakechime_dagster.triggers.grid import from_milliseconds
 
+MAX_COMPARISONS = 500  # that are looked at for one which passed
 MAX_SHOWN = 50  # keys, or sources, of the metadata
+PLACE, SEEN = "place of the database's log", "seen to be the same"  # names of metadata
 
 
 def watched(lake: Lake) -> list[ChangeTable]:
@@ -26,7 +30,7 @@ def watched(lake: Lake) -> list[ChangeTable]:
 
 def monitor_checks(table: ChangeTable) -> list[dg.AssetChecksDefinition]:
     """The checks of a table, those of `monitor_check_keys`."""
-    made = {KEEPS_UP: _keeps_up, SAME_AS_DATABASE: _same_as_database}
+    made = {KEEPS_UP: _keeps_up, SAME_AS_DATABASE: _same_as_database, IS_PROVEN: _is_proven}
     return [made[key.name](table) for key in monitor_check_keys(table)]
 
 
@@ -58,6 +62,51 @@ def _same_as_database(table: ChangeTable) -> dg.AssetChecksDefinition:
     return check
 
 
+def _is_proven(table: ChangeTable) -> dg.AssetChecksDefinition:
+    description = "Since the table was the same as the database's, no change of the schema did to rows what no message tells."
+
+    @dg.asset_check(asset=asset_key(table.name), name=IS_PROVEN, description=description)
+    def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
+        from lakechime_dagster.resources.followed import Followed
+        from lakechime_dagster.resources.unproven import unproven
+
+        seen = last_seen_same(context.instance, table)
+        return proven(unproven(Followed(lakechime.platform(), table), seen), seen, table)
+
+    return check
+
+
+def last_seen_same(instance: dg.DagsterInstance, table: ChangeTable) -> SeenSame | None:
+    """When the table was the same as the database's last; None if no comparison that is looked at says so."""
+    key = dg.AssetCheckKey(asset_key(table.name), SAME_AS_DATABASE)
+    for record in instance.event_log_storage.get_asset_check_execution_history(key, limit=MAX_COMPARISONS):
+        found = record.event.asset_check_evaluation if record.event is not None else None
+        if record.event is not None and found is not None and found.passed and PLACE in found.metadata:
+            return SeenSame(str(found.metadata[PLACE].value), round(record.event.timestamp * 1000))
+    return None
+
+
+def proven(found: Sequence[Untold], seen: SeenSame | None, table: ChangeTable) -> dg.AssetCheckResult:
+    """What no message told since as a check; a comparison, or a repair and a comparison, lets it pass."""
+    since = min((one.at_ms for one in found if one.at_ms is not None), default=None)
+    shown = {str(number): (_moment(one.at_ms), "; ".join(one.what), one.statement) for number, one in enumerate(found, 1)}
+    metadata: dict[str, Any] = {"schema changes": _table(("", "at", "what it did", "statement"), shown)}
+    if seen is not None:
+        metadata |= {PLACE: seen.place, SEEN: dg.MetadataValue.timestamp(from_milliseconds(seen.at_ms))}
+    why = None
+    if found:
+        if since is not None:
+            metadata["unproven since"] = dg.MetadataValue.timestamp(from_milliseconds(since))
+        told = "; ".join(dict.fromkeys(what for one in found for what in one.what))
+        remedy = f"{SAME_AS_DATABASE} says whether rows differ, `lakechime cdc repair {table.name} --from-monitor` puts them right"
+        why = f"unproven since {_moment(since)}: a schema change {told}, of which no message tells what it did to rows; {remedy}"
+    return dg.AssetCheckResult(passed=not found, severity=dg.AssetCheckSeverity.WARN, metadata=metadata, description=why)
+
+
+def _moment(at_ms: int | None) -> str:
+    return "a time that is not told" if at_ms is None else f"{from_milliseconds(at_ms):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
     """The measures as a check; numbers are plotted by Dagster."""
     problems = beyond(found, limits)
@@ -84,7 +133,7 @@ def same(found: Monitored, table: ChangeTable) -> dg.AssetCheckResult:
     lacking = [name for name, why in found.unchecked.items() if why == LAKE_LACKS and name not in table.columns and table.merge.takes(name)]
     is_sure = bool(found.unresolved) or bool(found.faults and found.is_passed and not found.is_truncated)
     metadata = {
-        "place of the database's log": found.cut, "version": found.version, "rows of the database": found.source_rows,
+        PLACE: found.cut, "version": found.version, "rows of the database": found.source_rows,
         "rows of the lake": found.lake_rows, **{f"keys {fault.value}": count for fault, count in found.counts.items()},
         "keys that differ": _table(("key", "is"), {key_shown(key): (fault.value,) for key, fault in found.faults.items()}),
         "keys left out": found.left_out, "ranges not compared": found.unresolved,

@@ -58,14 +58,14 @@ def schemas_of(payload: Mapping[str, Any], coordinate: Order) -> list[TableSchem
     try:
         position = position_of(payload["source"])
         found = [(change["id"], change["table"]["columns"]) for change in payload["tableChanges"] or () if change.get("table")]
-        columns = [(_table(name), {one["name"]: _words(one) for one in told}) for name, told in found]
+        columns = [(table_named(name), {one["name"]: _words(one) for one in told}) for name, told in found]
     except (KeyError, TypeError, AttributeError) as problem:
         raise ValueError(f"{repr(dict(payload))[:200]} is no schema change of Debezium: {problem!r}") from problem
     order = coordinate._replace(position=position)
     return [TableSchema(table=name, order=order, columns=told, dialect=Dialect.MYSQL, is_told=True) for name, told in columns]
 
 
-def _table(name: str) -> str:
+def table_named(name: str) -> str:
     """The name of a table with that of its database, of `"shop"."orders"`."""
     return ".".join(part.replace('""', '"') for part in _NAME.findall(name)[-2:])
 
