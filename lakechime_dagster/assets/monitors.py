@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.cdc.keeping_up import KeepingUp, beyond
+from lakechime_dagster.cdc.lost import Counted, Lacking
 from lakechime_dagster.cdc.monitored import LAKE_LACKS, Monitored, key_shown
 from lakechime_dagster.cdc.untold import SeenSame, Untold
 from lakechime_dagster.lake.change_tables import ChangeTable
@@ -14,13 +15,14 @@ from lakechime_dagster.lake.monitors import UNDECLARED, Limits
 from lakechime_dagster.resources.keys import asset_key, monitor_check_keys
 from lakechime_dagster.resources.lakechime import LakeChimeResource
 from lakechime_dagster.resources.monitor import followed, monitored, opened_driver
-from lakechime_dagster.resources.names import IS_PROVEN, KEEPS_UP, SAME_AS_DATABASE
+from lakechime_dagster.resources.names import IS_PROVEN, KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE
 from lakechime_dagster.resources.source_queries import check_source_queries
 from lakechime_dagster.triggers.grid import from_milliseconds
 
 MAX_COMPARISONS = 500  # that are looked at for one which passed
 MAX_SHOWN = 50  # keys, or sources, of the metadata
 PLACE, SEEN = "place of the database's log", "seen to be the same"  # names of metadata
+MAX_TOLD = 5  # transactions that an alarm names
 
 
 def watched(lake: Lake) -> list[ChangeTable]:
@@ -30,7 +32,7 @@ def watched(lake: Lake) -> list[ChangeTable]:
 
 def monitor_checks(table: ChangeTable) -> list[dg.AssetChecksDefinition]:
     """The checks of a table, those of `monitor_check_keys`."""
-    made = {KEEPS_UP: _keeps_up, SAME_AS_DATABASE: _same_as_database, IS_PROVEN: _is_proven}
+    made = {KEEPS_UP: _keeps_up, NOTHING_LOST: _nothing_lost, SAME_AS_DATABASE: _same_as_database, IS_PROVEN: _is_proven}
     return [made[key.name](table) for key in monitor_check_keys(table)]
 
 
@@ -43,6 +45,20 @@ def _keeps_up(table: ChangeTable) -> dg.AssetChecksDefinition:
         from lakechime_dagster.resources.keeping_up import keeping_up
 
         return kept_up(keeping_up(Followed(lakechime.platform(), table), monitor), monitor.limits)
+
+    return check
+
+
+def _nothing_lost(table: ChangeTable) -> dg.AssetChecksDefinition:
+    monitor = table.monitor or UNDECLARED
+    description = "Of each transaction that ended within a day, as many changes came as its end tells."
+
+    @dg.asset_check(asset=asset_key(table.name), name=NOTHING_LOST, description=description)
+    def check(lakechime: LakeChimeResource) -> dg.AssetCheckResult:
+        from lakechime_dagster.resources.followed import Followed
+        from lakechime_dagster.resources.transactions import transactions_counted
+
+        return whole(transactions_counted(Followed(lakechime.platform(), table), monitor))
 
     return check
 
@@ -126,6 +142,28 @@ def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         passed=not problems, severity=dg.AssetCheckSeverity.WARN, metadata=metadata, description="; ".join(problems) or None
     )
+
+
+def whole(found: Counted) -> dg.AssetCheckResult:
+    """Transactions beside what came of them, as a check: an error where changes are surely lost."""
+    told = [*found.problems, *map(str, found.lacking)]
+    metadata = {
+        "transactions": found.transactions, "changes": found.changes, "transactions on their way": found.on_their_way,
+        "transactions that lack changes": len(found.lacking), "messages unreadable": found.unreadable,
+        "lacking": _table(
+            ("transaction", "of", "ended at", "position", "expected", "came", "surely lost"),
+            {one.end.transaction: _lacking(one) for one in found.lacking},
+        ),
+    }  # fmt: skip
+    severity = dg.AssetCheckSeverity.ERROR if any(one.is_sure for one in found.lacking) else dg.AssetCheckSeverity.WARN
+    description = "; ".join([*told[:MAX_TOLD], *([f"and {len(told) - MAX_TOLD:,} more"] if len(told) > MAX_TOLD else [])])
+    return dg.AssetCheckResult(passed=found.is_whole, severity=severity, metadata=metadata, description=description or None)
+
+
+def _lacking(one: Lacking) -> tuple[object, ...]:
+    topic, partition, offset = one.end.where
+    sure = "yes" if one.is_sure else "may be on its way, or unreadable"
+    return one.source, f"{topic}[{partition}]@{offset}", list(one.position) or "", one.expected, one.found, sure
 
 
 def same(found: Monitored, table: ChangeTable) -> dg.AssetCheckResult:

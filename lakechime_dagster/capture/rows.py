@@ -1,5 +1,6 @@
 """Rows of a Delta table for answers that a person reads: by a small query, without a JVM."""
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -84,6 +85,12 @@ def moment(at_ms: int) -> exp.Func:
 def known(name: str) -> exp.Condition:
     """That a column is not null."""
     return exp.not_(column(name).is_(exp.Null()))
+
+
+def moment(milliseconds: int) -> exp.Condition:
+    """A time in milliseconds since the epoch, as the engine compares it with a column of times."""
+    text = dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC).isoformat()
+    return exp.func("arrow_cast", exp.Literal.string(text), exp.Literal.string(_ARROW["timestamp"]))
 
 
 def row_is(values: Mapping[str, Any], types: Mapping[str, str]) -> tuple[exp.Condition, ...]:

@@ -36,5 +36,8 @@ COLUMNS = {
     "position": "array<bigint>",  # in the log of the database
     "ts_ms": "bigint",  # the database's time
     "snapshot": "string",  # the connector's mark of a row that a snapshot read
+    "transaction": "string",  # in which the change was, or that has ended
+    "transaction_order": "bigint",  # the change's place among those of its table in the transaction, from 1 on
+    "transaction_counts": "string",  # of a transaction that has ended, its changes by table, as a JSON object
     "problem": "string",  # why it is unreadable
 }

@@ -9,7 +9,8 @@ import orjson
 from lakechime_dagster.cdc.bronze import Kind
 from lakechime_dagster.cdc.change import Key
 from lakechime_dagster.cdc.reading import EnvelopeReader
-from lakechime_dagster.cdc.record import Beat, Changes, Control, Reading, Record, Tombstone, Unreadable
+from lakechime_dagster.cdc.record import Beat, Changes, Control, Reading, Record, Tombstone, TransactionEnd, Unreadable
+from lakechime_dagster.cdc.transactions import END, transaction_id
 from lakechime_dagster.dce.partition import canonical_json
 
 _CHANGE = Kind.CHANGE.value
@@ -43,6 +44,9 @@ class Read(NamedTuple):
     position: list[int] | None = None
     ts_ms: int | None = None
     snapshot: str | None = None
+    transaction: str | None = None
+    transaction_order: int | None = None
+    transaction_counts: str | None = None
     problem: str | None = None
 
 
@@ -64,20 +68,24 @@ def bronze_row(message: Message, reader: EnvelopeReader) -> tuple[Any, ...]:
 def read_of(reading: Reading) -> Read:
     """What a reading says of its message; of several changes the last one."""
     match reading:
-        case Changes(changes) if changes:
+        case Changes(changes, placed=placed) if changes:
             last = changes[-1]
             position = list(last.order.position) or None
             if position is not None and not (min(position) >= _LEAST and max(position) <= _MOST):
                 return unreadable(f"source: the position {position} has a number of more than 64 bits")
             key = key_text(last.key) if last.key else None
             snapshot = None if last.snapshot is None else _clean(last.snapshot)
-            return Read(_CHANGE, _clean(last.source), last.operation.value, key, position, _whole(last.event_ms), snapshot)
+            within = (None, None) if placed is None else (_clean(placed.transaction), placed.order)
+            return Read(_CHANGE, _clean(last.source), last.operation.value, key, position, _whole(last.event_ms), snapshot, *within)
         case Changes():
             return Read(_CHANGE)
         case Tombstone(key):
             return Read(Kind.TOMBSTONE.value, row_key=None if key is None else key_text(key))
         case Beat(server, ts_ms):
             return Read(Control.HEARTBEAT.value, _clean(server), ts_ms=_whole(ts_ms))
+        case TransactionEnd(told, counts):
+            counted = canonical_json({_clean(name): count for name, count in counts.items()})
+            return Read(Control.TRANSACTION.value, op=END, transaction=_clean(transaction_id(told)), transaction_counts=counted)
         case Control() as control:
             return Read(control.value)
         case Unreadable(reason):

@@ -13,12 +13,12 @@ from lakechime_dagster.cdc.position import position_of, transaction_of
 from lakechime_dagster.cdc.reading import EnvelopeReader, as_object, coordinate, key_change, key_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
 from lakechime_dagster.cdc.schema_history import ReadColumns, Schemas
+from lakechime_dagster.cdc.transactions import boundary_of, placed_in
 from lakechime_dagster.lake.envelopes import Debezium
 
 OLD_KEY = "__debezium.oldkey"  # header of a row that was inserted under the new key of an updated one
 OPERATIONS = {operation.value: operation for operation in Operation}
 _HEARTBEAT = {"ts_ms", "ts_us", "ts_ns"}
-_TRANSACTION = {"status", "id", "event_count", "data_collections"}
 _SCHEMA_CHANGE = {"source", "databaseName", "ddl"}
 
 
@@ -45,7 +45,7 @@ class DebeziumReader(EnvelopeReader):
             return Tombstone(self._key_of_tombstone(record, is_exact), coordinate(record))
         if not isinstance(payload, dict):
             raise ValueError(f"value: a message of Debezium is an object, not {shown(payload)}")
-        control = control_of(payload)
+        control = control_of(payload) or boundary_of(payload)
         if control is not None:
             return control
         if not is_envelope(payload):
@@ -53,7 +53,7 @@ class DebeziumReader(EnvelopeReader):
         if not isinstance(payload["op"], str) or payload["op"] not in OPERATIONS:
             raise ValueError(f"op: a message of Debezium has one of {', '.join(OPERATIONS)}, not {shown(payload['op'])}")
         known = columns or self._told_otherwise(payload)
-        return Changes(self._changes(record, payload, known, is_exact), known.ddl, known.defaults)
+        return Changes(self._changes(record, payload, known, is_exact), known.ddl, known.defaults, placed_in(payload))
 
     def _told_otherwise(self, payload: Mapping[str, Any]) -> ReadColumns:
         """The columns of a message that brings no schema."""
@@ -139,8 +139,6 @@ def control_of(payload: Mapping[str, Any]) -> Control | None:
         return Control.MESSAGE if payload["op"] == "m" else None
     if payload.keys() == _HEARTBEAT or payload.keys() == {"ts_ms"}:
         return Control.HEARTBEAT
-    if payload.keys() >= _TRANSACTION and payload["status"] in ("BEGIN", "END"):
-        return Control.TRANSACTION
     return Control.SCHEMA_CHANGE if payload.keys() >= _SCHEMA_CHANGE and isinstance(payload["source"], dict) else None
 
 

@@ -9,8 +9,10 @@ import orjson
 
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.reading import EnvelopeReader
-from lakechime_dagster.cdc.record import Beat, Changes, Control, Reading, Record, Tombstone, Unreadable
+from lakechime_dagster.cdc.record import Beat, Changes, Control, Reading, Record, Tombstone, TransactionEnd, Unreadable
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
+
+TRANSACTIONS = "set `provide.transaction.metadata=true` in the connector"
 
 
 class Weight(StrEnum):
@@ -84,6 +86,21 @@ def findings(sample: Sample) -> list[Finding]:
     if isinstance(sample.envelope, Debezium):
         found += [*_defaults(sample), *_untold(sample)]
     return sorted(found, key=lambda one: list(Weight).index(one.weight))
+
+
+def without_transactions(sample: Sample) -> list[Finding]:
+    """That changes which were read of the log tell no transaction, where the connector's topic of transactions is declared."""
+    streamed = [
+        reading
+        for _, reading in sample.messages
+        if isinstance(reading, Changes) and any(one.operation is not Operation.READ and one.snapshot is None for one in reading.changes)
+    ]
+    bare = [one for one in streamed if one.placed is None]
+    if not bare:
+        return []
+    problem = f"{_of(bare, sample)} tell no transaction, so that transactions= says nothing of whether all came"
+    remedy = f"{TRANSACTIONS}; where it flattens, name transaction.id,transaction.data_collection_order in `add.fields`"
+    return [Finding(Weight.WARNING, "transactions", problem, remedy)]
 
 
 def _unreadable(sample: Sample) -> Iterator[Finding]:
@@ -196,6 +213,8 @@ def _kind(reading: Reading) -> str:
             return "tombstone"
         case Beat():
             return Control.HEARTBEAT.value
+        case TransactionEnd():
+            return Control.TRANSACTION.value
         case Control() as control:
             return control.value
         case Unreadable():

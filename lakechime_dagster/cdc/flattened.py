@@ -26,7 +26,9 @@ def unflattened(payload: Mapping[str, Any]) -> dict[str, Any]:
     is_deleted = str(beside.get(_DELETED)).lower() == "true"
     operation = beside.get("__op") or (Operation.DELETE if is_deleted else Operation.UPDATE)
     gone = operation == Operation.DELETE
-    return {"op": str(operation), "source": _source(beside), "before": row if gone else None, "after": None if gone else row}
+    transaction = {"id": beside.get("__transaction_id"), "data_collection_order": beside.get("__transaction_data_collection_order")}
+    sides = {"before": row if gone else None, "after": None if gone else row}
+    return {"op": str(operation), "source": _source(beside), **sides, "transaction": transaction}
 
 
 def _source(beside: Mapping[str, Any]) -> dict[str, Any]:

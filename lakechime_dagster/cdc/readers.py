@@ -13,6 +13,7 @@ from lakechime_dagster.cdc.reading import EnvelopeReader
 from lakechime_dagster.cdc.schema_history import AsWritten, History, Schemas
 from lakechime_dagster.cdc.shards import ShardReader
 from lakechime_dagster.cdc.table_schema import TableSchema
+from lakechime_dagster.cdc.transactions import TransactionReader
 from lakechime_dagster.lake.change_tables import BronzeTable
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 from lakechime_dagster.lake.feeds import shard_columns
@@ -27,6 +28,7 @@ class MessageFormat:
         keys: The columns of the table's key, as the database names them, in their order.
         types: The type of each column, for envelopes whose messages never bring a schema.
         heartbeats: A glob of topics that hold the changes of a heartbeat table.
+        transactions: A glob of topics in which the connector tells its transactions.
         shards: A regular expression of topics' names, by whose named groups they tell columns.
         is_typed_elsewhere: Messages that bring no schema are kept as they are written until `tables` tell their columns.
         tables: The columns of the database's tables at places of its log.
@@ -36,6 +38,7 @@ class MessageFormat:
     keys: tuple[str, ...]
     types: Mapping[str, str] = field(default_factory=dict)
     heartbeats: str = ""
+    transactions: str = ""
     shards: str = ""
     is_typed_elsewhere: bool = False
     tables: tuple[TableSchema, ...] | None = None
@@ -49,6 +52,8 @@ class MessageFormat:
         reader = self._reader(self.message_keys)
         if self.shards:
             reader = ShardReader(reader, self.shards, self.keys)
+        if self.transactions:
+            reader = TransactionReader(reader, self.transactions)
         return BeatReader(reader, self.heartbeats) if self.heartbeats else reader
 
     @property
@@ -80,6 +85,6 @@ class MessageFormat:
 def format_of(table: BronzeTable) -> MessageFormat:
     """How the messages of a declared table are read."""
     return MessageFormat(
-        envelope=table.envelope, keys=table.keys, types=dict(table.types), heartbeats=table.heartbeats, shards=table.feed.shards,
-        is_typed_elsewhere=table.is_typed_elsewhere,
+        envelope=table.envelope, keys=table.keys, types=dict(table.types), heartbeats=table.heartbeats,
+        transactions=table.feed.transactions, shards=table.feed.shards, is_typed_elsewhere=table.is_typed_elsewhere,
     )  # fmt: skip

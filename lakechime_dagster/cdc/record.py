@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.order import Order
@@ -22,17 +22,26 @@ class Record:
     offset: int = 0
 
 
+class Placed(NamedTuple):
+    """In which transaction a change was: what names it, and the place among the changes of its table there, from 1 on."""
+
+    transaction: str
+    order: int
+
+
 @dataclass(frozen=True)
 class Changes:
     """The message tells these changes, in their order; most tell one.
 
     `types` is what its schema, or the declaration, says of the row's columns: name → type in Spark's words. Messages of one
-    schema share one object. `defaults` are those of columns that have a constant one, as far as it is known.
+    schema share one object. `defaults` are those of columns that have a constant one, as far as it is known. `placed` says in which
+    transaction they were, where the message tells it.
     """
 
     changes: tuple[Change, ...]
     types: Mapping[str, str] = field(default_factory=dict, compare=False)
     defaults: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    placed: Placed | None = None
 
 
 @dataclass(frozen=True)
@@ -73,10 +82,23 @@ class Control(StrEnum):
 
 
 @dataclass(frozen=True)
+class TransactionEnd:
+    """A transaction has ended, with so many changes of each table that the connector follows.
+
+    Attributes:
+        told: The transaction's name as the message tells it.
+        counts: By table, as `schema.table`; of one that is left out nothing is told.
+    """
+
+    told: str
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Unreadable:
     """The message cannot be read; the reason names the field, its value and what would be right."""
 
     reason: str
 
 
-Reading = Changes | Tombstone | Beat | Control | Unreadable
+Reading = Changes | Tombstone | Beat | TransactionEnd | Control | Unreadable

@@ -27,9 +27,9 @@ class ShardReader(EnvelopeReader):
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         match reading := self._reader.read(record):
-            case Changes(changes, types, defaults):
+            case Changes(changes, types):
                 told = self._told_by(record.topic)
-                return Changes(tuple(self._with(change, told) for change in changes), self._with_types(types, told), defaults)
+                return replace(reading, changes=tuple(self._with(change, told) for change in changes), types=self._with_types(types, told))
             case Tombstone(key) if key is not None:
                 return replace(reading, key=self._key(key, self._told_by(record.topic)))
             case _:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli import cdc_load, cdc_monitor, cdc_moves, cdc_plan, cdc_types, cdc_view, parse
+from lakechime_dagster.cli import cdc_load, cdc_monitor, cdc_moves, cdc_plan, cdc_transactions, cdc_types, cdc_view, parse
 from lakechime_dagster.cli.context import followed_table, followed_tables, open_platform
 from lakechime_dagster.cli.options import MAX_LIMIT, Json
 from lakechime_dagster.cli.output import count, one_line, print_facts, print_json, print_table, say, shown_fact
@@ -29,6 +29,7 @@ app.command("view")(cdc_view.view)
 app.command("rebuild")(cdc_moves.rebuild)
 app.command("epoch")(cdc_moves.epoch)
 app.command("monitor")(cdc_monitor.monitor)
+app.command("transactions")(cdc_transactions.transactions)
 app.command("repair")(cdc_monitor.repair)
 app.command("load")(cdc_load.load)
 

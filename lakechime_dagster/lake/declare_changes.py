@@ -110,6 +110,7 @@ def _check_source(name: str, source: object, envelope: object, types: object) ->
     if not isinstance(envelope, Debezium | Canal | Maxwell | Dms):
         raise DeclarationError(name, "envelope", f"{shown(envelope)} is none of Debezium(), Canal(), Maxwell(), Dms()")
     _check_heartbeats(name, source, envelope)
+    _check_transactions(name, source, envelope)
     _check_types(name, types, envelope)
 
 
@@ -181,6 +182,20 @@ def _check_heartbeats(name: str, source: Feed, envelope: Envelope) -> None:
         raise DeclarationError(
             name, "source", f"heartbeats={shown(source.heartbeats)} are also the topic of its rows; name another table's"
         )
+
+
+def _check_transactions(name: str, source: Feed, envelope: Envelope) -> None:
+    topics = source.transactions
+    if not topics:
+        return
+    if not isinstance(topics, str):
+        raise DeclarationError(name, "source", f"transactions={shown(topics)} is no name of topics, such as shop.transaction")
+    if not isinstance(envelope, Debezium):
+        raise DeclarationError(name, "source", f"transactions={shown(topics)} are told by Debezium alone; leave them out")
+    if isinstance(source, KafkaTopic) and (fnmatchcase(source.topic, topics) or fnmatchcase(topics, source.heartbeats)):
+        own = "of its rows" if fnmatchcase(source.topic, topics) else "of heartbeats"
+        problem = f"transactions={shown(topics)} are also the topic {own}; name the connector's own, such as shop.transaction"
+        raise DeclarationError(name, "source", problem)
 
 
 def _check_types(name: str, types: object, envelope: Envelope) -> None:

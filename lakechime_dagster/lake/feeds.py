@@ -26,6 +26,7 @@ class JsonLines:
             each column that they tell.
         records: A line is a message with its parts, not its value alone.
         ddl: A glob of the topics, among the records, of the connector's schema changes, for messages that bring no schema.
+        transactions: A glob of the topics, among the records, in which Debezium tells transactions, by which a lost change is known.
         max_bytes: That one step reads, of whole lines, the files in the order of their names; None is all that is there. A
             longer line is taken alone. With `ddl` a step reads all, as a schema change comes no later than its rows.
     """
@@ -35,13 +36,15 @@ class JsonLines:
     records: bool = field(default=False, kw_only=True)
     shards: str = field(default="", kw_only=True)
     ddl: str = field(default="", kw_only=True)
+    transactions: str = field(default="", kw_only=True)
     max_bytes: int | None = field(default=MAX_BYTES, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_shards("JsonLines", self.shards)
         _check_limit("JsonLines", "max_bytes", self.max_bytes)
-        if self.ddl and not self.records:
-            raise DeclarationError("JsonLines", "ddl", f"{shown(self.ddl)} names topics, which only records=True have")
+        for name, topics in (("ddl", self.ddl), ("transactions", self.transactions)):
+            if topics and not self.records:
+                raise DeclarationError("JsonLines", name, f"{shown(topics)} names topics, which only records=True have")
         if not isinstance(self.folder, str) or not self.folder.strip() or "://" in self.folder:
             raise DeclarationError("JsonLines", "folder", f"{shown(self.folder)} is no folder of this machine, or mounted there")
         if not isinstance(self.pattern, str) or not self.pattern.strip() or {"..", "/"} & {*PurePosixPath(self.pattern).parts}:
@@ -67,6 +70,8 @@ class KafkaTopic:
         shards: A regular expression that the names of topics match, with a named group for each column that they tell.
         ddl: A glob of the topics in which the connector tells schema changes (`include.schema.changes`, of MySQL and MariaDB; the
             topic is named as its `topic.prefix`), by which messages are read that bring no schema.
+        transactions: A glob of the topics in which the connector tells transactions (`provide.transaction.metadata`; the topic is
+            named `<topic.prefix>.transaction`), by which a change that was lost is known.
         max_offsets: That one step reads of all partitions, of each as much as it holds beside the others, and one at least; None
             is all that is there. Topics of `ddl` are read first, all of them, and those of `heartbeats` when all else is.
     """
@@ -77,6 +82,7 @@ class KafkaTopic:
     heartbeats: str = field(default="", kw_only=True)
     shards: str = field(default="", kw_only=True)
     ddl: str = field(default="", kw_only=True)
+    transactions: str = field(default="", kw_only=True)
     max_offsets: int | None = field(default=MAX_OFFSETS, kw_only=True)
 
     def __post_init__(self) -> None:

@@ -14,7 +14,8 @@ CAUSE_TAG = "lakechime/cause"
 ATTEMPT_TAG = "lakechime/attempt"
 MAINTENANCE_TAG = "lakechime/maintenance"
 MAINTENANCE = "__maintenance"  # what the name of a table's maintenance ends with
-KEEPS_UP, SAME_AS_DATABASE, IS_PROVEN = "keeps_up", "same_as_database", "is_proven"  # checks of a table that follows a database
+# checks of a table that follows a database
+KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE, IS_PROVEN = "keeps_up", "nothing_lost", "same_as_database", "is_proven"
 MAX_TAG = 200  # characters of a lane's name in a tag; the id in the other tag is exact
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 
-from lakechime_dagster.cdc.findings import Finding, Sample, Weight, findings
+from lakechime_dagster.cdc.findings import TRANSACTIONS, Finding, Sample, Weight, findings, without_transactions
 from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.source_types import check_types
@@ -72,10 +72,12 @@ def plan_of(followed: Followed, flow: Flow, url: str | None = None, source_table
     messages = format_of(bronze)
     sample = Sample(bronze.envelope, messages.message_keys)
     found += _schema_changes(bronze.feed, parts)
+    found += _no_topic_of_transactions(bronze.feed, parts)
     try:
         sample = Sample.read(bronze.envelope, messages.message_keys, records, messages.reader())
     except ValueError as problem:  # of what is declared; a message that cannot be read is none
         found.append(Finding(Weight.ERROR, "types", str(problem), f"`lakechime cdc types {followed.table.name}` writes types={{…}}"))
+    found += without_transactions(sample) if bronze.feed.transactions else []
     found += findings(sample) if records else [] if found else [_nothing_yet()]
     if url is not None:
         there = _database(url, source_table or _told_table(sample), bronze.types)
@@ -102,10 +104,22 @@ def _feed(followed: Followed, flow: Flow, found: list[Finding]) -> tuple[list[Pa
 
 def _schema_changes(feed: Feed, parts: Sequence[Part]) -> list[Finding]:
     """That no topic is there which tells schema changes, where the declaration names one."""
-    if not feed.ddl or not isinstance(feed, KafkaTopic) or any(fnmatchcase(part.name.rpartition("[")[0], feed.ddl) for part in parts):
+    if not feed.ddl or not isinstance(feed, KafkaTopic) or _is_there(feed.ddl, parts):
         return []
     remedy = "set `include.schema.changes=true` in the connector, whose topic is named as its `topic.prefix`, and let it take a snapshot"
     return [Finding(Weight.ERROR, "schema changes", f"no topic matches ddl={feed.ddl}: messages without a schema cannot be read", remedy)]
+
+
+def _no_topic_of_transactions(feed: Feed, parts: Sequence[Part]) -> list[Finding]:
+    """That no topic is there which tells transactions, where the declaration names one."""
+    if not isinstance(feed, KafkaTopic) or not parts or not feed.transactions or _is_there(feed.transactions, parts):
+        return []
+    problem = f"no topic with a message matches transactions={feed.transactions}: a change that is lost is not known by them"
+    return [Finding(Weight.WARNING, "transactions", problem, f"{TRANSACTIONS}, whose topic is <topic.prefix>.transaction")]
+
+
+def _is_there(glob: str, parts: Sequence[Part]) -> bool:
+    return any(fnmatchcase(part.name.rpartition("[")[0], glob) for part in parts)
 
 
 def _newest(followed: Followed, parts: Sequence[Part], found: list[Finding]) -> tuple[list[Record], bool]:

@@ -18,7 +18,7 @@ from lakechime_dagster.cdc.merging import Fate, KeyStep, Known, merged
 from lakechime_dagster.cdc.needs import Need, need_of, soft_need
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.reading import EnvelopeReader
-from lakechime_dagster.cdc.record import Beat, Changes, Control, Record, Tombstone, Unreadable
+from lakechime_dagster.cdc.record import Beat, Changes, Control, Record, Tombstone, TransactionEnd, Unreadable
 from lakechime_dagster.cdc.scd2 import Histories, Tracked, history
 from lakechime_dagster.cdc.soft import Soft
 from lakechime_dagster.cdc.state import Role, StateRow, change_of, change_row, known_of, remembered
@@ -125,7 +125,7 @@ class Reading:
                 return [
                     (Fate.CONTROL.value, *NOTHING._replace(role=Role.BEAT.value, source=server, ts_ms=ts_ms), *NO_SCHEMA, *at, None, None)
                 ]
-            case Control():
+            case Control() | TransactionEnd():
                 return [(Fate.CONTROL.value, *NOTHING, *NO_SCHEMA, *at, None, None)]
             case Unreadable(reason):
                 return [_unreadable(message, reason)]

@@ -200,6 +200,28 @@ def test_columns_that_the_declaration_leaves_out_or_renames_are_not_lacking() ->
     assert same(compared(unchecked={"secret": LAKE_LACKS, "amount": LAKE_LACKS}), table).passed
 
 
+def test_where_a_topic_tells_transactions_a_check_counts_their_changes(lakechime: Cli, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    source = JsonLines(str(tmp_path / "in"), records=True, transactions="m.transaction")
+    shop = Shop.declared(lakechime, source=source)
+    end = {"status": "END", "id": "0-1-2", "event_count": 2, "data_collections": [{"data_collection": "shop.orders", "event_count": 2}]}
+    change = told(1, 10, transaction={"id": "0-1-2", "total_order": 1, "data_collection_order": 1})
+    later = told(1, 11, "u", transaction={"id": "0-1-3", "total_order": 1, "data_collection_order": 1})
+    now, reader = lakechime.platform.store.now(), format_of(shop.table.bronze).reader()
+    came = [(change, -3000), (replace(make_record(end, key=None), topic="m.transaction"), -2000), (later, -1000)]
+    shop.write("__changes", [bronze_row(Message(one, (), now + at), reader) for one, at in came], BRONZE)
+    definitions = build_definitions(Lake("shop", [shop.table]))
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = definitions.resolve_job_def("shop__monitors").execute_in_process(instance=instance)
+    found = {one.check_name: one for one in run.get_asset_check_evaluations()}
+    assert set(found) == {"keeps_up", "nothing_lost"}
+    lost = found["nothing_lost"]
+    assert (lost.passed, lost.severity, lost.metadata["changes"].value) == (False, dg.AssetCheckSeverity.ERROR, 2)
+    assert "| 0-1-2 | m.shop.orders | m.transaction[0]@7 | [3, 10, 0] | 2 | 1 | yes |" in str(lost.metadata["lacking"].value)
+    assert lost.description is not None
+    assert "of transaction 0-1-2 from position [3, 10, 0] on, which ended at m.transaction[0]@7, 1 of 2 changes came" in lost.description
+
+
 def test_the_job_of_tables_leaves_the_checks_of_monitors_out() -> None:
     table = orders(monitor=Monitor(database=DATABASE, table="shop.orders"))
     definitions = build_definitions(Lake("shop", [table]))

@@ -23,8 +23,8 @@ FOLDER = Path(__file__).parent / "captures"
 class Capture:
     """One file: messages by topic in the order of their offsets, and by topic the rows of the table at the end, as text.
 
-    `untold` says, by topic, what the table holds that no message tells. `settings` are the connector's, `readings` what the columns of
-    tables were when they were read.
+    `written` says when each message was, by topic, partition and offset, in milliseconds. `untold` says, by topic, what the
+    table holds that no message tells. `settings` are the connector's, `readings` what the columns of tables were when they were read.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Capture:
     rows: Mapping[str, list[dict[str, Any]]]
     untold: Mapping[str, str]
     settings: Mapping[str, str]
+    written: Mapping[tuple[str, int, int], int]
     readings: tuple[TableSchema, ...]
 
     def of(self, topic: str) -> Iterator[Record]:
@@ -47,13 +48,15 @@ def _read(path: Path) -> Capture:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         head, *others = [json.loads(line) for line in lines]
     tables = [line for line in others if "rows" in line]
+    messages = [line for line in others if "offset" in line]
     return Capture(
         name=path.name.removesuffix(".jsonl.gz"),
         keys={topic: tuple(columns) for topic, columns in head["keys"].items()},
-        records=tuple(_record(line) for line in others if "rows" not in line and "columns" not in line),
+        records=tuple(map(_record, messages)),
         rows={table["topic"]: table["rows"] for table in tables},
         untold={table["topic"]: table["untold"] for table in tables if "untold" in table},
         settings=head["options"],
+        written={(line["topic"], line["partition"], line["offset"]): line["timestamp_ms"] for line in messages},
         readings=tuple(_reading(line) for line in others if "columns" in line),
     )
 

@@ -36,7 +36,8 @@ def test_what_a_change_says_stands_in_columns_beside_the_message() -> None:
         "topic": "shop.orders", "topic_id": "shop.orders", "partition": 0, "offset": 40, "key": '{"id":7}', "value": value.decode(),
         "timestamp": 1_700_000_000_123_000, "key_bytes": None, "value_bytes": None,
         "headers": [{"key": "trace", "value": b"\xff"}], "kind": "change", "source": "shop.orders", "op": "c", "row_key": "[7]",
-        "position": [3, 120], "ts_ms": 1_700_000_000_000, "snapshot": None, "problem": None,
+        "position": [3, 120], "ts_ms": 1_700_000_000_000, "snapshot": None, "transaction": None,
+        "transaction_order": None, "transaction_counts": None, "problem": None,
     }  # fmt: skip
 
 

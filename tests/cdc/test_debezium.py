@@ -156,7 +156,6 @@ def test_a_tombstone_is_a_deletion_where_nothing_else_tells_one() -> None:
     [
         ({"ts_ms": 1}, Control.HEARTBEAT),
         ({"status": "BEGIN", "id": "1:2", "ts_ms": 1, "event_count": None, "data_collections": None}, Control.TRANSACTION),
-        ({"status": "END", "id": "1:2", "event_count": 3, "data_collections": []}, Control.TRANSACTION),
         ({"source": BINLOG, "ts_ms": 1, "databaseName": "shop", "ddl": "DROP TABLE a", "tableChanges": []}, Control.SCHEMA_CHANGE),
         ({"op": "m", "source": WAL, "message": {"prefix": "p", "content": "YQ=="}}, Control.MESSAGE),
     ],

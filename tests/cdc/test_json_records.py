@@ -26,7 +26,7 @@ RANK = {"r": 0, "d": 1}
 TOLD = [(name, topic) for name, topic in TABLES if "schemaless" not in name]  # whose messages say how they are read
 OTHERWISE = {  # tables of which one row a key is not what the database held
     "mariadb-control.remade", "mariadb-truncate.staging", "mariadb-truncate.staging_two",  # truncations
-    "postgres-truncate.staging", "postgres-truncate.staging_two",
+    "postgres-truncate.staging", "postgres-truncate.staging_two", "mariadb-transactions.visits", "postgres-transactions.visits",
     "mariadb-resnapshot_gap.orders", "postgres-resnapshot_gap.orders",  # rows that a snapshot lacked
     "mariadb-failover.orders",  # positions that began anew
     "postgres-key_change.ranks",  # keys that took each other's place in one transaction

@@ -15,11 +15,12 @@ SCHEMA = envelope_schema(("id", "int64", False), ("name", "string", True), ("amo
 MARIADB = {"connector": "mariadb", "name": "m", "db": "shop", "table": "orders", "file": "mysql-bin.000003", "ts_ms": 1_700_000_000_000}
 
 
-def told(identity: int, pos: int, op: str = "c", **columns: object) -> Record:
+def told(identity: int, pos: int, op: str = "c", *, transaction: object = None, **columns: object) -> Record:
     """A message of Debezium about an order, at a position, which is its offset too."""
     row = {"id": identity, "name": "Ann", "amount": 5, **columns}
     sides = {"before": row if op == "d" else None, "after": None if op == "d" else row}
-    return make_record(make_payload(op, source={**MARIADB, "pos": pos, "row": 0}, **sides), schema=SCHEMA, key={"id": identity}, offset=pos)
+    payload = make_payload(op, source={**MARIADB, "pos": pos, "row": 0}, transaction=transaction, **sides)
+    return make_record(payload, schema=SCHEMA, key={"id": identity}, offset=pos)
 
 
 @pytest.fixture

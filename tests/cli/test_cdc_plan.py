@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.lake import KafkaTopic, Maxwell, Monitor
+from lakechime_dagster.lake import JsonLines, KafkaTopic, Maxwell, Monitor
 from lakechime_dagster.lake.change_tables import CHANGES
 from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc import told
@@ -73,6 +73,30 @@ def test_a_plan_looks_at_the_messages_of_the_bronze_table(lakechime: Cli) -> Non
         ["mariadb"],
     )
     assert sample["columns"] == {"id": "bigint", "name": "string", "amount": "bigint"}
+
+
+def test_changes_that_tell_no_transaction_are_a_finding_where_a_topic_of_them_is_declared(lakechime: Cli) -> None:
+    shop = Shop.declared(lakechime, source=JsonLines("in", records=True, transactions="m.transaction"))
+    shop.tell(told(1, 10, "r"), told(1, 11, "u"))
+    (found,) = [one for one in planned(lakechime)["findings"] if one["about"] == "transactions"]
+    assert (found["weight"], found["problem"]) == (
+        "warning", "1 of 2 messages tell no transaction, so that transactions= says nothing of whether all came",
+    )  # fmt: skip
+    assert found["remedy"].startswith("set `provide.transaction.metadata=true` in the connector")
+    shop.tell(*[told(1, at, "u", transaction={"id": "0-1-2", "total_order": 1, "data_collection_order": 1}) for at in range(12, 212)])
+    assert ("warning", "transactions") not in about(planned(lakechime))
+
+
+@pytest.mark.services
+def test_a_topic_of_transactions_that_is_not_there_is_a_finding(lakechime: Cli, topics: Topics) -> None:
+    topics.create("orders")
+    topics.send("orders", "{}")
+    lakechime.monkeypatch.setenv("KAFKA_PASSWORD", ENVIRONMENT["KAFKA_PASSWORD"])
+    Shop.declared(lakechime, source=topics.feed("orders", transactions=topics.named("transaction")))
+    assert ("warning", "transactions") in about(planned(lakechime))
+    topics.create("transaction")
+    topics.send("transaction", "{}")
+    assert ("warning", "transactions") not in about(planned(lakechime))
 
 
 def test_a_feed_that_is_not_there_is_a_finding(lakechime: Cli) -> None:

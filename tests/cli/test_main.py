@@ -21,7 +21,7 @@ COMMANDS = {
     "trigger": ("list", "show", "explain", "pause", "resume", "seek", "forget"),
     "execution": ("list", "show", "retry", "skip"),
     "table": ("list", "show", "reconcile", "maintain", "drop", "dropped"),
-    "cdc": ("list", "plan", "types", "explain", "quarantine", "rebuild", "epoch", "monitor", "repair", "load", "view"),
+    "cdc": ("list", "plan", "types", "explain", "quarantine", "rebuild", "epoch", "monitor", "transactions", "repair", "load", "view"),
     "store": ("upgrade", "check", "expire"),
 }  # fmt: skip
 MOVES = [

@@ -22,6 +22,17 @@ def test_the_newest_committed_messages_of_all_partitions_are_given(topics: Topic
     assert last.topic_id not in ("", last.topic)
 
 
+def test_messages_of_transactions_are_among_them(topics: Topics) -> None:
+    topics.create("orders")
+    topics.create("transaction")
+    topics.create("other")
+    topics.send("orders", "a")
+    topics.send("transaction", "END")
+    topics.send("other", "no")
+    found = newest_messages(topics.feed("orders", transactions=topics.named("trans*")), ENVIRONMENT, 9)
+    assert [(one.topic, one.value) for one in found] == [(topics.named("orders"), b"a"), (topics.named("transaction"), b"END")]
+
+
 def test_topics_that_hold_nothing_give_nothing(topics: Topics) -> None:
     topics.create("orders")
     assert newest_messages(topics.feed(), ENVIRONMENT, 4) == []

@@ -79,14 +79,19 @@ def test_other_tables_read_both() -> None:
     assert [one.name for one in Lake("shop", [total, kept, table]).readers("shop.orders__changes")] == ["shop.orders", "gold.kinds"]
 
 
-def kafka(heartbeats: str) -> KafkaTopic:
-    return KafkaTopic("orders.all", bootstrap="broker:9092", heartbeats=heartbeats)
+def kafka(heartbeats: str = "", transactions: str = "") -> KafkaTopic:
+    return KafkaTopic("orders.all", bootstrap="broker:9092", heartbeats=heartbeats, transactions=transactions)
 
 
 WRONG = [
     (lambda: orders(source="in"), "shop.orders, source: 'in' is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)"),
     (lambda: orders(source=kafka("orders.*")), "shop.orders, source: heartbeats='orders.*' are also the topic of its rows"),
     (lambda: orders(source=kafka("beats"), envelope=Maxwell()), "shop.orders, source: heartbeats='beats' are of a table that Debezium"),
+    (lambda: orders(source=kafka(transactions="orders.*")), "shop.orders, source: transactions='orders.*' are also the topic of its rows"),
+    (lambda: orders(source=kafka("m.*", "m.transaction")), "shop.orders, source: transactions='m.transaction' are also the topic of heart"),
+    (lambda: orders(source=kafka(transactions="m"), envelope=Maxwell()), "shop.orders, source: transactions='m' are told by Debezium"),
+    (lambda: orders(source=kafka(transactions=5)), "shop.orders, source: transactions=5 is no name"),  # pyright: ignore[reportArgumentType]
+    (lambda: JsonLines("in", transactions="m"), "JsonLines, transactions: 'm' names topics, which only records=True have"),
     (lambda: JsonLines("in", shards="("), "JsonLines, shards: '(' is no regular expression: missing ), unterminated subpattern"),
     (lambda: KafkaTopic("a", bootstrap="b", max_offsets=True), "KafkaTopic, max_offsets: True is no limit of a step; give 1 or more"),
     (lambda: JsonLines("in", max_bytes=-1), "JsonLines, max_bytes: -1 is no limit of a step; give 1 or more, or None"),

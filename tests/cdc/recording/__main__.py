@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 # The modules of scenarios are imported so that these register.
-from tests.cdc.recording import changes, column_types, edges, envelopes, schemas, snapshots  # noqa: F401
+from tests.cdc.recording import changes, column_types, edges, envelopes, schemas, snapshots, transactions  # noqa: F401
 from tests.cdc.recording.broker import Broker
 from tests.cdc.recording.mariadb import MariaDBStage
 from tests.cdc.recording.postgres import PostgresStage

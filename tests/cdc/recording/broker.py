@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from confluent_kafka import Consumer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.cdc.recording.text import decoded
@@ -30,8 +30,18 @@ class Broker:
         ]
 
     def has(self, topic: str, wanted: Callable[[dict[str, Any]], bool]) -> bool:
-        """Whether the topic is there and holds such a message."""
-        return topic in self.topics() and any(wanted(message) for message in self.messages(topic))
+        """Whether the topic is there and holds such a message; one that is being made holds none."""
+        try:
+            return topic in self.topics() and any(wanted(message) for message in self.messages(topic))
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
+                raise
+            return False
+
+    def size(self, topic: str) -> int:
+        """The sum of the offsets at which its partitions end."""
+        partitions = self._consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        return sum(self._consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=30, cached=False)[1] for one in partitions)
 
     def close(self) -> None:
         self._consumer.close()

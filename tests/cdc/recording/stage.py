@@ -66,9 +66,19 @@ class Stage(ABC):
         """Starts a connector by a new name and waits until its snapshot is over and it streams."""
         name = f"{self.prefix}-{len(self.connectors) + 1}"
         self.connectors.append(name)
-        self.stack.connect.create(name, {**self._config(name), **CONVERTERS, **self.options, **self.scenario.options})
+        self._begin(name)
         self.settle()
         self.settle()  # the first mark may have come with the snapshot, the second one cannot
+
+    def restart_connect(self) -> None:
+        """Kills the worker, as a power failure does, and starts it and the connector, which goes on from what it last kept."""
+        self.stack.connect.server.kill()
+        self.stack.connect.server.start(self.stack.connect.answers)
+        self._begin(self.connectors[-1])
+
+    def _begin(self, name: str) -> None:
+        config = {**CONVERTERS, **self.options, **self.scenario.options}
+        self.stack.connect.create(name, {**self._config(name), **config})
 
     def settle(self) -> None:
         """Waits until the connector has delivered all that was committed before."""

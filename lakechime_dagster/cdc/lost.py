@@ -1,0 +1,168 @@
+"""Which changes were lost on their way: what transactions say they had, beside the changes that came."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class End(NamedTuple):
+    """A message of a transaction's end; its time in milliseconds since the epoch.
+
+    Attributes:
+        where: The message's topic, partition and offset.
+        counts: How many changes it had of each table, as `schema.table`.
+    """
+
+    where: tuple[str, int, int]
+    at_ms: int
+    transaction: str
+    counts: Mapping[str, int]
+
+
+class Within(NamedTuple):
+    """What came of the changes of a source, which is a table of a server, in a transaction."""
+
+    source: str
+    transaction: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Came:
+    """What came in the period that is looked at.
+
+    Attributes:
+        changes: How many different changes of each transaction.
+        outside: How many changes of each source were read of the log, and tell no transaction.
+        newest: By source and partition of its topics when the newest change of a transaction was written there.
+        unreadable: Messages that cannot be read, of which nobody knows the transaction.
+        has_more: The feed held more than was read of it.
+    """
+
+    changes: Mapping[Within, int]
+    outside: Mapping[str, int]
+    newest: Mapping[str, Mapping[tuple[str, int], int]]
+    unreadable: int = 0
+    has_more: bool = False
+
+    @property
+    def sources(self) -> set[str]:
+        return {*self.newest, *self.outside, *(one.source for one in self.changes)}
+
+    def is_past(self, source: str, at_ms: int) -> bool:
+        """Whether each partition of a source has brought a later change: what was written before is there, as each is read in order."""
+        newest = self.newest.get(source, {}).values()
+        return bool(newest) and min(newest) > at_ms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lacking:
+    """A transaction of which changes are lacking.
+
+    Attributes:
+        end: Its last message that came.
+        expected: The changes that it had of the table.
+        found: Those that came.
+        is_sure: Nothing of it can be on its way, and no message is unreadable.
+        position: Of the first of its changes that came, in the database's log; empty where none did.
+    """
+
+    source: str
+    end: End
+    expected: int
+    found: int
+    is_sure: bool
+    position: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        topic, partition, offset = self.end.where
+        at = f" from position {list(self.position)} on" if self.position else ""
+        return (
+            f"{self.source}: of transaction {self.end.transaction}{at}, which ended at {topic}[{partition}]@{offset}, {self.found:,} of "
+            f"{self.expected:,} changes came"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """The transactions of a period, counted.
+
+    Attributes:
+        transactions: How many ended that changed the table.
+        changes: How many changes of the table they had.
+        on_their_way: Transactions of which changes may still come.
+        lacking: Those of which changes are lost, the oldest first.
+        problems: Why nothing is known of some.
+    """
+
+    transactions: int
+    changes: int
+    on_their_way: int
+    lacking: tuple[Lacking, ...]
+    problems: tuple[str, ...]
+    unreadable: int
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.lacking and not self.problems
+
+
+def counted(ends: Iterable[End], came: Came, now_ms: int, patience_ms: int) -> Counted:
+    """Compare what transactions say they had with what came.
+
+    A change that is lacking is lost once each partition of its source has brought a later one, or else once its transaction has ended
+    so long ago. While the feed holds more than was read, it may be there. A message that came again counts once.
+    """
+    ended = list(ends)
+    problems = dict(_problems(ended, came, now_ms - patience_ms))
+    told = _by_source(ended, came.sources)
+    lacking, on_their_way = list[Lacking](), 0
+    for within, (end, expected) in told.items():
+        found = came.changes.get(within, 0)
+        if found >= expected or within.source in problems:
+            continue
+        is_past = came.is_past(within.source, end.at_ms)
+        if not came.has_more and (is_past or end.at_ms < now_ms - patience_ms):
+            is_sure = is_past and not came.unreadable
+            lacking.append(Lacking(source=within.source, end=end, expected=expected, found=found, is_sure=is_sure))
+        else:
+            on_their_way += 1
+    return Counted(
+        transactions=len(told), changes=sum(expected for _, expected in told.values()), on_their_way=on_their_way,
+        lacking=tuple(sorted(lacking, key=lambda one: one.end.at_ms)), problems=tuple(problems.values()), unreadable=came.unreadable,
+    )  # fmt: skip
+
+
+def _by_source(ends: Iterable[End], sources: Collection[str]) -> dict[Within, tuple[End, int]]:
+    """Of each source and transaction its last end, and the most changes that any told: one that is sent again may tell but the rest."""
+    tables: dict[tuple[str, str], list[str]] = {}
+    told: dict[Within, tuple[End, int]] = {}
+    for end in ends:
+        for table, count in end.counts.items():
+            key = end.where[0], table
+            if key not in tables:
+                tables[key] = list(_sources_of(*key, sources))
+            for source in tables[key]:
+                within = Within(source, end.transaction)
+                last, most = told.get(within, (end, 0))
+                told[within] = max(last, end, key=lambda one: one.at_ms), max(most, count)
+    return told
+
+
+def _sources_of(topic: str, table: str, sources: Collection[str]) -> Iterator[str]:
+    """The sources that a topic of transactions means by a table; it is named after its server, unless somebody named it otherwise."""
+    suffix = "." + ".".join(table.split(".")[-2:])
+    named = {source: source.removesuffix(suffix) for source in sources if source.endswith(suffix)}
+    own = [source for source, server in named.items() if topic.startswith(f"{server}.")]
+    return iter(own or named)
+
+
+def _problems(ends: Collection[End], came: Came, before_ms: int) -> Iterator[tuple[str, str]]:
+    """By source, why nothing is known of its changes."""
+    in_transactions = {one.source for one in came.changes}
+    for source, count in sorted(came.outside.items()):
+        if source not in in_transactions:
+            remedy = "set `provide.transaction.metadata=true` in the connector, or leave transactions= out"
+            yield source, f"{count:,} changes of {source} tell no transaction, so that nobody knows whether all came: {remedy}"
+    for source in sorted(in_transactions):
+        if not ends and not came.has_more and max(came.newest[source].values(), default=before_ms) < before_ms:
+            yield source, f"changes of {source} came, and no end of any transaction: is transactions= the connector's topic of them?"

@@ -1,0 +1,245 @@
+"""What came of transactions, counted beside what their ends tell: of real servers' messages, all of them, or but some."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from deltalake import CommitProperties, DeltaTable
+
+from lakechime_dagster.assets.monitors import whole
+from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
+from lakechime_dagster.cdc.lost import Counted
+from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.lake import JsonLines
+from lakechime_dagster.lake.monitors import UNDECLARED
+from lakechime_dagster.resources.followed import Followed
+from lakechime_dagster.resources.transactions import DAY_MS, transactions_counted
+from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.triggers.feeds import FilesPlace
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from tests.cdc.captures import captures
+from tests.cli.shop import Shop
+from tests.support.cli import Cli
+from tests.support.follows import BRONZE
+
+CAPTURES = {capture.name: capture for capture in captures() if capture.name.endswith("-transactions")}
+MINUTE = 60_000
+MANY = {"mariadb-transactions": "0-1-21", "postgres-transactions": "773"}  # the transaction amid which Connect was killed
+LAST = {"mariadb-transactions": "0-1-23", "postgres-transactions": "775"}
+ALONE = {"mariadb-transactions": "0-1-15", "postgres-transactions": "767"}
+Told = tuple[Record, int]
+
+
+@dataclass
+class Orders:
+    """The messages of a capture about one of its tables, and of its transactions, in a bronze table."""
+
+    shop: Shop
+    name: str
+    clock: Callable[[int], None]
+
+    @property
+    def told(self) -> list[Told]:
+        """All that came, with the time of each."""
+        topics = (f"{self.name}.shop.orders", f"{self.name}.transaction")
+        capture = CAPTURES[self.name]
+        return [(one, capture.written[one.topic, one.partition, one.offset]) for one in capture.records if one.topic in topics]
+
+    def comes(self, told: Iterable[Told]) -> None:
+        reader = format_of(self.shop.table.bronze).reader()
+        rows = [bronze_row(Message(one, list(one.headers.items()), at), reader) for one, at in told]
+        self.shop.write("__changes", rows, BRONZE)
+
+    def counted(self, minutes: int = 1, since_ms: int | None = None) -> Counted:
+        """So many minutes after the last message was written."""
+        self.clock(max(CAPTURES[self.name].written.values()) + minutes * MINUTE)
+        return transactions_counted(Followed(self.shop.lakechime.platform, self.shop.table), UNDECLARED, since_ms)
+
+
+@pytest.fixture(params=sorted(CAPTURES))
+def orders(request: pytest.FixtureRequest, lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Orders:
+    return of(request.param, lakechime, monkeypatch)
+
+
+def of(name: str, lakechime: Cli, monkeypatch: pytest.MonkeyPatch, **declared: Any) -> Orders:
+    source = JsonLines("in", records=True, transactions="*.transaction", **declared)
+    return Orders(Shop.declared(lakechime, source=source), name, lambda at: monkeypatch.setattr(SqlDCEStore, "now", lambda _: at))
+
+
+def payload(record: Record) -> dict[str, Any]:
+    found = {} if record.value is None else json.loads(record.value)
+    return found.get("payload", found)
+
+
+def is_of(record: Record, transaction: str) -> bool:
+    """Whether it is a change of this transaction."""
+    return str((payload(record).get("transaction") or {}).get("id")).partition(":")[0] == transaction
+
+
+def without(told: list[Told], transaction: str, *ids: int) -> list[Told]:
+    """All but the changes of a transaction to these rows, or to any, however often they came."""
+    return [one for one in told if not (is_of(one[0], transaction) and (not ids or payload(one[0])["after"]["id"] in ids))]
+
+
+def later(told: list[Told]) -> list[Told]:
+    """Messages that come again, the last of each partition a second after all others."""
+    end = max(at for _, at in told) + 1000
+    last = {one.partition: one for one, _ in told if payload(one).get("transaction")}
+    return [(replace(one, offset=one.offset + 1000), end) for one in last.values()]
+
+
+def test_of_all_that_came_nothing_is_lost_though_connect_was_killed_amid_it_and_sent_some_again(orders: Orders) -> None:
+    orders.comes(orders.told)
+    found = orders.counted()
+    assert (found.transactions, found.changes, found.is_whole, found.on_their_way) == (6, 413, True, 0)
+    result = whole(found)
+    assert (result.passed, result.description) == (True, None)
+    again = [one for one, _ in orders.told if is_of(one, MANY[orders.name])]
+    assert len(again) == {"mariadb-transactions": 400, "postgres-transactions": 767}[orders.name]
+
+
+def test_a_change_that_is_dropped_is_told_with_its_transaction_and_how_many_came(orders: Orders) -> None:
+    orders.comes([*without(orders.told, MANY[orders.name], 450), *later(orders.told)])
+    found = orders.counted()
+    (lacking,) = found.lacking
+    assert (lacking.source, lacking.end.transaction) == (f"{orders.name}.shop.orders", MANY[orders.name])
+    assert (lacking.expected, lacking.found, lacking.is_sure, len(lacking.position)) == (
+        400,
+        399,
+        True,
+        3 if "mariadb" in orders.name else 2,
+    )
+    result = whole(found)
+    topic, partition, offset = lacking.end.where
+    told = f"{orders.name}.shop.orders: of transaction {MANY[orders.name]} from position {list(lacking.position)} on, which ended at "
+    told += f"{topic}[{partition}]@{offset}, 399 of 400 changes came"
+    assert (result.passed, result.severity.value, result.description) == (False, "ERROR", told)
+
+
+def test_a_transaction_that_is_read_again_is_numbered_anew_so_that_its_numbers_prove_nothing(
+    lakechime: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As PostgreSQL's connector did: 400 changes, of which 367 came again under other numbers. One that lacks is known all the same."""
+    orders = of("postgres-transactions", lakechime, monkeypatch)
+    lacking = [*without(orders.told, "773", 450), *later(orders.told)]
+    numbers = {payload(one)["transaction"]["data_collection_order"] for one, _ in lacking if is_of(one, "773")}
+    assert numbers == set(range(1, 401))
+    orders.comes(lacking)
+    assert [(one.expected, one.found) for one in orders.counted().lacking] == [(400, 399)]
+
+
+def test_a_transaction_whose_only_change_is_dropped_is_told_too(orders: Orders) -> None:
+    orders.comes(without(orders.told, ALONE[orders.name]))
+    (lacking,) = orders.counted().lacking
+    assert (lacking.end.transaction, lacking.expected, lacking.found, lacking.position) == (ALONE[orders.name], 1, 0, ())
+
+
+def test_several_are_told_the_oldest_first(orders: Orders) -> None:
+    orders.comes([*without(without(orders.told, MANY[orders.name], 107, 108), ALONE[orders.name]), *later(orders.told)])
+    assert [(one.end.transaction, one.expected - one.found) for one in orders.counted().lacking] == [
+        (ALONE[orders.name], 1), (MANY[orders.name], 2),
+    ]  # fmt: skip
+
+
+def test_what_may_be_on_its_way_is_no_alarm_until_the_table_may_be_no_further_behind(orders: Orders) -> None:
+    orders.comes(without(orders.told, LAST[orders.name], 3))
+    found = orders.counted()
+    assert (found.is_whole, found.on_their_way) == (True, 1)
+    late = orders.counted(minutes=20)
+    assert [(one.end.transaction, one.found, one.is_sure) for one in late.lacking] == [(LAST[orders.name], 1, False)]
+    assert whole(late).severity.value == "WARN"
+    orders.comes(one for one in orders.told if is_of(one[0], LAST[orders.name]))
+    assert orders.counted(minutes=20).is_whole
+
+
+def test_while_the_feed_holds_more_what_is_lacking_may_be_there(orders: Orders) -> None:
+    behind = [one for one in without(orders.told, ALONE[orders.name]) if one[0].partition == 0 or one[0].topic.endswith(".transaction")]
+    orders.comes(behind)
+    assert orders.counted(minutes=20).lacking
+    stamp = CommitStamp(lane=LaneId("test", "shop.orders__changes"), step=1, attempt=1, end=Place(feed=FilesPlace(), has_more=True))
+    rewrite(orders.shop.location("__changes"), stamp)
+    found = orders.counted(minutes=20)
+    assert (found.lacking, found.on_their_way > 0) == ((), True)
+
+
+def rewrite(location: str, stamp: CommitStamp) -> None:
+    """A commit of nothing that tells how far the feed was read."""
+    table = DeltaTable(location)
+    properties = CommitProperties(custom_metadata={"userMetadata": stamp.to_text()})
+    table.alter.set_table_properties({"lakechime.test": "1"}, commit_properties=properties, raise_if_not_exists=False)
+
+
+@pytest.mark.parametrize("name", ["mariadb-transactions"])
+def test_of_two_shards_with_the_same_transactions_the_one_that_lacks_a_change_is_named(
+    lakechime: Cli, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    orders = of(name, lakechime, monkeypatch, shards=r"(?P<shard>east|west)\.shop\.orders")
+
+    def at(shard: str, told: list[Told]) -> list[Told]:
+        return [
+            (replace(one, topic=one.topic.replace(name, shard), topic_id=one.topic_id + shard, value=renamed(one.value, shard)), time)
+            for one, time in told
+        ]
+
+    def renamed(value: bytes | None, shard: str) -> bytes | None:
+        return None if value is None else value.replace(name.encode(), shard.encode())
+
+    orders.comes(at("east", orders.told) + at("west", [*without(orders.told, MANY[name], 105), *later(orders.told)]))
+    found = orders.counted()
+    assert (found.transactions, [one.source for one in found.lacking]) == (12, ["west.shop.orders"])
+
+
+def test_changes_that_tell_no_transaction_are_a_problem_and_no_loss(orders: Orders) -> None:
+    def untold(record: Record) -> Record:
+        found = payload(record)
+        if found.get("transaction") is None:
+            return record
+        whole_message = json.loads(record.value or b"")
+        whole_message["payload"]["transaction"] = None
+        return replace(record, value=json.dumps(whole_message).encode())
+
+    orders.comes((untold(one), at) for one, at in orders.told)
+    found = orders.counted()
+    assert (found.lacking, len(found.problems)) == ((), 1)
+    assert f"changes of {orders.name}.shop.orders tell no transaction" in found.problems[0]
+    assert "provide.transaction.metadata=true" in found.problems[0]
+    assert not whole(found).passed
+
+
+def test_changes_without_any_end_are_a_problem_once_ends_are_late(orders: Orders) -> None:
+    orders.comes(one for one in orders.told if not one[0].topic.endswith(".transaction"))
+    assert orders.counted().is_whole
+    (problem,) = orders.counted(minutes=20).problems
+    assert problem.endswith("came, and no end of any transaction: is transactions= the connector's topic of them?")
+
+
+def test_of_an_end_that_is_damaged_nothing_is_told_but_that_it_is_unreadable(orders: Orders) -> None:
+    def damaged(record: Record) -> Record:
+        found = payload(record)
+        is_end = found.get("status") == "END" and found["id"].partition(":")[0] == ALONE[orders.name]
+        return replace(record, value=b'{"status":"END","id":null,"event_count":1,"data_collections":[]}') if is_end else record
+
+    orders.comes((damaged(one), at) for one, at in without(orders.told, ALONE[orders.name]))
+    found = orders.counted()
+    assert (found.transactions, found.is_whole, found.unreadable) == (5, True, 1)
+
+
+def test_a_change_that_cannot_be_read_is_not_surely_lost(orders: Orders) -> None:
+    orders.comes((replace(one, value=b"{") if is_of(one, ALONE[orders.name]) else one, at) for one, at in orders.told)
+    found = orders.counted()
+    assert ([one.is_sure for one in found.lacking], found.unreadable) == ([False], 1)
+
+
+def test_what_ended_before_the_period_is_not_counted_again_unless_it_is_asked_for(orders: Orders) -> None:
+    orders.comes(without(orders.told, ALONE[orders.name]))
+    days = 2 * DAY_MS // MINUTE
+    assert orders.counted(minutes=days).transactions == 0
+    first = min(CAPTURES[orders.name].written.values())
+    assert len(orders.counted(minutes=days, since_ms=first).lacking) == 1
+
+
+def test_a_table_without_messages_lacks_nothing(orders: Orders) -> None:
+    assert orders.counted().is_whole
