@@ -8,6 +8,7 @@ from typing import Any
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.reading import EnvelopeReader, as_text, coordinate, message_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
+from lakechime_dagster.cdc.row_schemas import Declared, RowSchemas
 from lakechime_dagster.cdc.rows import Part, Rows
 from lakechime_dagster.lake.envelopes import Canal
 
@@ -23,10 +24,11 @@ class CanalReader(EnvelopeReader):
         envelope: The declared envelope.
         keys: The columns of the table's key, in their order.
         types: The type that the lake declares for each column of a row.
+        schemas: What tells the types instead.
     """
 
-    def __init__(self, envelope: Canal, keys: Sequence[str], types: Mapping[str, str]) -> None:
-        self._rows = Rows(keys, types, envelope.binary)
+    def __init__(self, envelope: Canal, keys: Sequence[str], types: Mapping[str, str], schemas: RowSchemas | None = None) -> None:
+        self._schemas = schemas or Declared(keys, types, envelope.binary)
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         payload = message_of(record, "Canal", is_exact)
@@ -44,18 +46,23 @@ class CanalReader(EnvelopeReader):
             order=order_of(record, operation, ()),
             event_ms=payload["es"] if type(payload.get("es")) is int else None,
         )
-        return Changes((told,) if operation is Operation.TRUNCATE else tuple(self._changes(told, payload)), self._rows.ddl)
-
-    def _changes(self, told: Change, payload: Mapping[str, Any]) -> Iterator[Change]:
-        data, old = payload.get("data"), payload.get("old")
+        if operation is Operation.TRUNCATE:
+            return Changes((told,), self._schemas.rows(told.source, (), ()).ddl)
+        data = payload.get("data")
         if not isinstance(data, list) or not data:
             raise ValueError(f"data: a message of Canal that is no DDL has rows there, not {shown(data)}")
-        if old is not None and (not isinstance(old, list) or len(old) != len(data)):
-            raise ValueError(f"old: it is null, or has a row for each of the {len(data)} of data, not {shown(old)}")
-        for index, row in enumerate(data):
-            of_row = replace(told, order=told.order._replace(item=2 * index))  # and the next one, where its key changed
-            before = Part(f"old[{index}]", None if old is None else old[index])
-            yield from self._rows.changes(of_row, Part(f"data[{index}]", row), before)
+        names = dict.fromkeys(name for row in data if isinstance(row, dict) for name in row)
+        rows = self._schemas.rows(told.source, (), tuple(names))
+        return Changes(tuple(_changes(rows, told, data, payload.get("old"))), rows.ddl)
+
+
+def _changes(rows: Rows, told: Change, data: Sequence[Any], old: Any) -> Iterator[Change]:
+    if old is not None and (not isinstance(old, list) or len(old) != len(data)):
+        raise ValueError(f"old: it is null, or has a row for each of the {len(data)} of data, not {shown(old)}")
+    for index, row in enumerate(data):
+        of_row = replace(told, order=told.order._replace(item=2 * index))  # and the next one, where its key changed
+        before = Part(f"old[{index}]", None if old is None else old[index])
+        yield from rows.changes(of_row, Part(f"data[{index}]", row), before)
 
 
 def is_truncation(payload: Mapping[str, Any]) -> bool:

@@ -9,7 +9,8 @@ from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.position import binlog_place
 from lakechime_dagster.cdc.reading import EnvelopeReader, as_object, as_text, coordinate, message_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
-from lakechime_dagster.cdc.rows import Part, Rows
+from lakechime_dagster.cdc.row_schemas import Declared, RowSchemas
+from lakechime_dagster.cdc.rows import Part
 from lakechime_dagster.lake.envelopes import Dms
 
 READ = "load"
@@ -26,12 +27,12 @@ class DmsReader(EnvelopeReader):
         envelope: The declared envelope.
         keys: The columns of the table's key, in their order.
         types: The type that the lake declares for each column of a row.
+        schemas: What tells the types instead.
     """
 
-    def __init__(self, envelope: Dms, keys: Sequence[str], types: Mapping[str, str]) -> None:
-        self._rows = Rows(keys, types, envelope.binary, omits_nulls=envelope.omits_nulls)
+    def __init__(self, envelope: Dms, keys: Sequence[str], types: Mapping[str, str], schemas: RowSchemas | None = None) -> None:
+        self._schemas = schemas or Declared(keys, types, envelope.binary, omits_nulls=envelope.omits_nulls)
         self._prefix = envelope.before_prefix
-        self._types = types
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         payload = message_of(record, "AWS DMS", is_exact)
@@ -53,11 +54,13 @@ class DmsReader(EnvelopeReader):
             event_ms=_milliseconds(metadata.get("commit-timestamp")),
             snapshot=kind if kind == READ else None,
         )
-        return Changes((told,) if operation is Operation.TRUNCATE else self._changes(told, payload), self._rows.ddl)
+        if operation is Operation.TRUNCATE:
+            return Changes((told,), self._schemas.rows(told.source, told.order.position, ()).ddl)
+        return self._changes(told, payload)
 
-    def _changes(self, told: Change, payload: Mapping[str, Any]) -> tuple[Change, ...]:
-        data = as_object("data", payload.get("data"))
-        before = {name: value for name, value in data.items() if name not in self._types and name.startswith(self._prefix)}
+    def _changes(self, told: Change, payload: Mapping[str, Any]) -> Changes:
+        data, table = as_object("data", payload.get("data")), told.source
+        before = {name: value for name, value in data.items() if name.startswith(self._prefix) and not self._schemas.knows(table, name)}
         row = {name: value for name, value in data.items() if name not in before}
         images = [name for name in payload if name not in _PARTS]
         if len(images) > 1:
@@ -65,7 +68,8 @@ class DmsReader(EnvelopeReader):
         where = images[0] if images else "data"
         image = as_object(where, payload[where] or {}) if images else {}
         old = {name.removeprefix(self._prefix): value for name, value in before.items()} | dict(image)
-        return self._rows.changes(told, Part("data", row), Part(where, old))
+        rows = self._schemas.rows(table, told.order.position, tuple(row))
+        return Changes(rows.changes(told, Part("data", row), Part(where, old)), rows.ddl)
 
 
 def position_of(metadata: Mapping[str, Any]) -> Position:

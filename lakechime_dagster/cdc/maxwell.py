@@ -8,7 +8,8 @@ from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.position import binlog_place
 from lakechime_dagster.cdc.reading import EnvelopeReader, as_text, coordinate, message_of, order_of, shown
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone
-from lakechime_dagster.cdc.rows import Part, Rows
+from lakechime_dagster.cdc.row_schemas import Declared, RowSchemas
+from lakechime_dagster.cdc.rows import Part
 from lakechime_dagster.lake.envelopes import Maxwell
 
 READ = "bootstrap-insert"
@@ -24,10 +25,11 @@ class MaxwellReader(EnvelopeReader):
         envelope: The declared envelope.
         keys: The columns of the table's key, in their order.
         types: The type that the lake declares for each column of a row.
+        schemas: What tells the types instead.
     """
 
-    def __init__(self, envelope: Maxwell, keys: Sequence[str], types: Mapping[str, str]) -> None:
-        self._rows = Rows(keys, types, envelope.binary, omits_nulls=envelope.omits_nulls)
+    def __init__(self, envelope: Maxwell, keys: Sequence[str], types: Mapping[str, str], schemas: RowSchemas | None = None) -> None:
+        self._schemas = schemas or Declared(keys, types, envelope.binary, omits_nulls=envelope.omits_nulls)
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         payload = message_of(record, "Maxwell", is_exact)
@@ -47,8 +49,9 @@ class MaxwellReader(EnvelopeReader):
             event_ms=1000 * payload["ts"] if type(payload.get("ts")) is int else None,  # seconds, but for DDL
             snapshot=kind if kind == READ else None,
         )
-        changes = self._rows.changes(told, Part("data", payload.get("data")), Part("old", payload.get("old")))
-        return Changes(changes, self._rows.ddl)
+        data = payload.get("data")
+        rows = self._schemas.rows(told.source, told.order.position, tuple(data) if isinstance(data, dict) else ())
+        return Changes(rows.changes(told, Part("data", data), Part("old", payload.get("old"))), rows.ddl)
 
 
 def control_of(kind: str) -> Control | None:

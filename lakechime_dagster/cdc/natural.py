@@ -12,6 +12,7 @@ from base64 import b64decode
 from binascii import unhexlify
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 from lakechime_dagster.cdc.columns import decoded
@@ -56,12 +57,16 @@ class NaturalColumns:
     """How the columns of rows are read that no schema describes.
 
     Args:
-        types: The type that the lake declares for each column.
+        types: The type of each column in the lake.
         binary: How bytes are written.
+        unknown: Of columns without a type why they have none.
     """
 
-    def __init__(self, types: Mapping[str, str], binary: BinaryText = BinaryText.BASE64) -> None:
+    def __init__(
+        self, types: Mapping[str, str], binary: BinaryText = BinaryText.BASE64, unknown: Mapping[str, str] | None = None
+    ) -> None:  # fmt: skip
         self.types = {name: _declared(name, ddl, binary) for name, ddl in types.items()}
+        self._unknown = unknown or {}
         self.ddl = {name: known.ddl for name, known in self.types.items()}
 
     def read(self, row: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -72,14 +77,24 @@ class NaturalColumns:
             where: The part of the message that the row is, which errors name.
 
         Raises:
-            ValueError: No type is declared for a column, or a value is not of its type.
+            ValueError: No type is known for a column, or a value is not of its type.
         """
         found: dict[str, Any] = {}
         for name, value in row.items():
             if name not in self.types:
-                raise ValueError(f"{where}.{name}: no type is declared for this column; name it in types=")
+                reason = self._unknown.get(name, "no type is declared for this column; name it in types=")
+                raise ValueError(f"{where}.{name}: {reason}")
             found[name] = None if value is None else decoded(f"{where}.{name}", self.types[name], value)
         return found
+
+
+class AsTheyStand:
+    """The values of columns as they stand in a message, whose types are not known yet."""
+
+    ddl: Mapping[str, str] = MappingProxyType({})
+
+    def read(self, row: Mapping[str, Any], where: str) -> dict[str, Any]:
+        return dict(row)
 
 
 def _declared(name: str, ddl: str, binary: BinaryText) -> ValueType:

@@ -10,12 +10,13 @@ from lakechime_dagster.cdc.dms import DmsReader
 from lakechime_dagster.cdc.heartbeats import BeatReader
 from lakechime_dagster.cdc.maxwell import MaxwellReader
 from lakechime_dagster.cdc.reading import EnvelopeReader
+from lakechime_dagster.cdc.row_schemas import Readings, RowSchemas, Unread
 from lakechime_dagster.cdc.schema_history import AsWritten, History, Schemas
 from lakechime_dagster.cdc.shards import ShardReader
 from lakechime_dagster.cdc.table_schema import TableSchema
 from lakechime_dagster.cdc.transactions import TransactionReader
 from lakechime_dagster.lake.change_tables import BronzeTable
-from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
+from lakechime_dagster.lake.envelopes import BinaryText, Canal, Debezium, Dms, Envelope, Maxwell
 from lakechime_dagster.lake.feeds import shard_columns
 
 
@@ -68,16 +69,24 @@ class MessageFormat:
             return History(self.tables, envelope)
         return AsWritten() if self.is_typed_elsewhere else None
 
+    def _row_schemas(self, keys: tuple[str, ...], binary: BinaryText, omits_nulls: bool = False) -> RowSchemas | None:
+        """What tells the types of columns of which messages never bring any; None where they are declared."""
+        if self.tables is not None:
+            return Readings(keys, self.tables, self.types, binary, omits_nulls=omits_nulls)
+        return Unread(keys) if self.is_typed_elsewhere else None
+
     def _reader(self, keys: tuple[str, ...]) -> EnvelopeReader:
         match self.envelope:
             case Debezium():
                 return DebeziumReader(self.envelope, keys, self._schemas(self.envelope))
             case Canal():
-                return CanalReader(self.envelope, keys, self.types)
+                return CanalReader(self.envelope, keys, self.types, self._row_schemas(keys, self.envelope.binary))
             case Maxwell():
-                return MaxwellReader(self.envelope, keys, self.types)
+                return MaxwellReader(
+                    self.envelope, keys, self.types, self._row_schemas(keys, self.envelope.binary, self.envelope.omits_nulls)
+                )
             case Dms():
-                return DmsReader(self.envelope, keys, self.types)
+                return DmsReader(self.envelope, keys, self.types, self._row_schemas(keys, self.envelope.binary, self.envelope.omits_nulls))
             case _:
                 assert_never(self.envelope)
 

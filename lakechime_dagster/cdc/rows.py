@@ -1,13 +1,11 @@
 """The rows of messages that bring no schema, as changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.natural import NaturalColumns
 from lakechime_dagster.cdc.reading import as_object, key_change, key_of
-from lakechime_dagster.lake.envelopes import BinaryText
 
 
 @dataclass(frozen=True)
@@ -18,27 +16,33 @@ class Part:
     found: Any
 
 
+class RowColumns(Protocol):
+    """How the values of a row's columns are read, and the types that the lake has for them."""
+
+    @property
+    def ddl(self) -> Mapping[str, str]: ...
+
+    def read(self, row: Mapping[str, Any], where: str) -> dict[str, Any]: ...
+
+
 class Rows:
     """Makes changes of the rows of a table.
 
     Args:
         keys: The columns of the table's key, in their order.
-        types: The type that the lake declares for each column.
-        binary: How bytes are written.
-        omits_nulls: A column that a row lacks is null there; otherwise it is one that the message does not carry.
-
-    Raises:
-        ValueError: A column of the key has no type, or one has a type of which such tools write no values.
+        columns: How columns are read.
+        absent: Those that are null in a row that lacks them; another one is then one that the message does not carry.
+        doubtful: Of those of which nobody knows that, why.
     """
 
-    def __init__(self, keys: Sequence[str], types: Mapping[str, str], binary: BinaryText, *, omits_nulls: bool = False) -> None:
-        for name in keys:
-            if name not in types:
-                raise ValueError(f"keys: no type is declared for {name}; name it in types=")
+    def __init__(
+        self, keys: Sequence[str], columns: RowColumns, *, absent: Iterable[str] = (), doubtful: Mapping[str, str] | None = None
+    ) -> None:  # fmt: skip
         self._keys = tuple(keys)
-        self._columns = NaturalColumns(types, binary)
-        self.ddl = self._columns.ddl
-        self._absent = dict.fromkeys(types) if omits_nulls else {}
+        self._columns = columns
+        self.ddl = columns.ddl
+        self._absent = dict.fromkeys(absent)
+        self._doubtful = doubtful or {}
 
     def changes(self, told: Change, row: Part, old: Part) -> tuple[Change, ...]:
         """The changes of one row: one, or two where its key changed.
@@ -49,11 +53,15 @@ class Rows:
             old: What columns were before an update, of those that it changed or of more; None where nothing is known.
 
         Raises:
-            ValueError: A column of the key has no value, no type is declared for a column, or a value is not of its type.
+            ValueError: A column of the key has no value, no type is known for a column, a value is not of its type, or it is in doubt
+                what a column is that the row lacks.
         """
         found = as_object(row.where, row.found)
         if told.operation is Operation.DELETE:
             return (replace(told, key=key_of(self._key_columns(found, row.where), self._keys, row.where)),)
+        for name, reason in self._doubtful.items():
+            if name not in found:
+                raise ValueError(f"{row.where}.{name}: {reason}")
         columns = self._columns.read({**self._absent, **found}, row.where)
         upsert = replace(told, key=key_of(columns, self._keys, row.where), columns=columns)
         before = self._old_key(upsert, old)

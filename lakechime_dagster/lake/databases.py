@@ -37,6 +37,11 @@ class Database:
         return url_in(environment, self.url, "url")
 
     @property
+    def is_postgres(self) -> bool:
+        """Whether it is known to be PostgreSQL; a variable of the environment may be anything."""
+        return _scheme(self.url) == "postgresql"
+
+    @property
     def source_table(self) -> tuple[str, str]:
         """The schema and the name of the table."""
         schema, _, name = self.table.partition(".")

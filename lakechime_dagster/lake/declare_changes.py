@@ -59,8 +59,9 @@ def change_table(
     not in the table's rows.
 
     The messages come from `source`, which is asked `every` so often, written as `envelope` says; `types` gives the type of
-    each column for envelopes whose messages never bring a schema. Where Debezium's messages bring none, the source's `ddl`
-    names the topic that tells the columns, or `schema_from` the database in which they are read. `merge` names the key, and
+    each column for envelopes whose messages never bring a schema, or `schema_from` names the database in which they are read, and
+    `types` those that it does not tell. Where Debezium's messages bring none, the source's `ddl` names the topic that tells the
+    columns, or `schema_from` does as for others. `merge` names the key, and
     says how changes are merged; `on_drift` what becomes of columns that changes bring otherwise than the table has them. A
     change that comes later than `allowed_lateness`, by the database's times, may be refused, as what it needs is forgotten.
     `columns` gives the names here of columns that have others in the database; `merge` speaks of the names here. `cluster_by`
@@ -117,15 +118,15 @@ def _check_source(name: str, source: object, envelope: object, types: object) ->
 def _check_schema_from(name: str, source: Feed, envelope: object, schema_from: object) -> None:
     if schema_from is not None and not isinstance(schema_from, Database):
         raise DeclarationError(name, "schema_from", f"{shown(schema_from)} is no Database(url, table)")
-    if isinstance(envelope, Debezium):
-        if schema_from is not None and source.shards:
-            problem = "is one database's table; this one follows those of all shards: name the topic of their schema changes by ddl="
-            raise DeclarationError(name, "schema_from", problem)
-        return
-    remedy = "is for Debezium's messages; of this envelope declare types={…}, as `lakechime cdc types` writes them"
-    if schema_from is not None:
-        raise DeclarationError(name, "schema_from", remedy)
-    if source.ddl:
+    is_of_debezium = isinstance(envelope, Debezium)
+    if schema_from is not None and source.shards:
+        remedy = "name the topic of their schema changes by ddl=" if is_of_debezium else "declare types={…}"
+        raise DeclarationError(name, "schema_from", f"is one database's table; this one follows those of all shards: {remedy}")
+    if isinstance(envelope, Canal | Maxwell) and schema_from is not None and schema_from.is_postgres:
+        tool = type(envelope).__name__
+        raise DeclarationError(name, "schema_from", f"is in PostgreSQL, which {tool} does not follow; name the database that it reads")
+    if source.ddl and not is_of_debezium:
+        remedy = "is for Debezium's messages; of this envelope declare schema_from=, or types={…} as `lakechime cdc types` writes them"
         raise DeclarationError(name, "source", f"ddl={shown(source.ddl)} {remedy}")
 
 

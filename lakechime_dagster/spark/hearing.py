@@ -74,7 +74,8 @@ class Hearing:
 
         A table that is made anew keeps the readings of the one before: schema changes are told again, these by nobody.
         """
-        told = told_schemas(self.job.name, messages, map(TableSchema.of_row, known.tables), known.places)
+        is_told = isinstance(self.job.format.envelope, Debezium)  # of others a schema change tells a statement alone
+        told = told_schemas(self.job.name, messages, map(TableSchema.of_row, known.tables), known.places) if is_told else []
         if self.decided is not None:
             of_step = pinned(self.spark, self.state.location, int(self.decided.version)).where(F.col("step") == self.step)
             return [*told, *readings_in(of_step)]

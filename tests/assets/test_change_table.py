@@ -12,14 +12,15 @@ import pytest
 
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, Database, Debezium, JsonLines, Lake, Maxwell, change_table
+from lakechime_dagster.lake import Canal, CDCMerge, Database, Debezium, Dms, JsonLines, Lake, Maxwell, change_table
+from lakechime_dagster.lake.envelopes import Envelope
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.triggers.feeds import FilesPlace
 from tests.assets.test_table import Location, checks, shown
-from tests.cdc.factories import BINLOG, make_payload, make_record
+from tests.cdc.factories import BINLOG, make_payload
 from tests.sources.test_cut import on_mariadb
 from tests.support.follows import read
 from tests.support.mariadb import MariaDB
@@ -129,22 +130,38 @@ def test_the_hours_that_are_complete_are_partitions_to_wait_for(location: Locati
     ]  # fmt: skip
 
 
+def schemaless(envelope: Envelope, database: str) -> dict[str, Any]:
+    """The message of a row that tells no types."""
+    row, here = {"id": 1, "amount": "4.88"}, {"database": database, "table": "orders"}
+    match envelope:
+        case Debezium():
+            source = BINLOG | {"db": database, "file": "mysql-bin.000001", "pos": 4}
+            return make_payload(source=source, after={"id": 1, "amount": "Aeg="})
+        case Maxwell():
+            return here | {"type": "insert", "ts": 1, "position": "mysql-bin.000001:4", "data": row}
+        case Canal():
+            return here | {"type": "INSERT", "isDdl": False, "es": 1, "data": [row | {"id": "1"}], "old": None}
+        case Dms():
+            metadata = {"record-type": "data", "operation": "insert", "schema-name": database, "table-name": "orders"}
+            return {"data": row, "metadata": metadata}
+
+
 @pytest.mark.services
+@pytest.mark.parametrize("envelope", [Debezium(), Maxwell(), Canal(), Dms()], ids=lambda one: type(one).__name__)
 def test_columns_that_no_message_tells_are_read_in_the_database(
-    tmp_path: Path, folder: Path, location: Location, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
+    folder: Path, location: Location, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch, envelope: Envelope
 ) -> None:
     """With each step."""
     with on_mariadb(mariadb) as database:
         database.run("CREATE TABLE orders (id INT PRIMARY KEY, amount DECIMAL(10,2))")
         monkeypatch.setenv("SHOP", database.url)
         table = change_table(
-            "shop.orders", source=JsonLines(str(folder), records=True), envelope=Debezium(), merge=CDCMerge(keys=("id",)),
+            "shop.orders", source=JsonLines(str(folder), records=True), envelope=envelope, merge=CDCMerge(keys=("id",)),
             schema_from=Database("$SHOP", f"{database.schema}.orders"),
         )  # fmt: skip
         own = Location(location.instance, build_definitions(Lake("shop", [table])), location.platform)
-        source = BINLOG | {"db": database.schema, "file": "mysql-bin.000001", "pos": 4}
-        message = make_record(make_payload(source=source, after={"id": 1, "amount": "Aeg="}))
-        line = {"topic": "shop", "partition": 0, "offset": 0, "key": '{"id":1}', "value": (message.value or b"").decode(), "headers": []}
+        value = json.dumps(schemaless(envelope, database.schema))
+        line = {"topic": "shop", "partition": 0, "offset": 0, "key": '{"id":1}', "value": value, "headers": []}
         (folder / "a.jsonl").write_text(json.dumps(line) + "\n")
         assert own.run_of("shop_orders__changes").success
         assert own.run_of("shop_orders").success

@@ -10,6 +10,7 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import (
+    Canal,
     CDCMerge,
     ChangeTable,
     Database,
@@ -109,12 +110,18 @@ WRONG = [
         "shop.orders, schema_from: is one database's table; this one follows those of all shards",
     ),
     (
-        lambda: orders(envelope=Maxwell(), types={"id": "bigint"}, schema_from=Database("$SHOP", "shop.orders")),
-        "shop.orders, schema_from: is for Debezium's messages; of this envelope declare types={…}",
+        lambda: orders(envelope=Maxwell(), schema_from=Database("postgresql://reader@host/shop", "public.orders")),
+        "shop.orders, schema_from: is in PostgreSQL, which Maxwell does not follow; name the database that it reads",
+    ),
+    (
+        lambda: orders(
+            envelope=Canal(), source=JsonLines("in", shards="(?P<shard>.*)"), schema_from=Database("$SHOP", "shop.orders")
+        ),
+        "shop.orders, schema_from: is one database's table; this one follows those of all shards: declare types={…}",
     ),
     (
         lambda: orders(envelope=Maxwell(), types={"id": "bigint"}, source=JsonLines("in", records=True, ddl="shop")),
-        "shop.orders, source: ddl='shop' is for Debezium's messages; of this envelope declare types={…}",
+        "shop.orders, source: ddl='shop' is for Debezium's messages; of this envelope declare schema_from=, or types={…}",
     ),
     (lambda: Debezium(settings={"decimal.mode": "precise"}), "Debezium, settings: 'decimal.mode' says nothing of how values are written"),
     (

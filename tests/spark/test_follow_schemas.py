@@ -16,6 +16,7 @@ from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.table_schema import TableSchema
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.lake.envelopes import Maxwell
 from tests.cdc.factories import make_payload, make_record
 from tests.cdc.test_captures import CAPTURES, differences
 from tests.support.follows import Followed, read
@@ -172,3 +173,32 @@ def test_without_columns_from_anywhere_the_messages_are_kept_and_refused(spark: 
 
 def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("has_place", [True, False])
+def test_messages_of_maxwell_are_read_by_readings_of_the_database(spark: SparkSession, tmp_path: Path, has_place: bool) -> None:
+    """By those around its place, and one that tells none by all; a number that only grew is what holds both."""
+    table = Followed(spark, tmp_path, ("id",), envelope=Maxwell(), topics={"is_typed_elsewhere": True})
+    table.options = {"reading": reading(2, at=10)}
+    table.tell([maxwell(1, "4.88", at=5 if has_place else None, offset=1)])
+    table.run()
+    assert amounts(table) == {1: "4.88"}
+    table.options = {"reading": reading(3, at=20)}
+    statement = {"database": "shop", "table": "orders", "type": "table-alter", "ts": 1, "sql": "ALTER …"}
+    altered = Record(topic="t", value=json.dumps(statement).encode(), offset=2)
+    table.tell([altered, maxwell(2, "5.125", at=15 if has_place else None, offset=3)])
+    assert table.run().events == {"applied": 1, "control": 1}
+    assert amounts(table) == {1: "4.880", 2: "5.125"}
+    table.options = {"reading": replace(reading(3, at=30), columns={"id": "int(11)", "amount": "varchar(9)"})}
+    table.tell([maxwell(3, "six", at=25 if has_place else None, offset=4), maxwell(4, "7", at=19 if has_place else None, offset=5)])
+    assert table.run().events == ({"applied": 1, "quarantined": 1} if has_place else {"quarantined": 2})
+    refused = read(f"{table.location}__quarantine")
+    places = "(3, 20), and varchar(9) at (3, 30)" if has_place else "(3, 10), and varchar(9) at (3, 30)"
+    scale = 3 if has_place else 2
+    assert {one["reason"] for one in refused} == {f"data.amount: it was decimal(10,{scale}) when shop.orders was read at {places}"}
+
+
+def maxwell(number: int, amount: str, *, at: int | None, offset: int) -> Record:
+    message = {"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": {"id": number, "amount": amount}}
+    place = {} if at is None else {"position": f"mysql-bin.000003:{at}"}
+    return Record(topic="t", value=json.dumps(message | place).encode(), offset=offset)
