@@ -206,6 +206,17 @@ class DeltaLog:
         """Up to where its feed was read by a version, by the newest commit that tells it; None where the log holds none."""
         return next((stamp.end for stamp in self._stamps_backwards(self._open(version)) if stamp.end.feed is not None), None)
 
+    def rows(self, version: int) -> pa.Table | None:
+        """All rows of a version; None where columns may be mapped or rows deleted within files, which only Delta's own reader follows."""
+        state = self._open(version)
+        if state.protocol().min_reader_version > 1:
+            return None
+        try:
+            return state.to_pyarrow_table()
+        except (DeltaError, OSError, ValueError) as error:
+            remedy = "check that its files are there and can be reached"
+            raise TableUnreadableError(f"{self.table}: version {version} at {self.shown_location} cannot be read; {remedy}") from error
+
     def _events(self, commit: TableCommit, uid: TableUid) -> list[DataChangeEvent]:
         """DELETE promises that nothing of the partition is left; a removal of some of its files is an UPDATE."""
         tags = self._tags(commit)

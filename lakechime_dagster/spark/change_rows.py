@@ -72,9 +72,10 @@ def merged_ddl(columns: Mapping[str, str]) -> str:
 
 
 class What:
-    """The kinds of rows that merging gives back."""
+    """The kinds of rows that merging gives back, and of counts: of the operations of its rows, of refusals, of fates."""
 
-    ROW, STATE, REFUSED, FATE = "row", "state", "refused", "fate"
+    ROW, STATE, REFUSED = "row", "state", "refused"
+    COUNTS = ROWS, REFUSALS, FATE = "rows", "refusals", "fate"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,17 +236,19 @@ class Merging:
     casts: bool = False  # a value of another type becomes one of the column's, or null where it cannot
 
     def __call__(self, batches: Batches) -> Batches:
-        fates, found = Counter[str](), list[tuple[Any, ...]]()
+        counts, found = Counter[tuple[str, str | None]](), list[tuple[Any, ...]]()
         types = {one.name: one.type for one in self.out.field("row").type}
         for _, rows in groupby(rows_of(batches), key=lambda row: row[0]):
-            found += self._merged([row[1:] for row in rows], types, fates)
+            found += self._merged([row[1:] for row in rows], types, counts)
             if len(found) >= CHUNK:
                 yield from record_batches(found, self.out)
                 found = []
-        counts = [(What.FATE, fate, None, *NOTHING, None, None, None, None, count) for fate, count in fates.items()]
-        yield from record_batches(found + counts, self.out)
+        counted = [(*kind, None, *NOTHING, None, None, None, None, count) for kind, count in counts.items()]
+        yield from record_batches(found + counted, self.out)
 
-    def _merged(self, rows: Sequence[tuple[Any, ...]], types: Mapping[str, pa.DataType], fates: Counter[str]) -> Iterator[tuple[Any, ...]]:
+    def _merged(
+        self, rows: Sequence[tuple[Any, ...]], types: Mapping[str, pa.DataType], counts: Counter[tuple[str, str | None]]
+    ) -> Iterator[tuple[Any, ...]]:
         size = len(StateRow._fields)
         known: dict[Key, Known] = {}
         told: dict[int, tuple[Any, ...]] = {}
@@ -266,7 +269,8 @@ class Merging:
             if (found := known_of(before)) is not None:
                 known[key_of(text)] = found
         step = merged(known, changes, self.truncated, self.frontiers, self.soft)
-        fates.update({fate.value: count for fate, count in step.fates.items()})
+        counts.update({(What.FATE, fate.value): count for fate, count in step.fates.items()})
+        counts[What.REFUSALS, None] += len(step.refused)
         for refused in step.refused:
             row = told[id(refused.change)]
             yield (What.REFUSED, None, None, *row[:size], *row[size + 1 :], refused.reason, None)
@@ -276,6 +280,7 @@ class Merging:
                 yield (What.STATE, None, None, *kept, None, None, None, None, None)
             before = targets.get(key_text(one.key), [])
             for operation, row in self._row(one, before, types) if histories is None else self._history(one, before, histories, types):
+                counts[What.ROWS, operation] += 1
                 yield (What.ROW, operation, row, *NOTHING, None, None, None, None, None)
 
     def _row(self, step: KeyStep, targets: Sequence[StateRow], types: Mapping[str, pa.DataType]) -> Iterator[tuple[str, dict[str, Any]]]:

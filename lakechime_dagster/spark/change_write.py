@@ -31,7 +31,7 @@ def write_rows(
     create_if_missing(spark, target, struct_of(columns), properties)
     need = F.col("operation")
     operation = F.when(need.isin(Need.END, Need.RETURN, Need.AMEND), Need.UPDATE).otherwise(need)
-    rows = merged.found.where((F.col("what") == What.ROW) & (need != Need.NOTHING))
+    rows = merged.found.where({"what": [What.ROW]}).frame.where(need != Need.NOTHING)
     changes = rows.select("row.*", operation.alias(OPERATION))
 
     def prepare() -> Callable[[], None] | None:

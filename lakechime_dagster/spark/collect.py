@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.collecting import collected_rows, compacted, frontier_before, open_snapshots
@@ -15,11 +15,14 @@ from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.scd2 import Tracked
 from lakechime_dagster.cdc.soft import Soft
 from lakechime_dagster.cdc.state import Role, StateRow
-from lakechime_dagster.spark.batches import CHUNK, Batches, on_batches, record_batches, rows_of
+from lakechime_dagster.spark.batches import CHUNK, Batches, record_batches, rows_of
 from lakechime_dagster.spark.change_rows import STATE_DDL
-from lakechime_dagster.spark.ddl import arrow_of, struct_of
+from lakechime_dagster.spark.ddl import arrow_of
 from lakechime_dagster.spark.oldest import oldest
-from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, in_groups, orders_of
+from lakechime_dagster.spark.remembered import Seen, orders_of
+from lakechime_dagster.spark.rows import InWorkers, Rows
+
+COLLECTED_DDL = f"`group` string, {STATE_DDL}"
 
 
 def is_worth_while(state: DataFrame, lateness: timedelta, least: int) -> bool:
@@ -32,20 +35,20 @@ def is_worth_while(state: DataFrame, lateness: timedelta, least: int) -> bool:
 
 
 def collected_state(
-    spark: SparkSession, state: DataFrame, seen: Seen, lateness: timedelta, groups: DataFrame | None,
+    workers: InWorkers, state: DataFrame, seen: Seen, lateness: timedelta, groups: Mapping[str, str],
     tracked: Tracked | None, soft: Soft | None,
-) -> DataFrame:  # fmt: skip
-    """All that is still to be remembered (`STATE_COLUMNS`) of what is; `seen` is what of it concerns more than its keys.
+) -> Rows:  # fmt: skip
+    """All that is still to be remembered (`STATE_DDL`) of what is; `seen` is what of it concerns more than its keys.
 
     Nothing is forgotten of a source of which a snapshot is being taken.
     """
     frontiers = {**seen.frontier, **_frontiers(state, lateness, open_snapshots(seen.marks))}
-    rows = state.where(F.col("role").isin(Role.BASE.value, Role.CHANGE.value)).select(F.col("key").alias("group"), *STATE_COLUMNS)
-    together = in_groups(rows, groups).select("group", *STATE_COLUMNS).repartition("group").sortWithinPartitions("group")
-    kept = on_batches(together, Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), frontiers, tracked, soft), STATE_DDL)
+    rows = workers.rows(state).where({"role": [Role.BASE.value, Role.CHANGE.value]}).shaped(COLLECTED_DDL, {"group": "key"})
+    together = rows.translated("group", groups) if groups else rows
+    collecting = Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), frontiers, tracked, soft)
+    kept = together.on_batches(collecting, STATE_DDL, by="group", keep=False)
     whole = [*seen.places, *seen.beats, *seen.probes, *seen.truncations, *seen.marks, *seen.columns, *seen.tables]
-    others = compacted(whole, frontiers)
-    return kept.unionByName(spark.createDataFrame([tuple(one) for one in others], struct_of(STATE_DDL)))
+    return kept.union(workers.made(list(compacted(whole, frontiers)), STATE_DDL))
 
 
 def _frontiers(state: DataFrame, lateness: timedelta, without: set[str]) -> dict[str, Order]:

@@ -1,10 +1,11 @@
 """Epochs of the changes of a step: a source's positions go forward within a partition, or it is known why they do not."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.bronze_rows import key_text
@@ -12,59 +13,57 @@ from lakechime_dagster.cdc.change import Change
 from lakechime_dagster.cdc.epoch import Assignment, Epochs, assigned
 from lakechime_dagster.cdc.merging import Fate
 from lakechime_dagster.cdc.order import Position
-from lakechime_dagster.cdc.state import Role, StateRow, change_of
+from lakechime_dagster.cdc.state import StateRow, change_of
+from lakechime_dagster.cdc.wire import order_of, order_text
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.spark.remembered import STATE_COLUMNS, Seen, opened_row, place_row
+from lakechime_dagster.spark.batches import Batches, record_batches, rows_of
+from lakechime_dagster.spark.change_rows import STATE_DDL, TOLD_DDL
+from lakechime_dagster.spark.ddl import arrow_of
+from lakechime_dagster.spark.looking import WITH_ORDER, Came, Line, Looked, looked
+from lakechime_dagster.spark.remembered import Seen, opened_row, place_row
+from lakechime_dagster.spark.rows import Rows
 
 Event = tuple[str, int, Position, str, str | None]
-Line = tuple[str, str, int]  # a source in a partition of a topic
-PARTS = ("source", "line_topic", "line_partition")
-INCREMENTAL = "incremental"  # the mark of a row that was read beside the log: its time is the connector's
+Message = tuple[str, int, int]  # topic id, partition and offset
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ordered:
-    """The changes of a step in their epochs, and what is to be remembered of how far these have come."""
+    """The changes of a step in their epochs, what they tell, and what is to be remembered of how far these have come."""
 
-    told: DataFrame
+    told: Rows
+    seen: Seen
     places: tuple[StateRow, ...]
 
 
-def in_epochs(spark: SparkSession, name: str, told: DataFrame, bronze: DataFrame, before: Seen) -> Ordered:
+def in_epochs(spark: SparkSession, name: str, told: Rows, bronze: DataFrame, before: Seen) -> Ordered:
     """The changes of a step, each in its epoch; what was delivered again is counted and goes no further.
 
     Args:
         spark: The session.
         name: The table, for errors.
-        told: The rows of `change_rows.TOLD_DDL`, which are in memory.
+        told: The rows of `change_rows.TOLD_DDL`, which are kept.
         bronze: The bronze table up to the end of the step.
         before: What was remembered, how far the epochs of each source had come among it.
 
     Raises:
         LaneHeldError: positions of a source begin anew, and nobody has said that they may.
     """
-    known = before.epochs
-    lines = _with_places(spark, _lines(told), before)
-    earlier = Window.partitionBy(*PARTS).orderBy("line_offset", "line_item").rowsBetween(Window.unboundedPreceding, -1)
-    place = F.when(F.col("line_offset") > F.col("place_offset"), F.col("place"))
-    lines = lines.withColumn("newest", F.greatest(F.max("position").over(earlier), place))
-    lines = lines.withColumn("went_back", F.coalesce(F.col("position") < F.col("newest"), F.lit(False)))
-    found = lines.groupBy(*PARTS).agg(
-        F.max("position").alias("newest"), F.count_if("went_back").alias("back"), F.max("line_offset").alias("offset"),
-        F.max(F.when(~F.col("snapshot").eqNullSafe(INCREMENTAL), F.col("ts_ms"))).alias("newest_ms"),
-    ).collect()  # fmt: skip
-    after = dict(known)
-    odd = {tuple(row)[:3] for row in found if row["back"]}
-    for row in found:
-        if tuple(row)[:3] not in odd:
-            after[row["source"]] = _moved(after.get(row["source"], Epochs()), tuple(row)[:3], tuple(row["newest"]))
-    assignments = _assigned(spark, name, lines, bronze, odd, after) if odd else {}
+    look = looked(told, before)
+    changes = _changes(told, {line for line, came in look.lines.items() if came.may_go_back})
+    odd = {line for line, of_line in changes.items() if _goes_back(line, of_line, before)}
+    after = dict(before.epochs)
+    for line, came in look.lines.items():
+        if line not in odd:
+            after[line[0]] = _moved(after.get(line[0], Epochs()), line, came.newest)
+    assignments = _assigned(spark, name, {line: changes[line] for line in odd}, bronze, after)
     for source, assignment in assignments.items():
         after[source] = assignment.epochs
-    return Ordered(
-        told=_renumbered(spark, told, after, assignments),
-        places=tuple(_places(before, after, {tuple(row)[:3]: (row["offset"], row["newest_ms"]) for row in found})),
-    )
+    renumbering = _renumbering(after, assignments)
+    if renumbering.changes_any:
+        told = told.on_batches(renumbering, TOLD_DDL)
+        look = Looked(looked(told, before).seen, look.lines)
+    return Ordered(told=told, seen=look.seen, places=tuple(_places(before, after, look.lines)))
 
 
 def _moved(epochs: Epochs, line: Line, newest: Position) -> Epochs:
@@ -74,42 +73,56 @@ def _moved(epochs: Epochs, line: Line, newest: Position) -> Epochs:
     return Epochs(opened=epochs.opened, places={**epochs.places, partition: (epoch, max(place, newest))})
 
 
-def _lines(told: DataFrame) -> DataFrame:
-    """Of each change that has a position where it stands."""
-    order = F.col("order")
-
-    def part(index: int) -> Column:
-        return F.get_json_object(order, f"$[{index}]")
-
-    changes = told.where(F.col("role").isin(Role.CHANGE.value, Role.TRUNCATION.value)).select(
-        *STATE_COLUMNS, F.from_json(part(1), "array<bigint>").alias("position"), part(3).alias("line_topic"),
-        part(4).cast("int").alias("line_partition"), part(5).cast("bigint").alias("line_offset"), part(6).cast("int").alias("line_item"),
-    )  # fmt: skip
-    return changes.where(F.size("position") > 0)
+def _changes(told: Rows, lines: set[Line]) -> dict[Line, list[Change]]:
+    """The changes of these lines that have a position, in their order and without their columns."""
+    found: dict[Line, list[Change]] = {}
+    if lines:
+        rows = told.shaped(STATE_DDL, values={"columns": None, "omitted": None})
+        for row in rows.on_batches(OfLines(arrow_of(STATE_DDL), frozenset(lines)), STATE_DDL, keep=False).tuples(*StateRow._fields):
+            change = change_of(StateRow(*row))
+            found.setdefault((change.source, change.order.topic, change.order.partition), []).append(change)
+    return {line: sorted(mine, key=lambda one: one.order[3:]) for line, mine in found.items()}
 
 
-def _with_places(spark: SparkSession, lines: DataFrame, before: Seen) -> DataFrame:
-    """The lines with the newest position before the step, and the offset up to which it is known of."""
-    rows = [
-        (source, *partition, list(place), before.offsets[source, *partition])
-        for source, epochs in before.epochs.items()
-        for partition, (_, place) in epochs.places.items()
-    ]
-    ddl = "source string, line_topic string, line_partition int, place array<bigint>, place_offset bigint"
-    return lines.join(F.broadcast(spark.createDataFrame(rows, ddl)), list(PARTS), "left")
+@dataclass(frozen=True)
+class OfLines:
+    """The changes of some lines that have a position."""
+
+    out: pa.Schema
+    lines: frozenset[Line]
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            yield from record_batches([row for row in rows_of(iter([batch])) if self._is_of_lines(StateRow(*row))], self.out)
+
+    def _is_of_lines(self, row: StateRow) -> bool:
+        if row.role not in WITH_ORDER:
+            return False
+        order = order_of(row.order)
+        return bool(order.position) and (row.source, order.topic, order.partition) in self.lines
+
+
+def _goes_back(line: Line, changes: Iterable[Change], before: Seen) -> bool:
+    """Whether a position is lower than one before it, or than where its line had come."""
+    source, *_ = line
+    place, offset = before.epochs.get(source, Epochs()).places.get(line[1:], (0, ()))[1], before.offsets.get(line, -1)
+    newest = Position()
+    for change in changes:
+        known = max(newest, place) if change.order.offset > offset else newest
+        if change.order.position < known:
+            return True
+        newest = max(newest, change.order.position)
+    return False
 
 
 def _assigned(
-    spark: SparkSession, name: str, lines: DataFrame, bronze: DataFrame, odd: Iterable[Line], known: Mapping[str, Epochs]
+    spark: SparkSession, name: str, odd: Mapping[Line, Sequence[Change]], bronze: DataFrame, known: Mapping[str, Epochs]
 ) -> dict[str, Assignment]:
     """By source the changes of those partitions in which positions went back, in the epochs that are known of."""
-    is_odd = reduce(lambda a, b: a | b, [_is_line(line) for line in odd])
-    light = [F.lit(None).cast("string").alias(one) if one in ("columns", "omitted") else F.col(one) for one in STATE_COLUMNS]
-    changes = [change_of(StateRow(*row)) for row in lines.where(is_odd).select(*light).collect()]
-    seen = _seen_before(spark, changes, bronze)
+    seen = _seen_before(spark, [change for of_line in odd.values() for change in of_line], bronze) if odd else set()
     assignments = {}
     for source in sorted({line[0] for line in odd}):
-        mine = sorted((one for one in changes if one.source == source), key=lambda one: one.order[3:])
+        mine = sorted((one for line, changes in odd.items() if line[0] == source for one in changes), key=lambda one: one.order[3:])
         told_here = dict[Event, int]()
         for change in mine:
             told_here.setdefault(_event(change), change.order.offset)
@@ -163,50 +176,51 @@ def _evidence(name: str, source: str, first: Change, epochs: Epochs, changes: Se
     )
 
 
-def _renumbered(spark: SparkSession, told: DataFrame, epochs: Mapping[str, Epochs], assignments: Mapping[str, Assignment]) -> DataFrame:
-    """The orders with their epochs, and the fate of what was delivered again."""
-    begins = [(*_line(source, partition), 0, epoch) for source, one in epochs.items() for partition, (epoch, _) in one.places.items()]
-    again: list[tuple[str, int, int]] = []
+def _renumbering(epochs: Mapping[str, Epochs], assignments: Mapping[str, Assignment]) -> "Renumbering":
+    """From which offset on each line is in which epoch, and what was delivered again."""
+    begins = {_line(source, partition): {(0, epoch)} for source, one in epochs.items() for partition, (epoch, _) in one.places.items()}
+    again: set[Message] = set()
     for source, assignment in assignments.items():
-        moved = {(source, change.order.topic, change.order.partition) for change in assignment.changes}
-        begins = [one for one in begins if one[:3] not in moved]
-        first: dict[tuple[str, int, int], int] = {}
+        first: dict[Line, dict[int, int]] = {}
         for change in assignment.changes:
-            place = change.order.topic, change.order.partition, change.order.epoch
-            first[place] = min(first.get(place, change.order.offset), change.order.offset)
-        begins += [(source, topic, partition, offset, epoch) for (topic, partition, epoch), offset in first.items()]
-        again += [(one.order.topic, one.order.partition, one.order.offset) for one in assignment.delivered_again]
-    if again:
-        told = _without(spark, told, again)
-    if not any(epoch for *_, epoch in begins):
-        return told
-    topic, partition, offset = (F.get_json_object("order", f"$[{index}]") for index in (3, 4, 5))
-    within = [
-        F.when((F.col("source") == one[0]) & (topic == one[1]) & (partition == str(one[2])) & (offset.cast("bigint") >= one[3]), one[4])
-        for one in begins
-        if one[4]
-    ]
-    epoch = F.greatest(F.lit(0), F.lit(0), *within).cast("string")
-    has_order = F.col("order").isNotNull() & F.col("role").isin(Role.CHANGE.value, Role.TRUNCATION.value)
-    renumbered = F.concat(F.lit("["), epoch, F.expr("substring(`order`, 3)"))
-    return told.withColumn("order", F.when(has_order, renumbered).otherwise(F.col("order")))
+            offsets = first.setdefault(_line(source, (change.order.topic, change.order.partition)), {})
+            offsets[change.order.epoch] = min(offsets.get(change.order.epoch, change.order.offset), change.order.offset)
+        begins |= {line: {(offset, epoch) for epoch, offset in offsets.items()} for line, offsets in first.items()}
+        again |= {(one.order.topic, one.order.partition, one.order.offset) for one in assignment.delivered_again}
+    later = {line: tuple(of_line) for line, of_line in begins.items() if any(epoch for _, epoch in of_line)}
+    return Renumbering(arrow_of(TOLD_DDL), later, frozenset(again))
 
 
-def _without(spark: SparkSession, told: DataFrame, again: Sequence[tuple[str, int, int]]) -> DataFrame:
-    """The changes of these messages are there before: they are counted."""
-    rows = spark.createDataFrame(list(dict.fromkeys(again)), "again_topic string, again_partition int, again_offset bigint")
-    same = (
-        (F.get_json_object("order", "$[3]") == F.col("again_topic")) & (F.col("partition") == F.col("again_partition"))
-        & (F.col("offset") == F.col("again_offset"))
-    )  # fmt: skip
-    joined = told.join(F.broadcast(rows), same, "left")
-    is_again = F.col("again_topic").isNotNull()
-    counted = {"fate": F.when(is_again, F.lit(Fate.DELIVERED_AGAIN.value)).otherwise(F.col("fate"))}
-    counted |= {"role": F.when(~is_again, F.col("role")), "continues": F.when(~is_again, F.col("continues"))}
-    return joined.withColumns(counted).select(*told.columns)
+@dataclass(frozen=True)
+class Renumbering:
+    """The orders of changes (`change_rows.TOLD_DDL`) with their epochs; those of messages that came `again` are counted alone."""
+
+    out: pa.Schema
+    begins: Mapping[Line, Sequence[tuple[int, int]]]  # of lines beyond their first epoch offsets, and the epoch from each on
+    again: frozenset[Message]
+
+    @property
+    def changes_any(self) -> bool:
+        return bool(self.begins or self.again)
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            yield from record_batches(list(self._renumbered(batch)), self.out)
+
+    def _renumbered(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+        for fate, *values, topic, partition, offset, reason, message in rows_of(iter([batch])):
+            row, others = StateRow(*values[: len(StateRow._fields)]), values[len(StateRow._fields) :]
+            order = None if row.order is None else order_of(row.order)
+            if order is not None and (order.topic, partition, offset) in self.again:
+                fate, row = Fate.DELIVERED_AGAIN.value, row._replace(role=None, continues=None)
+            elif order is not None and row.role in WITH_ORDER:
+                begins = self.begins.get((row.source, order.topic, order.partition), ())
+                epochs = [epoch for begin, epoch in begins if order.offset >= begin]
+                row = row._replace(order=order_text(order._replace(epoch=max(epochs, default=0))))
+            yield fate, *row, *others, topic, partition, offset, reason, message
 
 
-def _places(before: Seen, after: Mapping[str, Epochs], lines: Mapping[Line, tuple[int, int | None]]) -> Iterable[StateRow]:
+def _places(before: Seen, after: Mapping[str, Epochs], lines: Mapping[Line, Came]) -> Iterable[StateRow]:
     """What of the places and the opened epochs is new."""
     for source, epochs in after.items():
         known = before.epochs.get(source, Epochs())
@@ -214,16 +228,12 @@ def _places(before: Seen, after: Mapping[str, Epochs], lines: Mapping[Line, tupl
             yield opened_row(source, epochs.opened)
         for partition, place in epochs.places.items():
             line = _line(source, partition)
-            told, newest_ms = lines.get(line, (-1, None))
-            offset = max(told, before.offsets.get(line, -1))
-            times = [one for one in (newest_ms, before.newest_ms.get(source)) if one is not None]
+            came = lines.get(line)
+            offset = max(-1 if came is None else came.offset, before.offsets.get(line, -1))
+            times = [one for one in (came and came.newest_ms, before.newest_ms.get(source)) if one is not None]
             if place != known.places.get(partition) or offset != before.offsets.get(line):
                 yield place_row(source, partition, place, offset, max(times, default=None))
 
 
 def _line(source: str, partition: tuple[str, int]) -> Line:
     return source, *partition
-
-
-def _is_line(line: Line) -> Column:
-    return reduce(lambda a, b: a & b, [F.col(name) == value for name, value in zip(PARTS, line, strict=True)])

@@ -4,12 +4,12 @@ First what is to be remembered of the changes, which decides the range of the st
 lane and the step. What was remembered is read as of before the step, so that every attempt at it computes the same.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.drift import Evolution, evolved
 from lakechime_dagster.cdc.merging import Fate
@@ -22,7 +22,6 @@ from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.change_tables import STATE
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.own_columns import DELETED_AT, HIDDEN, SPAN, START_SEQ, is_own_column
-from lakechime_dagster.spark.batches import Computing, Here, InWorkers
 from lakechime_dagster.spark.change_job import ChangeJob
 from lakechime_dagster.spark.change_refusals import bad_rows, is_conflicting
 from lakechime_dagster.spark.change_rows import (
@@ -49,7 +48,7 @@ from lakechime_dagster.spark.commit import (
     newest_commit,
     replace_all,
 )
-from lakechime_dagster.spark.ddl import arrow_of, columns_of, ddl_of, struct_of
+from lakechime_dagster.spark.ddl import arrow_of, columns_of, ddl_of
 from lakechime_dagster.spark.hearing import AS_OF, Hearing, known_until
 from lakechime_dagster.spark.job import Counts, Outcome, SourceResult, TableResult
 from lakechime_dagster.spark.names import column
@@ -58,12 +57,8 @@ from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.ranges import RangeRead, ReadMethod, read_range
 from lakechime_dagster.spark.refresh import OpenLog, skipped
-from lakechime_dagster.spark.remembered import (
-    STATE_COLUMNS,
-    groups_of,
-    in_groups,
-    orders_of,
-)
+from lakechime_dagster.spark.remembered import components, orders_of
+from lakechime_dagster.spark.rows import Computing, Here, InWorkers, Rows
 from lakechime_dagster.spark.session_confs import session_confs
 from lakechime_dagster.spark.stages import Heard, Merge
 from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, Committed
@@ -136,7 +131,7 @@ class Step:
     open_log: OpenLog
 
     def __post_init__(self) -> None:
-        self._compute: Computing = InWorkers()
+        self._compute: Computing = InWorkers(self.spark)
         self._phase = Phases(self.spark, self.job.name)
 
     def __enter__(self) -> "Step":
@@ -150,7 +145,7 @@ class Step:
         with self._phase("read"):
             read = self._read()
             self._check_replacing(read)
-            self._compute = Here(self.spark) if self._is_few(read) else InWorkers()
+            self._compute = Here(self._compute.workers) if self._is_few(read) else self._compute
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
             heard = self._hearing.heard(read)
             settled = known_until(self.job, heard)
@@ -179,6 +174,16 @@ class Step:
 
     # Reading
 
+    @cached_property
+    def _table(self) -> DataFrame | None:
+        """The table before the step; None where there is none."""
+        return self.target.read(self.spark) if self.target.log.exists() else None
+
+    @cached_property
+    def _watermark(self) -> int | None:
+        """Up to when it was complete."""
+        return None if self._table is None else self.target.log.watermark()
+
     @property
     def _hearing(self) -> Hearing:
         return Hearing(self.spark, self.job, self.state, self.decided, self.stamp.step, self.open_log, self._compute)
@@ -194,7 +199,7 @@ class Step:
 
     def _has_few_rows(self) -> bool:
         """Whether the table's log says that its rows are few."""
-        return not self.target.log.exists() or self.target.log.size(self.target.log.version) <= self.job.few
+        return self._table is None or self.target.log.size(self.target.log.version) <= self.job.few
 
     def _is_few(self, read: RangeRead) -> bool:
         """Whether the log says that the messages are few."""
@@ -210,16 +215,16 @@ class Step:
                 f"{name}: the new messages of {self.job.bronze.table} cannot be told from those that were read ({read.verdict.value}: "
                 f"{read.note}); if it still holds all of them, `lakechime cdc rebuild {name}` makes the table anew"
             )
-        if read.images is None and self.target.log.exists() and HIDDEN not in self.target.read(self.spark).columns:
+        if read.images is None and self._table is not None and HIDDEN not in self._table.columns:
             raise LaneHeldError(
                 f"{name}: there is a table at {location} that follows no database; move it away, or declare another location="
             )
-        if read.images is not None and self.target.log.exists():
-            self._check_kept()
+        if read.images is not None and self._table is not None:
+            self._check_kept(self._table.columns)
 
-    def _check_kept(self) -> None:
+    def _check_kept(self, columns: Collection[str]) -> None:
         """Hold the lane where the table keeps what was deleted otherwise than is declared, but for one that begins to keep it."""
-        name, has = self.job.name, {*SPAN, DELETED_AT} & {*self.target.read(self.spark).columns}
+        name, has = self.job.name, {*SPAN, DELETED_AT} & {*columns}
         keeps = "histories" if SPAN[0] in has else "rows that were deleted" if has else "what is there alone"
         if has != {*self._columns(Evolution(columns={}))} - {HIDDEN} and (has or self.job.has_history):
             raise LaneHeldError(
@@ -228,7 +233,7 @@ class Step:
             )
 
     def _evolution(self, heard: Heard) -> Evolution:
-        known = {} if heard.is_new or not self.target.log.exists() else columns_of(self.target.read(self.spark).schema)
+        known = {} if heard.is_new or self._table is None else columns_of(self._table.schema)
         schemas = [schema.types for schema in heard.seen.schemas]
         evolution = evolved(shared_columns(known), map(shared_columns, schemas), self.job.on_drift)
         if evolution.refused:
@@ -239,26 +244,25 @@ class Step:
 
     def _complete(self, heard: Heard, known: Until | None) -> tuple[int, int] | None:
         """From when up to when the step says that nothing can come any more; None where that is no later than before."""
-        before = None if heard.is_new or not self.target.log.exists() else self.target.log.watermark()
+        before = None if heard.is_new else self._watermark
         if known is None or known.at_ms < (before or known.at_ms):
             return None
         return before or known.at_ms, known.at_ms
 
     def _with_watermark(self, complete: tuple[int, int] | None) -> CommitStamp:
         """The stamp that says up to when the table is complete; a step that says nothing new repeats what was known."""
-        before = self.target.log.watermark() if self.target.log.exists() else None
         if complete is None:
-            return replace(self.stamp, watermark=before)
+            return replace(self.stamp, watermark=self._watermark)
         return replace(self.stamp, watermark=complete[1], facts={**self.stamp.facts, COMPLETE: list(complete)})
 
     # Merging
 
     def _merge(self, heard: Heard) -> Merge:
-        evolution, told = self._evolution(heard), heard.told
-        conflicts = evolution.conflicts and self.job.on_drift is not Drift.TRY_EVOLVE
-        conflicting = told.where(is_conflicting(heard.seen, evolution)) if conflicts else None
-        good = told if conflicting is None else told.where(~is_conflicting(heard.seen, evolution))
-        groups = groups_of(self.spark, [*heard.seen.links, *heard.known.links])
+        evolution, good, conflicting = self._evolution(heard), heard.told, None
+        if evolution.conflicts and self.job.on_drift is not Drift.TRY_EVOLVE:
+            told, is_bad = heard.told.frame, is_conflicting(heard.seen, evolution)
+            good, conflicting = self._compute.rows(told.where(~is_bad)), told.where(is_bad)
+        groups = components([*heard.seen.links, *heard.known.links])
         found = self._merged(heard, good, groups, evolution)
         return Merge(found, _counted(found), evolution, groups, conflicting)
 
@@ -277,20 +281,26 @@ class Step:
         """All columns of the table."""
         return table_columns(evolution.columns, has_history=self.job.has_history, keeps_deleted=self.job.keeps_deleted)
 
-    def _merged(self, heard: Heard, told: DataFrame, groups: DataFrame | None, evolution: Evolution) -> DataFrame:
+    def _merged(self, heard: Heard, told: Rows, groups: Mapping[str, str], evolution: Evolution) -> Rows:
         """The changes of each key, merged with what is known of it and of all keys that continue it; of all keys if it concerns all."""
-        before, new = heard.before, told.where(F.col("role") == Role.CHANGE.value)
-        new = new.select(F.col("key").alias("group"), *STATE_COLUMNS, F.lit(True).alias("is_new"), "topic", "partition", "offset")
-        rows, has_target = [new], not heard.is_new and self.target.log.exists()
-        if has_target or before is not None:
-            touched = None if heard.concerns_all else self._compute.keep(_touched(new, groups))
-            if before is not None:
-                rows.append(_known_rows(before, touched))
-            if has_target:
-                rows.append(self._target_rows(touched, evolution))
-        together = in_groups(reduce(lambda a, b: a.unionByName(b), rows), groups)
-        grouped = together.select(*struct_of(GROUPED_DDL).names)
-        return self._compute.on_batches(grouped, self._merging(heard, evolution), self._ddl(evolution), by="group")
+        new = told.where({"role": [Role.CHANGE.value]})
+        together = new.shaped(GROUPED_DDL, {"group": "key"}, {"is_new": True})
+        touched = None if heard.concerns_all else self._touched(new, groups)
+        if heard.before is not None:
+            together = together.union(self._compute.near(_known_rows(heard.before, touched)))
+        if not heard.is_new and self._table is not None:
+            together = together.union(self._target_rows(self._table, touched, evolution))
+        grouped = together.translated("group", groups) if groups else together
+        return grouped.on_batches(self._merging(heard, evolution), self._ddl(evolution), by="group")
+
+    def _touched(self, new: Rows, groups: Mapping[str, str]) -> Rows:
+        """The keys of new changes, and all that are merged together with one."""
+        keys = new.distinct("key").kept()
+        if not groups:
+            return keys
+        met = {groups[key] for (key,) in keys.where({"key": list(groups)}).tuples("key")}
+        linked = self._compute.made([(key,) for key, group in groups.items() if group in met], "`key` string")
+        return keys.union(linked).distinct("key").kept()
 
     def _check_deletions(self, merge: Merge) -> None:
         """Hold the lane where a complete snapshot lacks too many of the table's rows."""
@@ -301,13 +311,14 @@ class Step:
                 f"{self.job.max_delete_ratio:g}; is it whole? If it is, declare a greater max_delete_ratio and resume"
             )
 
-    def _target_rows(self, touched: DataFrame | None, evolution: Evolution) -> DataFrame:
-        rows, keys = self.target.read(self.spark), self.job.merge.keys
+    def _target_rows(self, rows: DataFrame, touched: Rows | None, evolution: Evolution) -> Rows:
+        keys = self.job.merge.keys
         if touched is not None:
             ddl = ddl_of({name: evolution.columns[name] for name in keys})
-            values = self._compute.on_batches(touched.select("key"), KeyColumns(arrow_of(ddl)), ddl)
-            rows = narrowed(rows, values, {name: column(name) for name in keys})
-        return self._compute.on_batches(rows, TargetImages(arrow_of(GROUPED_DDL), keys), GROUPED_DDL, keep=False)
+            values = touched.on_batches(KeyColumns(arrow_of(ddl)), ddl)
+            rows = narrowed(rows, values.frame, {name: column(name) for name in keys})
+        here = self._compute.rows(rows, are_few=touched is None or not self.job.has_history)  # of a key there are many rows in a history
+        return here.on_batches(TargetImages(arrow_of(GROUPED_DDL), keys), GROUPED_DDL, keep=False)
 
     # Writing
 
@@ -317,32 +328,36 @@ class Step:
         Now and then what need not be remembered any more is forgotten, though not while the feed holds more, whose times nobody knows.
         """
         before, known = heard.before, heard.known
-        rows = merge.found.where(F.col("what") == What.STATE).select(*STATE_COLUMNS)
-        rows = rows.unionByName(self.spark.createDataFrame([tuple(one) for one in heard.of_sources], struct_of(STATE_DDL)))
-        write = append if before is not None else replace_all
-        is_much = before is not None and known.changes >= self.job.collects_above and not heard.has_more
-        if before is not None and is_much and is_worth_while(before, self.job.allowed_lateness, self.job.collects_above):
+        rows = merge.found.where({"what": [What.STATE]}).shaped(STATE_DDL).union(self._compute.made(heard.of_sources, STATE_DDL))
+        write, version = (append, self._hearing.version_before()) if before is not None else (replace_all, None)
+        if before is not None and not heard.has_more and self._collects(before, version):
             known = heard.seen.added_to(known, heard.ended, heard.marks)
-            state, ends = before.select(*STATE_COLUMNS).unionByName(rows), known.truncations
+            state, ends = before.union(rows), known.truncations
             kept = self.job.tracked(ends), self.job.soft(ends)
-            rows = collected_state(self.spark, state, known, self.job.allowed_lateness, merge.groups, *kept)
+            rows = collected_state(self._compute.workers, state.frame, known, self.job.allowed_lateness, merge.groups, *kept)
             write = replace_all
-        rows = rows.withColumn("step", F.lit(self.stamp.step).cast("long")).select(*COLUMNS)
-        create_if_missing(self.spark, self.state, rows.schema, {})
-        stamp = replace(self.stamp, facts={**self.stamp.facts, AS_OF: self._hearing.version_before() if before is not None else None})
-        held = commit(self.spark, self.state, stamp, lambda: lambda: write(rows, self.state))
+        frame = rows.shaped(ddl_of(COLUMNS), values={"step": self.stamp.step}).frame
+        create_if_missing(self.spark, self.state, frame.schema, {})
+        stamp = replace(self.stamp, facts={**self.stamp.facts, AS_OF: version})
+        held = commit(self.spark, self.state, stamp, lambda: lambda: write(frame, self.state))
         assert held is not None  # since something was to be written
         return held
 
+    def _collects(self, before: Rows, version: int | None) -> bool:
+        """Whether enough need not be remembered any more; the log says that there may be so much at all."""
+        least = self.job.collects_above
+        rows = None if version is None else self.state.log.size(version).rows
+        return (rows is None or rows >= least) and is_worth_while(before.frame, self.job.allowed_lateness, least)
+
     def _quarantine(self, heard: Heard, merge: Merge) -> int:
         """Keep what cannot be taken, and say how much that is."""
-        refused = merge.counted.get((What.REFUSED, None), 0) + (merge.conflicting.count() if merge.conflicting is not None else 0)
+        refused = merge.counted.get((What.REFUSALS, None), 0) + (merge.conflicting.count() if merge.conflicting is not None else 0)
         quarantined = heard.seen.fates[Fate.QUARANTINED.value] + refused
         if not quarantined:
             return 0
         location, name = quarantine_location(self.job.location), f"{self.job.name}__quarantine"
         table = Target(name=name, location=location, log=self.open_log(location, name), comment=f"Changes that {self.job.name} refused")
-        quarantine(self.spark, table, self.stamp, bad_rows(heard.told, merge.conflicting, merge.found))
+        quarantine(self.spark, table, self.stamp, bad_rows(heard.told.frame, merge.conflicting, merge.found.frame))
         return quarantined
 
     def _result(self, read: RangeRead, held: Committed | None, merge: Merge, fates: Mapping[str, int]) -> TableResult:
@@ -363,26 +378,18 @@ class Step:
         )  # fmt: skip
 
 
-def _touched(new: DataFrame, groups: DataFrame | None) -> DataFrame:
-    """The keys of new changes, and all that are merged together with one."""
-    keys = new.select("key").distinct()
-    if groups is None:
-        return keys
-    met = groups.join(keys, "key").select("linked").distinct()
-    return keys.union(groups.join(met, "linked", "left_semi").select("key")).distinct()
+def _known_rows(before: Rows, touched: Rows | None) -> Rows:
+    rows = before.where({"role": [Role.BASE.value, Role.CHANGE.value]})
+    rows = rows if touched is None else rows.among("key", touched)
+    return rows.shaped(GROUPED_DDL, {"group": "key"}, {"is_new": False})
 
 
-def _known_rows(before: DataFrame, touched: DataFrame | None) -> DataFrame:
-    rows = before.where(F.col("role").isin(Role.BASE.value, Role.CHANGE.value))
-    rows = rows if touched is None else rows.join(touched, "key", "left_semi")
-    nowhere = [F.lit(None).cast(kind).alias(name) for name, kind in (("topic", "string"), ("partition", "int"), ("offset", "bigint"))]
-    return rows.select(F.col("key").alias("group"), *STATE_COLUMNS, F.lit(False).alias("is_new"), *nowhere)
-
-
-def _counted(found: DataFrame) -> dict[tuple[str, str | None], int]:
-    """Rows by what they are and their operation; of fates how often each was met."""
-    rows = F.when(F.col("what") == What.FATE, F.sum("count")).otherwise(F.count(F.lit(1))).alias("rows")
-    return {(row["what"], row["operation"]): row["rows"] for row in found.groupBy("what", "operation").agg(rows).collect()}
+def _counted(found: Rows) -> dict[tuple[str, str | None], int]:
+    """Counts of rows, refusals and fates, each the sum of what every part of the merging counted."""
+    counted = Counter[tuple[str, str | None]]()
+    for what, operation, count in found.where({"what": What.COUNTS}).tuples("what", "operation", "count"):
+        counted[what, operation] += count
+    return counted
 
 
 def _source(job: ChangeJob, read: RangeRead) -> SourceResult:

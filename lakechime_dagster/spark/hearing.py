@@ -9,15 +9,15 @@ from pyspark.sql import functions as F
 from lakechime_dagster.cdc.open_transactions import Probe, Until, until
 from lakechime_dagster.cdc.table_schema import TableSchema
 from lakechime_dagster.lake.envelopes import Debezium
-from lakechime_dagster.spark.batches import Computing, Here
 from lakechime_dagster.spark.change_job import ChangeJob
-from lakechime_dagster.spark.change_rows import MESSAGE, TOLD_DDL, Reading
+from lakechime_dagster.spark.change_rows import MESSAGE, STATE_DDL, TOLD_DDL, Reading
 from lakechime_dagster.spark.commit import Target
 from lakechime_dagster.spark.ddl import arrow_of
 from lakechime_dagster.spark.epochs import in_epochs
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, pinned
 from lakechime_dagster.spark.refresh import OpenLog
-from lakechime_dagster.spark.remembered import OPENED, Seen, beats_in, columns_in, seen_before, seen_in
+from lakechime_dagster.spark.remembered import OPENED, Seen, columns_in, seen_before
+from lakechime_dagster.spark.rows import Computing, Rows
 from lakechime_dagster.spark.stages import Heard
 from lakechime_dagster.spark.told_schemas import readings_in, told_schemas
 from lakechime_dagster.triggers.lanes import Committed
@@ -57,17 +57,18 @@ class Hearing:
         known = Seen() if before is None else seen_before(before)
         messages = read.end if read.images is None else read.images.where(F.col(CHANGE) == 1)
         tables = self._tables(messages, known) if self.job.format.is_typed_elsewhere else []
-        rows = self._told(messages, [TableSchema.of_row(row) for row in known.tables] + tables)
-        ordered = in_epochs(self.spark, self.job.name, rows, read.end, known)
-        told = rows if ordered.told is rows else self.compute.keep(ordered.told)
-        probe, seen = self.job.asked.probe, seen_in(told)
+        told = self._told(messages, [TableSchema.of_row(row) for row in known.tables] + tables)
+        ordered = in_epochs(self.spark, self.job.name, told, read.end, known)
+        probe = self.job.asked.probe
         seen = replace(
-            seen, places=ordered.places, beats=beats_in(told) if self.job.format.heartbeats else (),
-            columns=columns_in(told, seen, known, self.compute), tables=tuple(one.row for one in tables),
+            ordered.seen,
+            places=ordered.places,
+            columns=columns_in(ordered.seen, known),
+            tables=tuple(one.row for one in tables),
             probes=() if probe is None else (probe.row(),),
-        )  # fmt: skip
+        )
         fed = self.open_log(self.job.bronze.location, self.job.bronze.table).fed(read.version)
-        return Heard(read, told, before, seen, known, has_more=fed is not None and fed.has_more)
+        return Heard(read, ordered.told, before, seen, known, has_more=fed is not None and fed.has_more)
 
     def _tables(self, messages: DataFrame, known: Seen) -> list[TableSchema]:
         """What a step adds to what is known of the columns of the database's tables, the same for every attempt.
@@ -83,7 +84,7 @@ class Hearing:
         earlier = readings_in(pinned(self.spark, self.state.location, self.state.log.version)) if is_anew else []
         return [*told, *earlier, *([] if self.job.reading is None else [self.job.reading])]
 
-    def _told(self, rows: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
+    def _told(self, rows: DataFrame, tables: Sequence[TableSchema]) -> Rows:
         merge, envelope = self.job.merge, self.job.format.envelope
         messages = replace(self.job.format, tables=tuple(tables)) if self.job.format.is_typed_elsewhere else self.job.format
         reading = Reading(
@@ -91,15 +92,15 @@ class Hearing:
             ignores_truncates=not merge.apply_as_truncates, ignores_nulls=merge.ignore_null_updates,
             has_bare_tombstones=isinstance(envelope, Debezium) and envelope.tombstones_delete,
         )  # fmt: skip
-        return self.compute.on_batches(rows.select(*MESSAGE), reading, TOLD_DDL)
+        return self.compute.rows(rows.select(*MESSAGE), are_few=True).on_batches(reading, TOLD_DDL)
 
-    def _state_before(self) -> DataFrame | None:
+    def _state_before(self) -> Rows | None:
         """What was remembered before the step: by the version that the attempt which decided it read, else by the newest."""
         version = self.version_before()
         if version is None:
             return None
-        before = pinned(self.spark, self.state.location, version)
-        return self.compute.keep(before) if isinstance(self.compute, Here) and self.state.log.size(version) <= self.job.few else before
+        compute = self.compute if self.state.log.size(version) <= self.job.few else self.compute.workers
+        return compute.of_version(self.state.log, version, STATE_DDL)
 
     def version_before(self) -> int | None:
         """The version of what was remembered that the step is computed from; None where there was none."""

@@ -9,16 +9,16 @@ from pyspark.sql import DataFrame
 
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.wire import order_of, order_text
-from lakechime_dagster.spark.batches import Batches, Computing, InWorkers, record_batches, rows_of
+from lakechime_dagster.spark.batches import Batches, on_batches, record_batches, rows_of
 from lakechime_dagster.spark.ddl import arrow_of, columns_of, ddl_of
 
 Group = tuple[Any, ...]
 
 
-def oldest(changes: DataFrame, compute: Computing | None = None) -> dict[Group, Order]:
+def oldest(changes: DataFrame) -> dict[Group, Order]:
     """Of changes with these columns, their order the last one, the least order by all the others."""
     ddl = ddl_of(columns_of(changes.schema))
-    found = (compute or InWorkers()).on_batches(changes, Oldest(arrow_of(ddl)), ddl, keep=False).collect()
+    found = on_batches(changes, Oldest(arrow_of(ddl)), ddl).collect()
     return _least(tuple(row) for row in found)
 
 

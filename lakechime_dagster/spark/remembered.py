@@ -5,35 +5,33 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
 from lakechime_dagster.cdc.defaults import Schema
 from lakechime_dagster.cdc.epoch import Epochs, Partition
-from lakechime_dagster.cdc.fold import BEFORE_ALL
-from lakechime_dagster.cdc.merging import Fate
 from lakechime_dagster.cdc.order import Order, Position
 from lakechime_dagster.cdc.record import Beat
-from lakechime_dagster.cdc.snapshot import MARKS, Snapshots
+from lakechime_dagster.cdc.snapshot import Snapshots
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_of, change_row
 from lakechime_dagster.cdc.wire import order_of, order_text
-from lakechime_dagster.spark.batches import Computing
-from lakechime_dagster.spark.oldest import oldest
+from lakechime_dagster.spark.rows import Rows
 
 STATE_COLUMNS = [name for name in COLUMNS if name != "step"]
+OF_SOURCES = {
+    Role.TRUNCATION: "truncations", Role.MARK: "marks", Role.PLACE: "places", Role.FRONTIER: "frontiers", Role.BEAT: "beats",
+    Role.PROBE: "probes", Role.COLUMNS: "columns", Role.SCHEMA: "tables",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
     """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the frontiers, epochs and probes that are known.
 
-    `used` are the names of a step's schemas by source, `columns` since when sources have those that are remembered, `tables` the columns
-    of the database's tables where messages do not bring them. `fates`
-    counts the messages whose fate is known at once, `changes` those that are remembered.
+    `used` are the names of a step's schemas by source, with the oldest change of each, `columns` since when sources have those that are
+    remembered, `tables` the columns of the database's tables where messages do not bring them. `fates` counts the messages whose fate
+    is known at once.
     """
 
     schemas: tuple[Schema, ...] = ()
-    used: frozenset[tuple[str, str]] = frozenset()
+    used: Mapping[tuple[str, str], Order] = field(default_factory=dict)
     columns: tuple[StateRow, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     truncations: tuple[StateRow, ...] = ()
@@ -44,7 +42,6 @@ class Seen:
     frontiers: tuple[StateRow, ...] = ()
     tables: tuple[StateRow, ...] = ()
     fates: Mapping[str, int] = field(default_factory=dict)
-    changes: int = 0
 
     def ended(self, known: "Seen") -> list[StateRow]:
         """The truncations that snapshots mean which are complete with what was known before, and are not known themselves."""
@@ -129,87 +126,21 @@ def opened_row(source: str, epoch: int) -> StateRow:
     return StateRow(Role.PLACE.value, None, source, order_text(Order(epoch=epoch)), op=OPENED)
 
 
-def seen_in(told: DataFrame) -> Seen:
-    """What of the messages of a step concerns more than their keys, and the fates that are known at once."""
-    is_truncation = (F.col("role") == Role.TRUNCATION.value) & (F.col("fate") == Fate.APPLIED.value)
-    is_mark = (F.col("op") == "r") & F.col("snapshot").isin(*MARKS)
-    found = told.agg(
-        F.collect_set(F.when(F.col("types").isNotNull(), F.struct("types", "defaults"))).alias("schemas"),
-        F.collect_set(F.when(_has_schema(), F.struct("source", "schema"))).alias("used"), *_common(is_truncation, is_mark),
-        *[F.count_if(F.col("fate") == fate.value).alias(fate.value) for fate in Fate],
-    ).collect()[0]  # fmt: skip
-    return Seen(
-        schemas=tuple(Schema.of_texts(*texts) for texts in found["schemas"]), used=frozenset(map(tuple, found["used"])),
-        fates={fate.value: found[fate.value] for fate in Fate}, **_read(found),
-    )  # fmt: skip
-
-
-def seen_before(state: DataFrame) -> Seen:
+def seen_before(state: Rows) -> Seen:
     """The same of what was remembered."""
-    role = F.col("role")
-    found = state.agg(
-        *_common(role == Role.TRUNCATION.value, role == Role.MARK.value),
-        _rows(role == Role.PLACE.value).alias("places"), _rows(role == Role.FRONTIER.value).alias("frontiers"),
-        _rows(role == Role.BEAT.value).alias("beats"), _rows(role == Role.PROBE.value).alias("probes"),
-        _rows(role == Role.COLUMNS.value).alias("columns"),
-        _rows(role == Role.SCHEMA.value).alias("tables"),
-        F.count_if(role == Role.CHANGE.value).alias("changes"),
-    ).collect()[0]  # fmt: skip
-    rows = {name: _state_rows(found[name]) for name in ("places", "beats", "probes", "columns", "frontiers", "tables")}
-    return Seen(**rows, changes=found["changes"], **_read(found))
+    found: dict[str, list[StateRow]] = {}
+    for row in state.where({"role": [role.value for role in OF_SOURCES], "continues": None}).tuples(*STATE_COLUMNS):
+        found.setdefault(row[0], []).append(StateRow(*row))
+    rows: dict[str, Any] = {name: tuple(found.get(role, ())) for role, name in OF_SOURCES.items()}
+    links = {(row.key or "", row.continues): None for of_role in found.values() for row in of_role if row.continues is not None}
+    return Seen(**rows, links=tuple(links))
 
 
-def columns_in(told: DataFrame, seen: Seen, known: Seen, compute: Computing) -> tuple[StateRow, ...]:
+def columns_in(seen: Seen, known: Seen) -> tuple[StateRow, ...]:
     """Since when sources have the columns of schemas of a step of which nothing was known before."""
-    new = seen.used - {(row.source, row.op or "") for row in known.columns}
-    if not new:
-        return ()
-    changes = told.where(_has_schema() & F.col("schema").isin(sorted({name for _, name in new}))).select("source", "schema", "order")
+    before = {(row.source, row.op or "") for row in known.columns}
     schemas = {schema.name: schema for schema in seen.schemas}
-    return tuple(schemas[name].row(source, order) for (source, name), order in oldest(changes, compute).items() if (source, name) in new)
-
-
-def beats_in(told: DataFrame) -> tuple[StateRow, ...]:
-    """Of each server the newest heartbeat of a step."""
-    newest = told.where(F.col("role") == Role.BEAT.value).groupBy("source").agg(F.max("ts_ms"))
-    return tuple(StateRow(Role.BEAT.value, None, source, order_text(BEFORE_ALL), ts_ms=at) for source, at in newest.collect())
-
-
-def _has_schema() -> Any:
-    return F.col("schema").isNotNull() & F.col("order").isNotNull()
-
-
-def _common(is_truncation: Any, is_mark: Any) -> list[Any]:
-    link = F.when(F.col("continues").isNotNull(), F.struct("key", "continues"))
-    return [F.collect_set(link).alias("links"), _rows(is_truncation).alias("truncations"), _rows(is_mark).alias("marks")]
-
-
-def _rows(condition: Any) -> Any:
-    return F.collect_list(F.when(condition, F.struct(*STATE_COLUMNS)))
-
-
-def _read(found: Any) -> dict[str, Any]:
-    return {
-        "links": tuple((link["key"], link["continues"]) for link in found["links"]),
-        "truncations": _state_rows(found["truncations"]),
-        "marks": _state_rows(found["marks"]),
-    }
-
-
-def _state_rows(found: Sequence[Any]) -> tuple[StateRow, ...]:
-    return tuple(StateRow(*row) for row in found)
-
-
-def groups_of(spark: SparkSession, links: Sequence[tuple[str, str]]) -> DataFrame | None:
-    """Of each key that continues another one, or is continued, the group (`linked`) that is merged together; None where no key does."""
-    return spark.createDataFrame(list(components(links).items()), "key string, linked string") if links else None
-
-
-def in_groups(rows: DataFrame, groups: DataFrame | None) -> DataFrame:
-    """Rows in the groups of their keys, which are by themselves where they are in none."""
-    if groups is None:
-        return rows
-    return rows.join(F.broadcast(groups), "key", "left").withColumn("group", F.coalesce("linked", "group")).drop("linked")
+    return tuple(schemas[name].row(source, order) for (source, name), order in seen.used.items() if (source, name) not in before)
 
 
 def orders_of(truncations: Iterable[StateRow]) -> dict[str, frozenset[Order]]:

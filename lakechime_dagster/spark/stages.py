@@ -14,6 +14,7 @@ from lakechime_dagster.cdc.state import Role, StateRow
 from lakechime_dagster.spark.change_rows import What
 from lakechime_dagster.spark.ranges import RangeRead
 from lakechime_dagster.spark.remembered import Seen
+from lakechime_dagster.spark.rows import Rows
 
 Counted = Mapping[tuple[str, str | None], int]  # rows by what they are, and their operation
 
@@ -33,8 +34,8 @@ class Heard:
     """
 
     read: RangeRead
-    told: DataFrame
-    before: DataFrame | None
+    told: Rows
+    before: Rows | None
     seen: Seen
     known: Seen
     has_more: bool = False
@@ -82,21 +83,21 @@ class Merge:
 
     Attributes:
         found: The rows of `change_rows.merged_ddl`.
-        counted: How many of them there are of each kind.
+        counted: How many of them there are of each kind (`What.COUNTS`).
         evolution: What becomes of the table's columns.
-        groups: The keys that are merged together.
+        groups: Of each key that continues another one, or is continued, the group that is merged together.
         conflicting: The changes whose columns the table cannot hold, which were not merged; None where there are none.
     """
 
-    found: DataFrame
+    found: Rows
     counted: Counted
     evolution: Evolution
-    groups: DataFrame | None
+    groups: Mapping[str, str]
     conflicting: DataFrame | None
 
     def rows(self, *needs: str) -> int:
         """How many rows of the table need one of these."""
-        return sum(self.counted.get((What.ROW, need), 0) for need in needs)
+        return sum(self.counted.get((What.ROWS, need), 0) for need in needs)
 
     @property
     def inserted(self) -> int:

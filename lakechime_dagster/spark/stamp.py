@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.commits import TableLog
@@ -25,6 +26,8 @@ class TargetLog(TableLog, Protocol):
     def watermark(self) -> int | None: ...
 
     def fed(self, version: int) -> Place | None: ...
+
+    def rows(self, version: int) -> pa.Table | None: ...
 
 
 @contextmanager

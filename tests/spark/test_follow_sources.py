@@ -11,11 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.spark.job import Outcome
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.support.follows import Followed
-from tests.support.orders import at_position, order, snapshot_row, truncation
+from tests.support.orders import at_position, deletion, order, snapshot_row, truncation
 
 pytestmark = pytest.mark.spark
 
@@ -28,6 +29,23 @@ def test_a_truncation_takes_all_rows_of_its_source_unless_it_is_declared_to_be_i
             table.tell(part)
             table.run()
         assert [(row["id"], row["name"]) for row in table.rows] == rows
+
+
+def test_few_messages_meet_many_rows_and_much_that_is_remembered(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",), few=TableSize(rows=3, bytes=1_000_000))
+    parts = [
+        [order(number, at=number) for number in (1, 2, 3)], [order(number, at=number) for number in range(4, 9)],
+        [order(2, at=20, name="Bob"), deletion(3, at=21)], [order(9, at=22)], [order(2, at=19, name="late"), order(3, at=23, name="again")],
+        [order(9, at=24, amount=6)], [truncation(at=30), order(7, at=31)],
+    ]  # fmt: skip
+    found = []
+    for part in parts:
+        table.tell(part)
+        table.run()
+        found.append({row["id"]: row["name"] for row in table.rows})
+    assert found[2] == dict.fromkeys((1, 4, 5, 6, 7, 8), "Ann") | {2: "Bob"}
+    assert found[5] == dict.fromkeys((1, 4, 5, 6, 7, 8, 9), "Ann") | {2: "Bob", 3: "again"}
+    assert found[6] == {7: "Ann"}
 
 
 def test_positions_that_begin_anew_hold_the_lane_until_somebody_says_that_they_may(spark: SparkSession, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ class Followed:
     merge: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     topics: Mapping[str, Any] = field(default_factory=dict)
+    few: TableSize = FEW
     lane: LaneId = field(default_factory=lambda: LaneId("test", "orders"))
     step: int = 0
     place: SnapshotPlace = field(default_factory=SnapshotPlace)
@@ -113,7 +114,7 @@ class Followed:
         return ChangeJob(
             name="orders", location=self.location, bronze=bronze, format=self.format, merge=CDCMerge(keys=self.keys, **self.merge),
             start=Place(sources={"orders__changes": self.place}), may_settle_empty=attempt == 1,
-            few=NONE if (self.step + attempt) % 2 else FEW, **self.options,
+            few=NONE if (self.step + attempt) % 2 else self.few, **self.options,
         )  # fmt: skip
 
     def log(self, table: str) -> DeltaLog:
