@@ -11,8 +11,15 @@ from lakechime_dagster.spark.commit import Target, append, append_nothing, commi
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.ddl import struct_of
 from lakechime_dagster.spark.names import column
+from lakechime_dagster.spark.narrow import MAX_LISTED, are_listed
+from lakechime_dagster.spark.session_confs import session_confs
 from lakechime_dagster.spark.stages import Merge
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
+
+SMALL = {
+    "spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.merge.materializeSource": "none",  # which is for rows that may be others when they are computed again
+}  # fmt: skip
 
 
 def write_rows(
@@ -42,10 +49,19 @@ def write_rows(
         if 0 < merged.changed == merged.rows(Need.INSERT):
             return lambda: append(changes.drop(OPERATION), target)
         if merged.changed or (evolution.added and not is_new):
-            return lambda: merge(spark, target, changes, is_bounded=True)
+            return lambda: _merge(spark, target, changes, is_small=merged.found.are_here and merged.changed <= MAX_LISTED)
         return None if may_settle_empty else lambda: append_nothing(spark, target)
 
     return commit(spark, target, stamp, prepare)
+
+
+def _merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_small: bool) -> None:
+    """Few changes whose keys a condition lists meet as few rows: their shuffles have one part, and need no plan of their own."""
+    if not is_small or not are_listed([changes.schema[key].dataType for key in target.keys]):
+        merge(spark, target, changes, is_bounded=True)
+        return
+    with session_confs(spark, SMALL):
+        merge(spark, target, changes, is_bounded=True, listed=MAX_LISTED)
 
 
 def _rewritten(spark: SparkSession, target: Target, changes: DataFrame, columns: str) -> DataFrame:

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructField, StructType
 from lakechime_dagster.dce.commits import TableCommit
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
 from lakechime_dagster.spark.compare import OPERATION
-from lakechime_dagster.spark.literals import sql_literal
+from lakechime_dagster.spark.literals import MAX_LITERALS, sql_literal
 from lakechime_dagster.spark.names import quoted, spelled
 from lakechime_dagster.spark.narrow import literal_filter
 from lakechime_dagster.spark.shape import same_type
@@ -180,11 +180,11 @@ def partition_predicate(target: Target, schema: StructType, partitions: Sequence
     return " OR ".join(one(values) for values in partitions) or "false"
 
 
-def merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_bounded: bool = False) -> None:
+def merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_bounded: bool = False, listed: int = MAX_LITERALS) -> None:
     """Apply keyed changes (`compare.OPERATION`): one row per key, so that no two of them meet one target row.
 
     Delta opens the files alone that may hold the partitions of these keys, or where it `is_bounded` the keys themselves: by
-    their list, or by the least and the greatest of them.
+    their list where no more are to be `listed`, or by the least and the greatest of them.
     """
     columns = [name for name in changes.columns if name != OPERATION]
     source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
@@ -192,7 +192,7 @@ def merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_bounded
     condition = reduce(lambda a, b: a & b, [column_of("t", key) == column_of("s", key) for key in target.keys])
     by_key = [name for name in target.keys if is_bounded or name in target.partitioned_by]
     if by_key:
-        within = literal_filter(source, {name: column_of("t", name) for name in by_key})
+        within = literal_filter(source, {name: column_of("t", name) for name in by_key}, listed)
         condition = condition if within is None else condition & within
     deletes, writes = column_of("s", OPERATION) == "D", column_of("s", OPERATION) != "D"
     table = DeltaTable.forPath(spark, target.location)

@@ -51,8 +51,9 @@ from lakechime_dagster.spark.commit import (
 from lakechime_dagster.spark.ddl import arrow_of, columns_of, ddl_of
 from lakechime_dagster.spark.hearing import AS_OF, Hearing, known_until
 from lakechime_dagster.spark.job import Counts, Outcome, SourceResult, TableResult
+from lakechime_dagster.spark.literals import MAX_LITERALS
 from lakechime_dagster.spark.names import column
-from lakechime_dagster.spark.narrow import narrowed
+from lakechime_dagster.spark.narrow import MAX_LISTED, narrowed
 from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.ranges import RangeRead, ReadMethod, read_range
@@ -316,7 +317,7 @@ class Step:
         if touched is not None:
             ddl = ddl_of({name: evolution.columns[name] for name in keys})
             values = touched.on_batches(KeyColumns(arrow_of(ddl)), ddl)
-            rows = narrowed(rows, values.frame, {name: column(name) for name in keys})
+            rows = narrowed(rows, values.frame, {name: column(name) for name in keys}, MAX_LISTED if values.are_here else MAX_LITERALS)
         here = self._compute.rows(rows, are_few=touched is None or not self.job.has_history)  # of a key there are many rows in a history
         return here.on_batches(TargetImages(arrow_of(GROUPED_DDL), keys), GROUPED_DDL, keep=False)
 

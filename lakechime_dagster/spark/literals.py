@@ -20,8 +20,8 @@ def has_literals(kind: DataType) -> bool:
     return isinstance(kind, KINDS)
 
 
-def few_rows(values: DataFrame) -> list[tuple[Any, ...]] | None:
-    """The rows as they travel (`plain`); None where they are many or long, which is found out without holding many or long ones.
+def few_rows(values: DataFrame, most: int = MAX_LITERALS) -> list[tuple[Any, ...]] | None:
+    """The rows as they travel (`plain`); None where they are more or long, which is found out without holding many or long ones.
 
     All columns must be of types that have literals.
     """
@@ -29,8 +29,8 @@ def few_rows(values: DataFrame) -> list[tuple[Any, ...]] | None:
     long = [F.coalesce(F.octet_length(column(name)) > MAX_BYTES, F.lit(False)) for name in texts]
     is_long = reduce(lambda a, b: a | b, long, F.lit(False))
     travelling = [F.when(~is_long, plain(column(field.name), field.dataType)).alias(field.name) for field in values.schema]
-    rows = values.select(is_long, *travelling).limit(MAX_LITERALS + 1).collect()
-    if len(rows) > MAX_LITERALS or any(row[0] for row in rows):
+    rows = values.select(is_long, *travelling).limit(most + 1).collect()
+    if len(rows) > most or any(row[0] for row in rows):
         return None
     return [tuple(row)[1:] for row in rows]
 

@@ -1,17 +1,19 @@
 """Narrows a table to rows whose columns have given values, so that Delta opens few files and reads few rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DoubleType, FloatType
+from pyspark.sql.types import ByteType, DataType, DoubleType, FloatType, IntegerType, LongType, ShortType, StringType
 
 from lakechime_dagster.spark.literals import MAX_LITERALS, few_rows, has_literals, literal, plain
 from lakechime_dagster.spark.names import column
 
 MAX_ALTERNATIVES = 20
+MAX_LISTED = 5_000  # values of a column that a condition lists where they are data of a plan: more take longer than the rows they spare
+ENCODERS = {ByteType: "BYTE", ShortType: "SHORT", IntegerType: "INT", LongType: "LONG", StringType: "STRING"}  # of what is listed at once
 
 
 def same(left: Column, right: Column) -> Column:
@@ -19,16 +21,16 @@ def same(left: Column, right: Column) -> Column:
     return left.eqNullSafe(right)
 
 
-def narrowed(frame: DataFrame, values: DataFrame, targets: Mapping[str, Column]) -> DataFrame:
+def narrowed(frame: DataFrame, values: DataFrame, targets: Mapping[str, Column], most: int = MAX_LITERALS) -> DataFrame:
     """The rows of a frame whose target columns hold one of the value rows; null matches null.
 
-    `values` has the columns that `targets` names. Where few values say it all, there is no join.
+    `values` has the columns that `targets` names. Where no more than `most` values say it all, there is no join.
     """
     values = values.select(*[column(name) for name in targets])
     kinds = {field.name: field.dataType for field in values.schema}
-    rows = few_rows(values) if all(map(has_literals, kinds.values())) else None
-    if rows is not None:
-        listed = _listed(rows, targets, kinds)
+    rows = few_rows(values, most) if all(map(has_literals, kinds.values())) else None
+    if rows is not None and (len(rows) <= MAX_LITERALS or are_listed(kinds.values())):
+        listed = _listed(values, rows, targets, kinds)
         exact = _exact(rows, targets, kinds)
         if exact is not None:
             return frame.where(listed & exact)
@@ -37,24 +39,47 @@ def narrowed(frame: DataFrame, values: DataFrame, targets: Mapping[str, Column])
     return _joined(frame if literals is None else frame.where(literals), values, targets)
 
 
-def literal_filter(values: DataFrame, targets: Mapping[str, Column]) -> Column | None:
+def literal_filter(values: DataFrame, targets: Mapping[str, Column], most: int = MAX_LITERALS) -> Column | None:
     """A condition with literals that every wanted row meets, by which files are skipped; None when there is none.
 
-    Few values are listed, many are bounded by the smallest and the largest. A column of `values` is compared to
-    its target column. Whether they are few is found out first, so that no place ever holds many.
+    Values that are no more than `most` are listed, many are bounded by the smallest and the largest. A column of `values` is
+    compared to its target column. Whether they are few is found out first, so that no place ever holds many.
     """
     kinds = {field.name: field.dataType for field in values.schema if field.name in targets and has_literals(field.dataType)}
     if not kinds:
         return None
     wanted = values.select(*[column(name) for name in kinds])
-    rows = few_rows(wanted)
-    return _bounded(wanted, targets, kinds) if rows is None else _listed(rows, {name: targets[name] for name in kinds}, kinds)
+    rows = few_rows(wanted, most)
+    if rows is None or (len(rows) > MAX_LITERALS and not are_listed(kinds.values())):
+        return _bounded(wanted, targets, kinds)
+    return _listed(wanted, rows, {name: targets[name] for name in kinds}, kinds)
 
 
-def _listed(rows: Sequence[tuple[Any, ...]], targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column:
+def are_listed(kinds: Iterable[DataType]) -> bool:
+    """Whether a condition can list more than `MAX_LITERALS` values of these types."""
+    return all(type(kind) in ENCODERS for kind in kinds)
+
+
+def _listed(values: DataFrame, rows: Sequence[tuple[Any, ...]], targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column:
     """Each target column holds one of its values."""
-    conditions = [_is_one_of(target, {row[i] for row in rows}, kinds[name]) for i, (name, target) in enumerate(targets.items())]
+    conditions = []
+    for i, (name, target) in enumerate(targets.items()):
+        found = {row[i] for row in rows}
+        if len(found) <= MAX_LITERALS:
+            conditions.append(_is_one_of(target, found, kinds[name]))
+            continue
+        within = _is_one_of_many(target, values.select(column(name)).where(column(name).isNotNull()), kinds[name])
+        conditions.append(within | target.isNull() if None in found else within)
     return reduce(lambda one, other: one & other, conditions)
+
+
+def _is_one_of_many(target: Column, values: DataFrame, kind: DataType) -> Column:
+    """The same of values that the JVM lists itself: a call for each literal takes longer."""
+    spark: Any = values.sparkSession
+    frame: Any = values
+    encoder = getattr(spark._jvm.org.apache.spark.sql.Encoders, ENCODERS[type(kind)])()
+    of_jvm: Any = target
+    return type(target)(of_jvm._jc.isInCollection(getattr(frame._jdf, "as")(encoder).collectAsList()))
 
 
 def _is_one_of(target: Column, values: set[Any], kind: DataType) -> Column:

@@ -27,6 +27,11 @@ class Rows(Protocol):
     """Rows of named columns, in no order."""
 
     @property
+    def are_here(self) -> bool:
+        """Whether they are data of plans that read their frame, which is the same whenever it is asked for."""
+        ...
+
+    @property
     def frame(self) -> DataFrame:
         """The same as a frame of Spark's."""
         ...
@@ -178,6 +183,10 @@ class Spread:
     frame: DataFrame
     workers: InWorkers
 
+    @property
+    def are_here(self) -> bool:
+        return False
+
     def where(self, holds: Holds) -> Rows:
         conditions = [F.col(name).isNotNull() if values is None else F.col(name).isin(*values) for name, values in holds.items()]
         return replace(self, frame=self.frame.where(reduce(lambda a, b: a | b, conditions)))
@@ -227,6 +236,10 @@ class Brought:
     table: pa.Table
     schema: StructType
     here: Here
+
+    @property
+    def are_here(self) -> bool:
+        return True
 
     @property
     def frame(self) -> DataFrame:

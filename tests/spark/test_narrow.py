@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.spark.literals import MAX_LITERALS, local
 from lakechime_dagster.spark.names import column
-from lakechime_dagster.spark.narrow import MAX_ALTERNATIVES, literal_filter, narrowed
+from lakechime_dagster.spark.narrow import MAX_ALTERNATIVES, MAX_LISTED, literal_filter, narrowed
 
 pytestmark = pytest.mark.spark
 
@@ -83,6 +83,24 @@ def test_what_is_data_of_the_plan_is_narrowed_by_without_a_job(spark: SparkSessi
     assert not spark.sparkContext.statusTracker().getJobIdsForGroup(group)
     assert found.count() == 3
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(group)
+
+
+@pytest.mark.parametrize("key", ["id", "cast(id AS INT)", "concat('it''s ', id)"])
+def test_many_keys_that_are_data_of_the_plan_are_listed_without_a_job_and_a_join(spark: SparkSession, key: str) -> None:
+    rows = spark.range(2000).selectExpr(f"{key} AS key")
+    wanted = rows.where("hash(key) % 3 = 0").toArrow()
+    held = spark.createDataFrame(wanted, rows.schema)
+    assert held.count() > MAX_LITERALS
+    spark.sparkContext.setJobGroup(group := uuid4().hex, "")
+    found = narrowed(rows, held, {"key": column("key")}, MAX_LISTED)
+    assert not spark.sparkContext.statusTracker().getJobIdsForGroup(group)
+    assert "Join" not in str(found._jdf.queryExecution().optimizedPlan())  # type: ignore[operator]
+    assert found.toArrow().sort_by("key") == wanted.sort_by("key")
+
+
+def test_null_among_many_listed_keys_is_found_too(spark: SparkSession) -> None:
+    rows = spark.range(1000).selectExpr("nullif(id, 7) AS key")
+    assert narrowed(rows, rows.where("key IS NULL OR key < 500"), {"key": column("key")}, MAX_LISTED).count() == 500
 
 
 @pytest.mark.parametrize(
