@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.triggers.grid import from_milliseconds
 
 TABLE = "t"
 _SPARK = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}  # what Spark calls Delta's types otherwise
@@ -74,12 +73,6 @@ def column(name: str) -> exp.Column:
 def texts(name: str, *values: str) -> exp.Condition:
     """That a column has one of these texts."""
     return column(name).isin(*map(exp.Literal.string, values))
-
-
-def moment(at_ms: int) -> exp.Func:
-    """A time as columns of moments have it."""
-    at = from_milliseconds(at_ms).isoformat()
-    return exp.func("arrow_cast", exp.Literal.string(at), exp.Literal.string(_ARROW["timestamp"]))
 
 
 def known(name: str) -> exp.Condition:
