@@ -8,7 +8,8 @@ Within a transaction that checks its keys at the end, two rows may have one key 
 statement: a deletion takes the row that had the key first, the one that was given the key stays.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -98,36 +99,56 @@ class Kept:
     windows: Mapping[Key, Window] = field(default_factory=dict)
     truncated: Mapping[str, frozenset[Order]] = field(default_factory=dict)
     frontiers: Mapping[str, Order] = field(default_factory=dict)
+    _turns: dict[Key, "Turns"] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _images: dict[tuple[Key, Order], Image] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def image(self, key: Key, below: Order = AFTER_ALL) -> Image:
-        """What is known of a key by the changes below an order."""
+        """What is known of a key by the changes below an order. It is computed once: what others continue is asked of many times."""
+        if not self._images:
+            self._continue_all()
+        found = self._images.get((key, below))
+        if found is None:
+            found = self._images[key, below] = self._image(key, below)
+        return found
+
+    def _continue_all(self) -> None:
+        """Computes what each key change continues, the first ones first, so that none has to go back over all that its row was before."""
+        self._images[(), BEFORE_ALL] = Image()
+        changes = [change for window in self.windows.values() for change in window.changes if change.continues is not None]
+        for change in sorted(changes, key=_order):
+            self.continued(Image(), change)
+
+    def _image(self, key: Key, below: Order) -> Image:
         window = self.windows.get(key)
         if window is None:
             return Image()
-        changes = [change for change in window.changes if change.order < below]
-        image = window.base.before(below)
-        for order in self._ends(key, changes, below):
-            image = image.without(order)
-        for change in changes:
-            if change.operation.is_upsert:
-                image = self.continued(image, change).carrying(change.order, change.columns)
+        ends = [order for order in (window.base.end, *self.truncated.get(window.source, ())) if order < below]
+        image = window.base.before(below).without(max([*ends, self._taken_below(key, below)]))
+        for change in self._turns_of(key).upserts_between(image.deleted, below):
+            image = self.continued(image, change).carrying(change.order, change.columns)
         return image
 
-    def _ends(self, key: Key, changes: Iterable[Change], below: Order) -> Iterator[Order]:
-        if (ended := self.windows[key].base.end) < below:
-            yield ended
-        yield from (self.taken(key, change) for change in changes if change.operation is Operation.DELETE)
-        yield from (order for order in self.truncated.get(self.windows[key].source, ()) if order < below)
+    def _taken_below(self, key: Key, below: Order) -> Order:
+        """The greatest order at which a deletion below an order takes what is there.
+
+        Deletions are looked at in turn, each once: what one of them takes depends on those before it.
+        """
+        turns = self._turns_of(key)
+        count = bisect_left(turns.deletions, below, key=_order)
+        while len(turns.taken) < count:
+            taken = self.taken(key, turns.deletions[len(turns.taken)])
+            turns.taken.append(max(taken, turns.taken[-1] if turns.taken else BEFORE_ALL))
+        return turns.taken[count - 1] if count else BEFORE_ALL
 
     def taken(self, key: Key, deletion: Change) -> Order:
         """The order at and below which a deletion takes what is there: its own, or that of the row which had the key first."""
         if deletion.transaction is None:
             return deletion.order
-        changes = [change for change in self.windows[key].changes if change.transaction == deletion.transaction]
+        changes = self._turns_of(key).of_transaction[deletion.transaction]
         given = [change for change in changes if change.continues is not None and change.order < deletion.order]
         if not given:
             return deletion.order
-        by_event = {event_of(one.order): one for one in sorted(changes, key=_order, reverse=True)}  # one that came again is the first one
+        by_event = {event_of(one.order): one for one in reversed(changes)}  # one that came again is the first one
         in_turn = sorted(by_event.values(), key=_order)
         rows = [BEFORE_ALL] if self.image(key, in_turn[0].order).upserted is not None else []  # by what began each, the first one first
         for change in in_turn:
@@ -149,12 +170,45 @@ class Kept:
 
     def _left(self, change: Change) -> Order:
         """The order below which a key change takes the columns of its old key: where its deletion takes the row from."""
-        end, window = change.order.before_deletion(), self.windows.get(change.continues or ())
-        if window is None:
+        end, key = change.order.before_deletion(), change.continues or ()
+        if key not in self.windows:
             return end
         since = end if change.order.position else BEFORE_ALL  # without a position its deletion is somewhere before it
-        deletions = [one for one in window.changes if one.operation is Operation.DELETE and since <= one.order < change.order]
-        return min(end, self.taken(change.continues or (), max(deletions, key=_order))) if deletions else end
+        deletion = self._turns_of(key).last_deletion_between(since, change.order)
+        return end if deletion is None else min(end, self.taken(key, deletion))
+
+    def _turns_of(self, key: Key) -> "Turns":
+        """The changes of a key of which something is kept."""
+        found = self._turns.get(key)
+        if found is None:
+            found = self._turns[key] = Turns(self.windows[key].changes)
+        return found
+
+
+class Turns:
+    """The changes of a key in their order.
+
+    Attributes:
+        taken: Of the first deletions, as many as were looked at, the greatest order that they take; see `Kept`.
+    """
+
+    def __init__(self, changes: Iterable[Change]) -> None:
+        self.deletions: list[Change] = []
+        self.taken: list[Order] = []
+        self.of_transaction: dict[int | None, list[Change]] = {}
+        self._upserts: list[Change] = []
+        for change in sorted(changes, key=_order):
+            (self._upserts if change.operation.is_upsert else self.deletions).append(change)
+            self.of_transaction.setdefault(change.transaction, []).append(change)
+
+    def upserts_between(self, above: Order, below: Order) -> list[Change]:
+        """Those above the one order and below the other."""
+        return self._upserts[bisect_right(self._upserts, above, key=_order) : bisect_left(self._upserts, below, key=_order)]
+
+    def last_deletion_between(self, since: Order, below: Order) -> Change | None:
+        """The last one from an order on and below another."""
+        end = bisect_left(self.deletions, below, key=_order)
+        return self.deletions[end - 1] if end and self.deletions[end - 1].order >= since else None
 
 
 @dataclass(frozen=True)

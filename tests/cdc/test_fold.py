@@ -5,11 +5,12 @@ import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.fold import Kept, collected, with_changes
+from lakechime_dagster.cdc.fold import Image, Kept, collected, with_changes
 from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
 from tests.cdc.oracle import rows_of
 
@@ -30,7 +31,8 @@ def within(position: int, step: int, rank: int = UPSERT) -> Order:
 
 def upsert(position: int, key: Key = (1,), operation: Operation = Operation.UPDATE, **others: object) -> Change:
     columns = others.pop("columns", None) or {name: (name, position) for name in COLUMNS}
-    return Change(source="s", operation=operation, order=at(position), key=key, columns=columns, **others)  # pyright: ignore[reportArgumentType]
+    order = others.pop("order", at(position))
+    return Change(source="s", operation=operation, order=order, key=key, columns=columns, **others)  # pyright: ignore[reportArgumentType]
 
 
 def deletion(position: int, key: Key = (1,)) -> Change:
@@ -201,3 +203,31 @@ def test_a_key_that_a_second_source_feeds_is_refused_for_that() -> None:
     assert table.rows == {(1,): {"a": ("a", 1), "b": ("b", 1)}}
     (reason,) = table.refused
     assert reason == "key (1,) is fed by 's' already: orders of 't' do not compare with its"
+
+
+def swapped(number: int) -> list[Change]:
+    """A transaction that swaps two rows by way of a key that no row has, as a database tells it that checks keys at the end."""
+    changes: list[Change] = []
+    for step, (old, new) in enumerate([((1,), (-1,)), ((2,), (1,)), ((-1,), (2,))]):
+        gone, come = within(number, step, DELETE), within(number, step)
+        changes.append(replace(deletion(number, old), order=gone, transaction=number))
+        changes.append(upsert(number, new, order=come, columns={"b": number}, continues=old, transaction=number))
+    return changes
+
+
+@pytest.mark.parametrize("swaps", [50, 400])
+def test_work_grows_with_the_changes_where_one_key_is_lent_to_many_rows(swaps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, continued = 0, Kept.continued
+
+    def counted(kept: Kept, image: Image, change: Change) -> Image:
+        nonlocal asked
+        asked += 1
+        assert asked < 20 * swaps, "what came before is asked of again and again"
+        return continued(kept, image, change)
+
+    monkeypatch.setattr(Kept, "continued", counted)
+    rows = [upsert(0, (key,), order=within(0, key), columns={"a": key, "b": 0}) for key in (1, 2)]
+    kept = with_changes(Kept(), [*rows, *(change for number in range(1, swaps + 1) for change in swapped(number))]).kept
+    assert kept.image((-1,)).upserted is None
+    found = {key: kept.image((key,)).row(COLUMNS) for key in (1, 2)}
+    assert found == {1: {"a": 1, "b": swaps}, 2: {"a": 2, "b": swaps}}, "an even number of swaps leaves each row where it was"
