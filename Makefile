@@ -8,11 +8,12 @@ WORKERS ?= 3
 RUN_ARGS ?=
 TARGET ?= test
 KILLS ?= 100
+MINUTES ?= 30
 
 # Compiled code is kept, whatever the shell says: each of the many processes of a lake and of its tests would compile all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test check features bench bench-cdc test-bare test-crash lock bootstrap ready format
+.PHONY: help run test check features bench bench-cdc test-bare test-crash test-cdc-long lock bootstrap ready format
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -e 's/:[^#]*## /@/' | awk -F '@' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -51,6 +52,11 @@ test-bare: ## a clone on a bare machine: empty home, no environment, no Java (TA
 test-crash: ## kills processes at random and counts what was lost, doubled or stuck (KILLS=100)
 	@sh scripts/bootstrap.sh
 	@LAKECHIME_TEST_KILLS=$(KILLS) $(BIN)/python -m pytest -m e2e tests/crash -s
+
+test-cdc-long: ## changes two databases, and kills what brings them to the lake, at random, compares all at cuts (MINUTES=30 SEED=…)
+	@sh scripts/bootstrap.sh
+	@$(BIN)/python -m tests.support.stack_jars
+	@LAKECHIME_TEST_MINUTES=$(MINUTES) LAKECHIME_TEST_SEED=$(SEED) $(BIN)/python -m pytest -m e2e tests/long -s
 
 format: bootstrap ## put the code into its form
 	@$(BIN)/ruff check --fix-only --quiet .

@@ -72,7 +72,7 @@ def test_a_python_without_venv_is_told_the_package(monkeypatch: pytest.MonkeyPat
 
 def test_make_help_names_the_commands():
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for command in ("run", "test", "check", "features", "bench", "test-bare", "test-crash", "lock", "help"):
+    for command in ("run", "test", "check", "features", "bench", "test-bare", "test-crash", "test-cdc-long", "lock", "help"):
         assert re.search(rf"^  make {command} +\w", done.stdout, re.MULTILINE)
 
 

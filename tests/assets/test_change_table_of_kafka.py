@@ -40,7 +40,7 @@ def session(mariadb: MariaDB, connect: Connect, kafka: Kafka) -> Iterator[MariaD
     admin = mariadb.session()
     admin.run(f"CREATE DATABASE {NAME}", f"USE {NAME}", "CREATE TABLE orders (id INT PRIMARY KEY, amount DECIMAL(12,2) NOT NULL)")
     admin.run("INSERT INTO orders VALUES (1, 10.25), (2, 20.50)")
-    connect.create(NAME, {**debezium_settings(NAME, mariadb, kafka), **SCHEMALESS})
+    connect.create(NAME, {**debezium_settings(NAME, mariadb, kafka.address), **SCHEMALESS})
     yield admin
     connect.delete(NAME)
     admin.close()

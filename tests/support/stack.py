@@ -20,13 +20,16 @@ from tests.support.missing import missing
 from tests.support.stack_jars import ensure_stack_jars
 
 
-def debezium_settings(name: str, mariadb: MariaDB, kafka: Kafka) -> dict[str, str]:
-    """A connector that brings the tables of a database to topics `<name>.<database>.<table>`; both have the connector's name."""
+def debezium_settings(name: str, mariadb: MariaDB, kafka: str) -> dict[str, str]:
+    """A connector that brings the tables of a database to topics `<name>.<database>.<table>`; both have the connector's name.
+
+    `kafka` is the address of the broker.
+    """
     return {
         "connector.class": "io.debezium.connector.mariadb.MariaDbConnector", "tasks.max": "1", "topic.prefix": name,
         "database.hostname": "127.0.0.1", "database.port": str(mariadb.port), "database.user": CAPTURE_USER,
         "database.password": CAPTURE_USER, "database.server.id": str(1000 + zlib.crc32(name.encode()) % 1_000_000),
-        "database.include.list": name, "schema.history.internal.kafka.bootstrap.servers": kafka.address,
+        "database.include.list": name, "schema.history.internal.kafka.bootstrap.servers": kafka,
         "schema.history.internal.kafka.topic": f"{name}-history",
     }  # fmt: skip
 

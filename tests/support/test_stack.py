@@ -17,7 +17,7 @@ def test_a_row_of_mariadb_becomes_a_message_of_kafka(mariadb: MariaDB, connect: 
     session = mariadb.session()
     session.run("CREATE DATABASE stack", "CREATE TABLE stack.orders (id INT PRIMARY KEY)", "INSERT INTO stack.orders VALUES (7)")
     session.close()
-    connect.create("stack", debezium_settings("stack", mariadb, kafka))
+    connect.create("stack", debezium_settings("stack", mariadb, kafka.address))
     topic = "stack.stack.orders"
     consumer = Consumer({"bootstrap.servers": kafka.address, "group.id": "stack", "auto.offset.reset": "earliest", "log_level": 2})
     await_found(

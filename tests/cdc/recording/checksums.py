@@ -21,8 +21,8 @@ from lakechime_dagster.sources.tables import TableSide, column_types
 from tests.cdc.checksums import FILE, TABLES, UNREAD, comparison
 from tests.cdc.recording.column_types import types
 from tests.cdc.recording.edges import edges
-from tests.cdc.recording.stack import PostgresSession
 from tests.cdc.recording.stage import Session, Stage
+from tests.support.logical_postgres import PostgresSession
 from tests.support.mariadb import CAPTURE_USER, MariaDB, mariadb_server
 from tests.support.postgres import find_binaries, fresh_database, server
 

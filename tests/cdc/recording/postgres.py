@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tests.cdc.recording.stack import PostgresSession
 from tests.cdc.recording.stage import SCHEMA, Row, Session, Stage
 from tests.cdc.recording.text import canonical, decoded
+from tests.support.logical_postgres import PostgresSession
 
 
 class PostgresStage(Stage):

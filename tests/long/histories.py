@@ -1,0 +1,54 @@
+"""The histories that the messages of a table mean, told by the oracle, and those that the table holds."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from lakechime_dagster.cdc.change import Change, Key
+from lakechime_dagster.cdc.debezium import DebeziumReader
+from lakechime_dagster.cdc.record import Changes
+from lakechime_dagster.cdc.wire import order_of, order_text
+from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.lake.own_columns import END_SEQ, START_SEQ
+from lakechime_dagster.spark.change_rows import record_of
+from tests.cdc.oracle import Version, histories_of
+from tests.long.databases import TRACKED
+from tests.support.followed_table import FollowedTable
+
+COLUMNS = ("id", *TRACKED)
+Versions = dict[Key, list[tuple[Any, ...]]]  # of each key the values of its columns, from which order, and up to which
+
+
+def meant(table: FollowedTable) -> Versions:
+    """What the messages mean, whatever came in which step."""
+    found = histories_of(_once(_changes(table)), COLUMNS, TRACKED)
+    return {key: [_told(one) for one in versions] for key, versions in found.items() if versions}
+
+
+def held(table: FollowedTable) -> Versions:
+    """What the table holds."""
+    found: dict[Key, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in table.rows((*COLUMNS, START_SEQ, END_SEQ)):
+        found[(row[0],)].append(row)
+    return {key: sorted(versions, key=lambda one: order_of(one[-2])) for key, versions in found.items()}
+
+
+def _told(version: Version) -> tuple[Any, ...]:
+    end = version.end_seq and order_text(version.end_seq)
+    return (*(version.columns[name] for name in COLUMNS), order_text(version.start_seq), end)
+
+
+def _changes(table: FollowedTable) -> Iterable[Change]:
+    reader = DebeziumReader(Debezium(), ("id",))
+    for message in table.messages():
+        read = reader.read(record_of(message))
+        if isinstance(read, Changes):
+            yield from read.changes
+
+
+def _once(changes: Iterable[Change]) -> list[Change]:
+    """Each change as it was told first: what a connector tells again after it was killed has the same place in the log."""
+    first: dict[tuple[Any, ...], Change] = {}
+    for change in sorted(changes, key=lambda one: (one.order.topic, one.order.partition, one.order.offset)):
+        first.setdefault((change.source, change.order.position, change.order.rank, change.key), change)
+    return list(first.values())

@@ -1,0 +1,28 @@
+"""The code location of the long test: one table of each of two databases, as it is and with its history."""
+
+import datetime as dt
+
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, KafkaTopic, Lake, Monitor, change_table
+from lakechime_dagster.triggers.grid import every
+from tests.long.databases import TRACKED
+from tests.support.impatient import broker
+
+BROKER = broker()
+
+
+def followed(database: str, scd_type: int) -> ChangeTable:
+    """What a connector of the database's name brings of its table `shop.orders`."""
+    tracked = TRACKED if scd_type == 2 else None
+    return change_table(
+        f"{database}.{'histories' if scd_type == 2 else 'orders'}",
+        source=KafkaTopic(f"{database}.shop.orders", bootstrap=BROKER, ddl="mariadb" if database == "mariadb" else ""),
+        envelope=Debezium(),
+        merge=CDCMerge(keys=("id",), stored_as_scd_type=scd_type, track_history_column_list=tracked),
+        every=every(minutes=1),
+        monitor=Monitor(database=f"$LAKECHIME_TEST_{database.upper()}", table="shop.orders", within=dt.timedelta(minutes=5)),
+    )
+
+
+lake = Lake("long", [followed(database, scd_type) for database in ("mariadb", "postgres") for scd_type in (1, 2)])
+defs = build_definitions(lake)

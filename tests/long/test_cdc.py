@@ -1,0 +1,166 @@
+"""Half an hour of random changes, schema changes and kills on two databases, compared at cuts: `make test-cdc-long`."""
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakechime_dagster.cdc.monitored import LAKE_LACKS
+from lakechime_dagster.cdc.repair import REPAIRS
+from tests.long import histories
+from tests.long.conftest import MINUTES
+from tests.long.databases import COLUMNS, Database, MariaDBShop, PostgresShop
+from tests.long.schema_changes import TOLD, UNTOLD, Statements
+from tests.long.writer import Writer
+from tests.support.chain import Chain, Place, chain
+from tests.support.followed_table import FollowedTable
+from tests.support.logical_postgres import logical_postgres
+from tests.support.mariadb import MariaDB
+from tests.support.processes import PATIENCE
+
+pytestmark = [pytest.mark.e2e, pytest.mark.services, pytest.mark.spark]
+
+SEED = int(os.environ.get("LAKECHIME_TEST_SEED") or random.randrange(1_000_000))
+MOST_KILLS = 3  # of a round
+SCHEMA_CHANGES = 2  # of each database in a round
+MOST_BEHIND = 600  # seconds that a table may be behind after kills
+
+
+@dataclass
+class Trial:
+    """What is done to the chain and its databases, and what has been so far."""
+
+    chain: Chain
+    writers: dict[str, Writer]
+    dice: random.Random
+    say: Callable[[str], None]
+    kills: Counter[str] = field(default_factory=Counter)
+    schema_changes: Counter[str] = field(default_factory=Counter)
+    untold: dict[str, set[str]] = field(default_factory=dict)  # by table, not mended yet
+    comparisons: int = 0
+    mended: int = 0
+
+    def round(self, bags: dict[str, list[tuple[str, Statements]]]) -> None:
+        """Changes of the schema of each database, some kills, then tables are compared while the databases change on.
+
+        These are the ones of which something is untold, and another one.
+        """
+        for database, writer in self.writers.items():
+            for _ in range(SCHEMA_CHANGES):
+                self._change_schema(database, writer, bags[database])
+        for _ in range(self.dice.randint(1, MOST_KILLS)):
+            self._strike()
+        other = self.dice.choice(self.tables).name
+        for table in self.tables:
+            if table.name == other or table.name in self.untold:
+                self.compare(table)
+
+    @property
+    def tables(self) -> list[FollowedTable]:
+        return [FollowedTable(self.chain, f"{database}.{kind}") for database in self.writers for kind in ("orders", "histories")]
+
+    def _change_schema(self, database: str, writer: Writer, bag: list[tuple[str, Statements]]) -> None:
+        if not bag:
+            bag += [*TOLD[database].items(), *UNTOLD[database].items()]
+            self.dice.shuffle(bag)
+        name, statements = bag.pop()
+        if writer.change_schema(name, statements):
+            self.schema_changes[f"{database}: {name}"] += 1
+            self.say(f"{database}: {name}")
+            if name in UNTOLD[database]:
+                for table in self.tables:
+                    if table.name.startswith(f"{database}."):
+                        self.untold.setdefault(table.name, set()).add(name)
+
+    def _strike(self) -> None:
+        typed = [table.name for table in self.tables]
+        lanes = [*typed, *(table.bronze for table in self.tables)]
+        strikes: dict[str, Callable[[], None]] = {
+            "run": lambda: self.chain.kill_run(*lanes), "Spark": lambda: self.chain.kill_spark(*lanes), "Connect": self.chain.kill_connect,
+            "broker": self.chain.kill_broker, **{name: writer.restart_database for name, writer in self.writers.items()},
+        }  # fmt: skip
+        name = self.dice.choice(["run", *strikes])
+        strikes[name]()
+        self.kills[name] += 1
+        self.say(f"killed: {name}")
+
+    def compare(self, table: FollowedTable) -> None:
+        """The table at a cut is that of the database, once what no message tells is mended."""
+        found = self._monitored(table)
+        if not found["same"] and self.untold.get(table.name):
+            self.say(f"{table.name} differs by {len(found['keys'])} keys as {self.untold[table.name]} told nothing of them")
+            self.mended += len(self.chain.running.lakechime("cdc", "repair", table.name, "--from-monitor")["rows"])
+            found = self._monitored(table)
+        self.untold.pop(table.name, None)
+        assert found["same"], f"{table.name}: {found}\n{self.chain.running.lakechime('status')}"
+
+    def _monitored(self, table: FollowedTable) -> dict[str, Any]:
+        """What the monitor finds: it asks again while what differs, or a column, may be on its way, or rows were truncated meanwhile."""
+        end = time.monotonic() + MOST_BEHIND * PATIENCE
+        while True:
+            found = self.chain.running.lakechime("cdc", "monitor", table.name, expect=None)
+            self.comparisons += 1
+            rows, left_out = found["source_rows"], found["left_out"]
+            self.say(f"{table.name}: {rows} rows at {found['cut']}, same {found['same']}, left out {left_out}, {found['seconds']:.0f} s")
+            is_known = (found["passed"] or found["same"]) and not found["truncated"] and LAKE_LACKS not in found["unchecked"].values()
+            if is_known or time.monotonic() > end:
+                return found
+
+
+@pytest.fixture
+def databases(mariadb: MariaDB) -> Iterator[list[Database]]:
+    with logical_postgres(durable=True) as postgres:
+        yield [MariaDBShop(mariadb), PostgresShop(postgres)]
+
+
+@pytest.fixture
+def running(tmp_path: Path, databases: list[Database], stack_folder: Path, stack_jars: Path, spark_jars: Path) -> Iterator[Chain]:
+    urls = {f"LAKECHIME_TEST_{database.name.upper()}": database.url for database in databases}
+    place = Place(tmp_path, stack_folder, spark_jars, stack_jars)
+    with chain(place, "tests.long.lake", lambda kafka: {one.name: one.connector(kafka) for one in databases}, **urls) as found:
+        yield found
+
+
+def test_two_databases_are_the_lakes_though_all_between_them_is_killed_again_and_again(
+    running: Chain, databases: list[Database], say: Callable[[str], None]
+) -> None:
+    say(f"{MINUTES:g} minutes, seed {SEED}")
+    dice = random.Random(SEED)
+    end = time.monotonic() + 60 * MINUTES
+    with ExitStack() as writing:
+        writers = {one.name: writing.enter_context(Writer(one, random.Random(dice.random()))) for one in databases}
+        trial = Trial(running, writers, dice, say)
+        for table in trial.tables:
+            running.await_true(lambda table=table: table.rows(COLUMNS), f"the first rows of {table.name}", 240)
+        bags: dict[str, list[tuple[str, Statements]]] = {database.name: [] for database in databases}
+        while time.monotonic() < end:
+            trial.round(bags)
+    running.await_true(running.is_at_rest, "nothing is on the way", 600)
+    judge(trial, databases)
+    changes, transactions = (sum(getattr(one, name) for one in writers.values()) for name in ("changes", "transactions"))
+    say(f"{changes} changes in {transactions} transactions; {trial.schema_changes.total()} of the schema, {dict(trial.schema_changes)}")
+    say(f"{trial.kills.total()} kills, {dict(trial.kills)}; {trial.comparisons} comparisons, {trial.mended} rows mended; all is the same")
+
+
+def judge(trial: Trial, databases: list[Database]) -> None:
+    """Nothing is on the way any more: all of it must be as the databases have it."""
+    for table in trial.tables:
+        trial.compare(table)
+        assert not table.refused()
+        messages = table.messages()
+        read = Counter(one["topic_id"] for one in messages if one["topic_id"] != REPAIRS + table.name)
+        assert {(one["topic_id"], one["offset"]) for one in messages} >= {(topic, at) for topic in read for at in range(read[topic])}
+        told, read_by_steps = table.told(), table.read_by_steps()
+        assert sum(read_by_steps.values()) == len(messages)
+        assert told == {step: read_by_steps[step] for step in told}
+    for database in databases:
+        assert FollowedTable(trial.chain, f"{database.name}.orders").rows(COLUMNS) == database.rows(COLUMNS)
+        table = FollowedTable(trial.chain, f"{database.name}.histories")
+        assert histories.held(table) == histories.meant(table)

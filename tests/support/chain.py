@@ -1,0 +1,162 @@
+"""All that runs between the rows of databases and those of a lake that follows them, each part of which can be killed."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from lakechime_dagster.demo.servers.connect import Connect, connect_worker
+from lakechime_dagster.demo.servers.kafka import kafka_broker
+from lakechime_dagster.demo.servers.server import Server, listens
+from lakechime_dagster.spark.java import find_java
+from lakechime_dagster.spark.warm import WarmHost, start_warm_driver
+from lakechime_dagster.spark.warm_file import WarmFile
+from tests.support.dagster_dev import DagsterDev, dagster_dev
+from tests.support.impatient import KAFKA
+from tests.support.processes import REPOSITORY, await_found, free_port, program
+from tests.support.spark import INTERPRETED, small_settings
+
+WARM = small_settings("warm", conf=INTERPRETED)  # for tables of hundreds of rows
+
+
+@dataclass
+class Chain:
+    """A broker, Kafka Connect, `dagster dev` with one code location, and the warm driver of its runs."""
+
+    broker: Server
+    kafka: int
+    connect: Connect
+    connectors: tuple[str, ...]
+    running: DagsterDev
+    warm: WarmHost
+    jars: Path
+    killed: list[str] = field(default_factory=list)  # runs, or their Spark
+
+    def kill_connect(self) -> None:
+        self.connect.server.kill()
+        self.connect.server.start(self.connect.answers)
+
+    def kill_broker(self) -> None:
+        self.broker.kill()
+        self.broker.start(lambda: listens(self.kafka))
+
+    def kill_run(self, *lanes: str) -> None:
+        """The process of a run that changes rows of one of these tables."""
+        run_id, _ = self._await_begun(*lanes)
+        os.kill(int(self._await_said(run_id, r"Started process for run \(pid: (\d+)\)")), signal.SIGKILL)
+        self.killed.append(run_id)
+
+    def kill_spark(self, *lanes: str) -> None:
+        """The warm driver's host and its JVM while a run of one of these works with it; somebody starts another one."""
+        run_id, host = self._await_begun(*lanes)
+        assert int(host) == self.warm.process.pid
+        file = WarmFile.read(self.running.home)
+        self.warm.process.kill()
+        self.warm.process.wait()
+        if file is not None and file.jvm_pid:
+            with suppress(ProcessLookupError):
+                os.kill(file.jvm_pid, signal.SIGKILL)
+        self.warm = start_warm_driver(WARM, self.running.home, self.jars)
+        self.killed.append(run_id)
+
+    def _await_begun(self, *lanes: str) -> tuple[str, str]:
+        """A run of these lanes that begins from now on, once it has a driver of Spark, and the process of that one's host."""
+
+        def at_work() -> list[str]:
+            return [run["runId"] for lane in lanes for run in self.running.runs(lane) if run["status"] == "STARTED"]
+
+        before = at_work()  # they may be about to end
+        begun = await_found(lambda: [run for run in at_work() if run not in before], f"a run of {' or '.join(lanes)}", 90, pause=0.1)
+        return begun[0], self._await_said(begun[0], r"attached to the warm driver of process (\d+)")
+
+    def _await_said(self, run_id: str, pattern: str) -> str:
+        """What a line of a run's log says in the group of a pattern."""
+
+        def found() -> str | None:
+            messages = [record.message for record in self.instance.all_logs(run_id)]
+            return next((match[1] for text in messages if (match := re.search(pattern, text))), None)
+
+        return await_found(found, f"{pattern} in the log of {run_id}", 30, pause=0.1)
+
+    @property
+    def instance(self) -> dg.DagsterInstance:
+        return dg.DagsterInstance.from_config(str(self.running.home / "dagster"))
+
+    def location(self, table: str) -> str:
+        return str(self.running.home.joinpath("warehouse", *table.split(".")))
+
+    def failed(self) -> list[str]:
+        """Those of the runs that were killed, themselves or their Spark, that did not come to an end of their own."""
+        return [run_id for run_id in self.killed if (run := self.instance.get_run_by_id(run_id)) and not run.is_success]
+
+    def is_at_rest(self) -> bool:
+        """Whether nothing is on the way, and no run is at work."""
+        triggers = self.running.lakechime("status")["triggers"]
+        waits = any(flow["open"] or flow["waiting"] or flow["held"] or flow["stale"] for flow in triggers)
+        return not waits and all(run.is_finished for run in self.instance.get_runs())
+
+    def expect_health(self) -> None:
+        """Raises what a failed task of a connector says."""
+        for name in self.connectors:
+            self.connect.expect_health(name)
+
+    def await_true(self, condition: Callable[[], Any], what: str, seconds: float = 120) -> None:
+        await_found(condition, f"{what}\n{self.running.service.tail()}", seconds, self.expect_health, pause=0.5)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a chain runs.
+
+    Attributes:
+        home: Of the lake.
+        folder: For the servers, which others may enter.
+        jars: Spark's.
+        stack_jars: Those of the servers.
+    """
+
+    home: Path
+    folder: Path
+    jars: Path
+    stack_jars: Path
+
+
+@contextmanager
+def chain(place: Place, module: str, connectors: Callable[[str], Mapping[str, Mapping[str, str]]], **wishes: str) -> Iterator[Chain]:
+    """A running chain, of which nothing is left afterwards.
+
+    Args:
+        place: Where.
+        module: The code location, which has a `lake`.
+        connectors: By name the settings of those that Connect runs, given the address of the broker.
+        wishes: More of the environment of the code location.
+    """
+    home, port, java = place.home, free_port(), find_java()
+    file = REPOSITORY / f"{module.replace('.', '/')}.py"
+    python_file = f"relative_path: '{file}', working_directory: '{REPOSITORY}', location_name: followed"
+    (home / "workspace.yaml").write_text(f"load_from:\n  - python_file: {{{python_file}}}\n")
+    address = f"127.0.0.1:{port}"
+    wishes |= {
+        "LAKECHIME_LAKE": f"{module}:lake", "LAKECHIME_SPARK_DRIVER": "warm", "LAKECHIME_SPARK_CONF": json.dumps(INTERPRETED),
+        "LAKECHIME_SPARK_JARS": str(place.jars), KAFKA: address,
+    }  # fmt: skip
+    command = [*program("dagster"), "dev", "-w", str(home / "workspace.yaml")]
+    found = connectors(address)
+    warm, there = start_warm_driver(WARM, home, place.jars), None
+    try:
+        with (
+            kafka_broker(place.folder / "chain-kafka", place.stack_jars, java, port) as broker,
+            connect_worker(place.folder / "chain-connect", place.stack_jars, java, address, connectors=found) as connect,
+            dagster_dev("dagster-dev", command, home, {"followed"}, home, **wishes) as running,
+        ):
+            there = Chain(broker, port, connect, tuple(found), running, warm, place.jars)
+            yield there
+    finally:
+        (there.warm if there else warm).stop()

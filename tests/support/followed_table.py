@@ -1,0 +1,69 @@
+"""A table at the end of a chain: its rows, its messages, and what its runs said of them."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+from deltalake import DeltaTable
+
+from lakechime_dagster.lake.change_tables import CHANGES
+from tests.support.chain import Chain
+from tests.support.follows import read
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class FollowedTable:
+    """A table that a chain makes of a database's."""
+
+    chain: Chain
+    name: str
+
+    @property
+    def bronze(self) -> str:
+        return self.name + CHANGES
+
+    @property
+    def location(self) -> str:
+        return self.chain.location(self.name)
+
+    def rows(self, columns: Sequence[str]) -> list[Row]:
+        """All rows by these columns, sorted, read by DataFusion; none before there is a table."""
+        if not DeltaTable.is_deltatable(self.location):
+            return []
+        return sorted(tuple(row[name] for name in columns) for row in read(self.location))
+
+    def messages(self) -> list[dict[str, Any]]:
+        return read(self.chain.location(self.bronze))
+
+    def told(self) -> dict[int, int]:
+        """By step how many messages its run says that it counted, by what became of each."""
+        found = self.chain.instance.fetch_materializations(dg.AssetKey(self.name.split(".")), limit=1000).records
+        said = [record.asset_materialization.metadata for record in found if record.asset_materialization]
+        counts = {name for metadata in said for name in metadata if re.fullmatch(r"events (?!consumed$).+", name)}
+        return {
+            int(str(metadata["step"].value)): sum(int(str(metadata[name].value)) for name in counts & metadata.keys())
+            for metadata in said if counts & metadata.keys()
+        }  # fmt: skip
+
+    def read_by_steps(self) -> dict[int, int]:
+        """By step how many messages lie in the range that its commit names."""
+        told = {commit["version"]: commit["operationMetrics"] for commit in self._commits(self.bronze)}
+        rows = {version: int(one.get("numOutputRows") or one.get("num_added_rows") or 0) for version, one in told.items()}
+        stamps = [json.loads(commit["userMetadata"]) for commit in self._commits(self.name) if "userMetadata" in commit]
+        ends = {stamp["step"]: int(stamp["end"]["sources"][self.bronze][1]) for stamp in stamps}
+        steps = sorted(ends)
+        starts = dict(zip(steps, [-1, *(ends[step] for step in steps)], strict=False))
+        return {step: sum(rows[version] for version in range(starts[step] + 1, ends[step] + 1)) for step in steps}
+
+    def refused(self) -> list[dict[str, Any]]:
+        """Messages and rows that were refused."""
+        places = [self.chain.location(f"{table}__quarantine") for table in (self.bronze, self.name)]
+        return [row for place in places if DeltaTable.is_deltatable(place) for row in read(place)]
+
+    def _commits(self, table: str) -> list[dict[str, Any]]:
+        return DeltaTable(self.chain.location(table)).history()

@@ -1,0 +1,16 @@
+"""What the code locations of chains share: where the broker is, and leases of seconds, not of a minute, as much is killed."""
+
+import os
+
+from lakechime_dagster.resources import running
+from lakechime_dagster.store import ledger
+from tests.support.processes import PATIENCE
+
+KAFKA = "LAKECHIME_TEST_KAFKA"  # the variable that holds the address of the broker
+
+
+def broker() -> str:
+    """The address of the broker; leases of this process are short from now on."""
+    ledger.LEASE_MS = int(12_000 * PATIENCE)
+    running.RENEW_SECONDS = 2.0
+    return os.environ[KAFKA]
