@@ -5,7 +5,7 @@ one that is not there (`d`), at the place of the cut. Its order is below all tha
 messages told before the cut was taken.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -149,6 +149,12 @@ def _told(words: Words, row: Texts) -> dict[str, Any]:
     return told
 
 
-def left_out(words: Words, lake: Sequence[str], comparison: Comparison) -> list[str]:
-    """The columns of the lake's table that a message cannot carry."""
-    return [name for name in lake if name not in words.columns or name not in comparison.columns]
+def left_out(words: Words, source: Collection[str], lake: Sequence[str], comparison: Comparison) -> list[str]:
+    """The columns of the lake's table that a message must carry and cannot.
+
+    One that neither the database nor its messages have any more is none of them: rows keep what they had. It may have another
+    name here, though, where the lake lacks a column that the messages have.
+    """
+    has_all = all(name in comparison.columns or name not in words.columns for name in source)
+    gone = {name for name in lake if has_all and name not in source and name not in words.columns}
+    return [name for name in lake if name not in gone and (name not in words.columns or name not in comparison.columns)]

@@ -112,8 +112,9 @@ def comparison_at(cut: "Cut", task: RepairTask, words: Words, where: tuple[str, 
     lake = {name: kind for name, kind in DeltaRows(task.log).types().items() if not name.startswith(HIDDEN)}
     if not lake:
         raise UnrepairableError(f"{task.name}: the table is not there yet; wait for its first step")
-    comparison, _ = comparison_of(cut.dialect, column_types(cut.connection, *where), lake, task.keys, None)
-    if lacking := left_out(words, list(lake), comparison):
+    source = column_types(cut.connection, *where)
+    comparison, _ = comparison_of(cut.dialect, source, lake, task.keys, None)
+    if lacking := left_out(words, source, list(lake), comparison):
         raise UnrepairableError(
             f"{task.name}: its messages cannot carry {', '.join(lacking)}; put the rows right by a new snapshot of the connector"
         )

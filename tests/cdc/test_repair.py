@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.checksum import Comparison
+from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.checksum import ColumnPair, Comparison
+from lakechime_dagster.cdc.connect import ConnectSchema
 from lakechime_dagster.cdc.log_place import BinlogPlace, WalPlace
 from lakechime_dagster.cdc.order import DELETE, READ
 from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Changes, Record
-from lakechime_dagster.cdc.repair import Texts, UnrepairableError, Words, check_message, repair_message, words_of
+from lakechime_dagster.cdc.repair import Texts, UnrepairableError, Words, check_message, left_out, repair_message, words_of
 from lakechime_dagster.cdc.told_place import cut_at
 from lakechime_dagster.lake.envelopes import Debezium
 from tests.cdc.checksums import CAPTURES, TABLES, comparison, lake_rows, told, topic_of
@@ -97,3 +99,18 @@ def test_the_file_of_the_log_is_named_as_the_connector_names_it():
     source = payload["source"]
     assert (source["file"], source["pos"], source["row"], source["snapshot"]) == ("mysql-bin.000012", 345, 0, "false")
     assert (source["ts_ms"], payload["op"], source["gtid"]) == (1_700_000_000_000, "d", None)
+
+
+@pytest.mark.parametrize(
+    ("source", "told", "lake", "lacking"),
+    [
+        (["id", "b"], ["id", "b"], ["id", "a", "b"], []),  # a was dropped, or b was a before
+        (["id", "amount"], ["id", "amount"], ["id", "amt"], ["amt"]),  # it may be amount by another name
+        (["id", "a"], ["id"], ["id", "a"], ["a"]),  # no message of it yet
+        (["id"], ["id", "a"], ["id", "a"], ["a"]),  # dropped, and the messages do not know that yet
+    ],
+)
+def test_a_column_that_is_gone_need_not_be_carried(source: list[str], told: list[str], lake: list[str], lacking: list[str]) -> None:
+    words = Words(table="shop.orders", newest_ms=None, schema={}, source={}, columns=dict.fromkeys(told, ConnectSchema("int32")))
+    pairs = [ColumnPair(name=name, source_type="int", lake_type="int") for name in source if name in lake]
+    assert left_out(words, source, lake, Comparison.of(Dialect.MYSQL, pairs, ["id"])) == lacking
