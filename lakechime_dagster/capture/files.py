@@ -19,7 +19,8 @@ from lakechime_dagster.capture.delta_log import DeltaLevels
 from lakechime_dagster.dce.commits import TableCommit
 from lakechime_dagster.errors import TableAbsentError
 from lakechime_dagster.lake.layout import Span
-from lakechime_dagster.lake.maintenance_plan import DAY_MS, DataFile, OldFile, TableFiles
+from lakechime_dagster.lake.maintenance_plan import DataFile, OldFile, TableFiles
+from lakechime_dagster.triggers.grid import DAY_MS
 
 LOG_FOLDER = "_delta_log"
 CHANGES_FOLDER = "_change_data"

@@ -1,6 +1,5 @@
 """Rows of a Delta table for answers that a person reads: by a small query, without a JVM."""
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from sqlglot import exp
 
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.triggers.grid import from_milliseconds
 
 TABLE = "t"
 _SPARK = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}  # what Spark calls Delta's types otherwise
@@ -80,10 +80,9 @@ def known(name: str) -> exp.Condition:
     return exp.not_(column(name).is_(exp.Null()))
 
 
-def moment(milliseconds: int) -> exp.Condition:
-    """A time in milliseconds since the epoch, as the engine compares it with a column of times."""
-    text = dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC).isoformat()
-    return exp.func("arrow_cast", exp.Literal.string(text), exp.Literal.string(_ARROW["timestamp"]))
+def since(name: str, milliseconds: int) -> exp.Condition:
+    """That a column's time is this one, in milliseconds since the epoch, or later."""
+    return exp.GTE(this=column(name), expression=_literal(from_milliseconds(milliseconds), "timestamp"))
 
 
 def row_is(values: Mapping[str, Any], types: Mapping[str, str]) -> tuple[exp.Condition, ...]:

@@ -4,37 +4,23 @@ A connector's own heartbeats tell its clock, also while it is far behind the log
 (Debezium: `heartbeat.action.query`) comes through the log in its order, with the database's time.
 """
 
-from fnmatch import fnmatchcase
 from typing import Any
 
 from lakechime_dagster.cdc.debezium import is_envelope
 from lakechime_dagster.cdc.flattened import unflattened
-from lakechime_dagster.cdc.message import parsed
-from lakechime_dagster.cdc.reading import EnvelopeReader
+from lakechime_dagster.cdc.message import payload_of
+from lakechime_dagster.cdc.reading import ReaderBeside
 from lakechime_dagster.cdc.record import Beat, Control, Reading, Record
 
 _STREAMED = {"c", "u", "d"}
 
 
-class BeatReader(EnvelopeReader):
-    """Reads the messages of a table's topics, and among them those of a heartbeat table of Debezium's.
-
-    Args:
-        reader: Of the other messages.
-        topics: A glob of the heartbeat table's topics.
-    """
-
-    def __init__(self, reader: EnvelopeReader, topics: str) -> None:
-        self._reader, self._topics = reader, topics
-
-    def read(self, record: Record) -> Reading:
-        """What a message tells; one that cannot be read says why."""
-        return super().read(record) if fnmatchcase(record.topic, self._topics) else self._reader.read(record)
+class BeatReader(ReaderBeside):
+    """Reads the messages of a table's topics, and among them those of a heartbeat table of Debezium's."""
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
-        value = None if record.value is None else parsed(record.value, "value", is_exact=is_exact)
-        payload = value.get("payload", value) if isinstance(value, dict) else None
-        return Control.HEARTBEAT if payload is None else beat_of(payload)
+        payload = None if record.value is None else payload_of(record.value, "value", is_exact=is_exact)
+        return beat_of(payload) if isinstance(payload, dict) else Control.HEARTBEAT
 
 
 def beat_of(payload: dict[str, Any]) -> Reading:

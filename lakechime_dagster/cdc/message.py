@@ -85,6 +85,16 @@ def parsed(raw: bytes, part: str, *, is_exact: bool) -> Any:
         raise ValueError(f"{part}: {raw[:60]!r} is no JSON: {problem}") from problem
 
 
+def payload_of(raw: bytes, part: str, *, is_exact: bool = False) -> Any:
+    """The payload of a message whose schema says nothing: what stands beside a schema, or the whole.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    found = parsed(raw, part, is_exact=is_exact)
+    return found["payload"] if isinstance(found, dict) and found.keys() == {"schema", "payload"} else found
+
+
 def _is_beginning(prefix: bytes, schema: Any) -> bool:
     """Whether a message's beginning is all of its schema and nothing of its payload: what follows the same one is a payload then."""
     try:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
@@ -30,6 +31,22 @@ class EnvelopeReader(ABC):
     @abstractmethod
     def _read(self, record: Record, is_exact: bool) -> Reading:
         """What a message tells, read with decimal numbers where that is asked for; it raises ValueError with the reason."""
+
+
+class ReaderBeside(EnvelopeReader):
+    """Reads the messages of a table's topics, those of some topics otherwise than the others.
+
+    Args:
+        reader: Of the other messages.
+        topics: A glob of the topics that this one reads.
+    """
+
+    def __init__(self, reader: EnvelopeReader, topics: str) -> None:
+        self._reader, self._topics = reader, topics
+
+    def read(self, record: Record) -> Reading:
+        """What a message tells; one that cannot be read says why."""
+        return super().read(record) if fnmatchcase(record.topic, self._topics) else self._reader.read(record)
 
 
 def message_of(record: Record, tool: str, is_exact: bool) -> Mapping[str, Any] | None:

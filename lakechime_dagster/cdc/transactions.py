@@ -6,35 +6,21 @@ tells the begin and the end of each transaction; its end tells how many changes 
 
 import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Any, TypeGuard
 
-from lakechime_dagster.cdc.message import parsed
-from lakechime_dagster.cdc.reading import EnvelopeReader, shown
+from lakechime_dagster.cdc.message import payload_of
+from lakechime_dagster.cdc.reading import ReaderBeside, shown
 from lakechime_dagster.cdc.record import Control, Placed, Reading, Record, TransactionEnd
 
 BEGIN, END = "BEGIN", "END"  # what a message of a topic of transactions tells of one
 _OF_POSTGRES = re.compile(r"(\d+):\d+")  # the place after it is that of the message, and another one in each of a transaction's
 
 
-class TransactionReader(EnvelopeReader):
-    """Reads the messages of a table's topics, and among them those of the connector's topic of transactions.
-
-    Args:
-        reader: Of the other messages.
-        topics: A glob of the topics of transactions.
-    """
-
-    def __init__(self, reader: EnvelopeReader, topics: str) -> None:
-        self._reader, self._topics = reader, topics
-
-    def read(self, record: Record) -> Reading:
-        """What a message tells; one that cannot be read says why."""
-        return super().read(record) if fnmatchcase(record.topic, self._topics) else self._reader.read(record)
+class TransactionReader(ReaderBeside):
+    """Reads the messages of a table's topics, and among them those of the connector's topics of transactions."""
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
-        value = None if record.value is None else parsed(record.value, "value", is_exact=is_exact)
-        payload = value.get("payload", value) if isinstance(value, dict) else value
+        payload = None if record.value is None else payload_of(record.value, "value", is_exact=is_exact)
         if payload is None:
             return Control.TRANSACTION
         found = boundary_of(payload) if isinstance(payload, dict) else None

@@ -58,21 +58,21 @@ def change_table(
     Beside it lie `<name>__changes`, the messages as they came, and `<name>__state`, what is remembered of changes that are
     not in the table's rows.
 
-    The messages come from `source`, which is asked `every` so often, written as `envelope` says; `types` gives the type of
-    each column for envelopes whose messages never bring a schema, or `schema_from` names the database in which they are read, and
+    The messages come from `source`, which is asked `every` so often, written as `envelope` says; `types` gives the type of each
+    column for envelopes whose messages never bring a schema, or `schema_from` names the database in which they are read, and
     `types` those that it does not tell. Where Debezium's messages bring none, the source's `ddl` names the topic that tells the
-    columns, or `schema_from` does as for others. `merge` names the key, and
-    says how changes are merged; `on_drift` what becomes of columns that changes bring otherwise than the table has them. A
-    change that comes later than `allowed_lateness`, by the database's times, may be refused, as what it needs is forgotten.
-    `columns` gives the names here of columns that have others in the database; `merge` speaks of the names here. `cluster_by`
-    names columns by which rows lie together, and `readers` the programs that read the table beside Spark. With `deletes="soft"`
-    a row that the database deleted stays with its last values, and `__DELETED_AT` says when that was; it is null of rows that are
-    there. A snapshot that would delete more than `max_delete_ratio` of the rows holds the lane. With `max_transaction`, the
-    longest that a transaction of the database lasts, tables may wait for complete hours (`hours`). A step that changes no row
-    leaves no commit; for readers who take the watermark from the table's own log, at most `max_continuous_empty_commits` in a
-    row do, and the next one commits it with no row: 0 lets each commit. `monitor` says with which table of which database it
-    is compared, `history` names a dump of the database's table, whose rows `lakechime cdc load` tells to the table.
-    `maintenance` says how the files of all three tables are kept, `write_as` which account writes them.
+    columns, or `schema_from` does as for others. `merge` names the key, and says how changes are merged; `on_drift` what
+    becomes of columns that changes bring otherwise than the table has them. A change that comes later than `allowed_lateness`,
+    by the database's times, may be refused, as what it needs is forgotten. `columns` gives the names here of columns that have
+    others in the database; `merge` speaks of the names here. `cluster_by` names columns by which rows lie together, and
+    `readers` the programs that read the table beside Spark. With `deletes="soft"` a row that the database deleted stays with
+    its last values, and `__DELETED_AT` says when that was; it is null of rows that are there. A snapshot that would delete more
+    than `max_delete_ratio` of the rows holds the lane. With `max_transaction`, the longest that a transaction of the database
+    lasts, tables may wait for complete hours (`hours`). A step that changes no row leaves no commit; for readers who take the
+    watermark from the table's own log, at most `max_continuous_empty_commits` in a row do, and the next one commits it with no
+    row: 0 lets each commit. `monitor` says with which table of which database it is compared, `history` names a dump of the
+    database's table, whose rows `lakechime cdc load` tells to the table. `maintenance` says how the files of all three tables
+    are kept, `write_as` which account writes them.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.

@@ -12,14 +12,13 @@ from itertools import groupby
 
 from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.lake.layout import Span, opened, wanted
-from lakechime_dagster.lake.maintenance import DAY, LEAST_KEPT, Maintenance
+from lakechime_dagster.lake.maintenance import LEAST_KEPT, Maintenance
 from lakechime_dagster.lake.retention_properties import deleted_files_kept, log_kept, lowered, raised
-from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.triggers.grid import DAY_MS, from_milliseconds
 
 Partition = tuple[PartitionValue, ...] | None
 
 GIB = 1024**3
-DAY_MS = DAY // dt.timedelta(milliseconds=1)
 MARGIN_MS = DAY_MS  # a commit's files are as much older than the commit as it took to write them; none takes a day
 
 MAX_SCATTERED = 3  # times the bytes that a value would be found in, were the table laid out

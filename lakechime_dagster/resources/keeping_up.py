@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from lakechime_dagster.capture.rows import TABLE, column, moment, texts
+from lakechime_dagster.capture.rows import TABLE, column, since, texts
 from lakechime_dagster.cdc.bronze import Kind
 from lakechime_dagster.cdc.keeping_up import Heard, KeepingUp, Lane, Left
 from lakechime_dagster.cdc.record import Control
@@ -21,8 +21,8 @@ from lakechime_dagster.resources.source_queries import QUERIES_OFF
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.sources.log_kept import KeptBinlog, Slot, log_kept
 from lakechime_dagster.triggers.feeds import FeedPlace, KafkaPlace, spans_between
+from lakechime_dagster.triggers.grid import DAY_MS
 
-DAY_MS = 86_400_000  # messages that are older are not read again; what was remembered of them tells
 _HEARTBEATS = "heartbeat."  # what stands before the name of the server in the topic of its heartbeats
 
 
@@ -72,7 +72,7 @@ def _days(kept: KeptBinlog | tuple[Slot, ...] | None) -> int:
 def _heartbeats(followed: Followed, since_ms: int) -> dict[str, int]:
     """When the last heartbeat of each server came, of those since a time."""
     newest = exp.select(column("topic"), column("source"), exp.Max(this=column("timestamp")).as_("at")).from_(TABLE)
-    newest = newest.where(texts("kind", Control.HEARTBEAT.value), exp.GTE(this=column("timestamp"), expression=moment(since_ms)))
+    newest = newest.where(texts("kind", Control.HEARTBEAT.value), since("timestamp", since_ms))
     rows = followed.bronze.query(newest.group_by(column("topic"), column("source")))
     found: dict[str, int] = {}
     for row in rows:

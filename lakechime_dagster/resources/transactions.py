@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from sqlglot import exp
 
-from lakechime_dagster.capture.rows import TABLE, column, known, moment, texts
+from lakechime_dagster.capture.rows import TABLE, column, known, since, texts
 from lakechime_dagster.cdc.bronze import Kind
 from lakechime_dagster.cdc.lost import Came, Counted, End, Lacking, Within, counted
 from lakechime_dagster.cdc.record import Control
@@ -16,8 +16,8 @@ from lakechime_dagster.cdc.repair import REPAIRS
 from lakechime_dagster.cdc.transactions import END
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.resources.followed import Followed
+from lakechime_dagster.triggers.grid import DAY_MS
 
-DAY_MS = 86_400_000  # transactions that ended earlier are not counted again; messages of one may be a day older than its end
 MOST_PLACED = 50  # lacking ones whose position is looked up
 MOST_NAMED = 20  # sources by whose names ends are chosen before they are parsed
 STREAMED = ("c", "u", "d", "t")
@@ -112,7 +112,7 @@ def _placed(followed: Followed, lacking: Sequence[Lacking], since_ms: int) -> tu
 
 
 def _since(since_ms: int, *conditions: exp.Condition) -> list[exp.Condition]:
-    return [*conditions, exp.GTE(this=column("timestamp"), expression=moment(since_ms))]
+    return [*conditions, since("timestamp", since_ms)]
 
 
 def _milliseconds(at: Any) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakechime_dagster.cdc.message import parsed
+from lakechime_dagster.cdc.message import payload_of
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.record import Control
 from lakechime_dagster.cdc.state import Role, StateRow
@@ -41,9 +41,7 @@ def told_schemas(name: str, messages: DataFrame, before: Iterable[TableSchema], 
     found: list[TableSchema] = []
     rows = messages.where(F.col("kind") == Control.SCHEMA_CHANGE.value).select("topic_id", "partition", "offset", "value").collect()
     for topic_id, partition, offset, value in rows:
-        message = parsed(value.encode(), "value", is_exact=False)
-        payload = message.get("payload") if message.keys() == {"schema", "payload"} else message
-        found += schemas_of(payload, Order(topic=topic_id, partition=partition, offset=offset))
+        found += schemas_of(payload_of(value.encode(), "value"), Order(topic=topic_id, partition=partition, offset=offset))
     new = fresh(found, before)
     come = [(row.source, order_of(row.order).position) for row in places]
     for one in new:

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakechime_dagster.errors import InvalidValueError
 
+DAY_MS = 86_400_000
 EPOCH = dt.datetime(1970, 1, 1)
 
 

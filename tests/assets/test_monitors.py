@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.monitors import same
+from lakechime_dagster.assets.monitor_results import same
 from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.compare import Fault
 from lakechime_dagster.cdc.keeping_up import beyond
@@ -18,8 +18,9 @@ from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Limits, Monitor
 from lakechime_dagster.resources.followed import Followed
-from lakechime_dagster.resources.keeping_up import DAY_MS, heard_of, keeping_up
+from lakechime_dagster.resources.keeping_up import heard_of, keeping_up
 from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.triggers.grid import DAY_MS
 from tests.cdc.factories import make_record
 from tests.cli.shop import NAME, Shop, orders
 from tests.cli.test_cdc import MARIADB, told

@@ -8,14 +8,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.monitors import PLACE, SEEN
+from lakechime_dagster.assets.monitor_results import PLACE, SEEN
 from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.log_place import BinlogPlace
 from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import JsonLines, Lake, Monitor
 from lakechime_dagster.lake.change_tables import CHANGES
-from lakechime_dagster.resources.keeping_up import DAY_MS
+from lakechime_dagster.triggers.grid import DAY_MS
 from tests.cdc.factories import make_record
 from tests.cli.shop import Shop
 from tests.cli.test_cdc import MARIADB, told

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.assets.flows import flow_of
-from lakechime_dagster.assets.monitors import kept_up, same
+from lakechime_dagster.assets.monitor_results import kept_up, same
 from lakechime_dagster.cdc.compare import Fault
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Limits, change_table

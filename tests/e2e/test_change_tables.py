@@ -1,15 +1,15 @@
 """A table of a real database in the lake, while all that stands between them is killed: in the end every row is the same."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import duckdb
 import pymysql
 import pytest
 
 from lakechime_dagster.demo.verify import load_delta
+from tests.support.background import Background
 from tests.support.chain import Chain, Place, chain
 from tests.support.followed_table import FollowedTable
 from tests.support.mariadb import CAPTURE_USER, MariaDB
@@ -27,37 +27,29 @@ TABLE = """
 Row = tuple[Any, ...]
 
 
-class Writer:
-    """Changes rows, a transaction after another, until it is told to stop."""
+class Writer(Background):
+    """Changes rows, a transaction after another."""
 
     def __init__(self, mariadb: MariaDB) -> None:
+        super().__init__(pause=0.1)  # so that a table of hundreds of rows comes of it, not of thousands
         self._session = mariadb.session(NAME)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._write, daemon=True)
         self.transactions = 0
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    def turn(self) -> None:
+        new = 10 * self.transactions
+        values = ", ".join(f"({new + n}, 'käufer {n}', {new}.{n}5, NULL, NOW(6))" for n in range(3))
+        self._session.run(
+            "BEGIN",
+            f"INSERT INTO orders VALUES {values}",
+            f"UPDATE orders SET amount = amount + 1, note = 'paid', changed_at = NOW(6) WHERE id = {new - 10}",
+            f"UPDATE orders SET id = {new - 11}, changed_at = NOW(6) WHERE id = {new - 19}",
+            f"DELETE FROM orders WHERE id = {new - 28}",
+            "COMMIT",
+        )
+        self.transactions += 1
 
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def close(self) -> None:
         self._session.close()
-
-    def _write(self) -> None:
-        while not self._stop.wait(0.1):  # so that a table of hundreds of rows comes of it, not of thousands
-            new = 10 * self.transactions
-            values = ", ".join(f"({new + n}, 'käufer {n}', {new}.{n}5, NULL, NOW(6))" for n in range(3))
-            self._session.run(
-                "BEGIN",
-                f"INSERT INTO orders VALUES {values}",
-                f"UPDATE orders SET amount = amount + 1, note = 'paid', changed_at = NOW(6) WHERE id = {new - 10}",
-                f"UPDATE orders SET id = {new - 11}, changed_at = NOW(6) WHERE id = {new - 19}",
-                f"DELETE FROM orders WHERE id = {new - 28}",
-                "COMMIT",
-            )
-            self.transactions += 1
 
 
 def committed(mariadb: MariaDB) -> list[Row]:

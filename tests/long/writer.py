@@ -5,43 +5,38 @@ import queue
 import random
 import threading
 from collections.abc import Callable, Iterator
-from typing import Self
 
 from tests.long.databases import PARTED, Database
 from tests.long.schema_changes import EMPTIED, Columns, Statements
+from tests.support.background import Background
 
 PAUSE_SECONDS = 0.4  # between two transactions
 LONG_TEXT = 4_000  # letters, which PostgreSQL keeps apart
 SHARE_UNDONE = 0.1  # of the transactions
 
 
-class Writer:
+class Writer(Background):
     """Changes rows of one database until it is told to stop; what it does is known from its dice."""
 
     def __init__(self, database: Database, dice: random.Random) -> None:
+        super().__init__(PAUSE_SECONDS)
         self.database, self._dice = database, dice
         self.columns = Columns()
         self.transactions, self.changes = 0, 0
         self._ids: set[int] = set()
         self._asked: queue.Queue[tuple[Callable[[], None], threading.Event]] = queue.Queue()
         self._session = database.session()
-        self._stop = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    def turn(self) -> None:
+        """What was asked for, and one transaction."""
+        while not self._asked.empty():
+            job, done = self._asked.get()
+            job()
+            done.set()
+        self._write()
 
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def close(self) -> None:
         self._session.close()
-        self.expect_health()
-
-    def expect_health(self) -> None:
-        if self._error is not None:
-            raise self._error
 
     def change_schema(self, name: str, statements: Statements) -> bool:
         """Whether there was anything to do that to."""
@@ -71,17 +66,6 @@ class Writer:
         self._asked.put((job, done))
         while not done.wait(1):
             self.expect_health()
-
-    def _work(self) -> None:
-        try:
-            while not self._stop.wait(PAUSE_SECONDS):
-                while not self._asked.empty():
-                    job, done = self._asked.get()
-                    job()
-                    done.set()
-                self._write()
-        except BaseException as error:  # noqa: BLE001 - whoever waits raises it
-            self._error = error
 
     def _write(self) -> None:
         """One transaction."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from deltalake import CommitProperties, DeltaTable
 
-from lakechime_dagster.assets.monitors import whole
+from lakechime_dagster.assets.monitor_results import whole
 from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.lost import Counted
 from lakechime_dagster.cdc.readers import format_of
@@ -16,9 +16,10 @@ from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.lake import JsonLines
 from lakechime_dagster.lake.monitors import UNDECLARED
 from lakechime_dagster.resources.followed import Followed
-from lakechime_dagster.resources.transactions import DAY_MS, transactions_counted
+from lakechime_dagster.resources.transactions import transactions_counted
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.triggers.feeds import FilesPlace
+from lakechime_dagster.triggers.grid import DAY_MS
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
 from tests.cdc.captures import captures
 from tests.cli.shop import Shop

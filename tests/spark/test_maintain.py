@@ -22,12 +22,12 @@ from lakechime_dagster.spark.commit import Target, append, commit, create_if_mis
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.maintain import GAVE_WAY, MAX_FILE, maintain
 from lakechime_dagster.spark.ranges import ReadMethod
+from lakechime_dagster.triggers.grid import DAY_MS
 from tests.spark.test_commit import make_stamp
 from tests.support.refreshes import DAYS, Source, flights_source, make_flow, open_log, read_rows
 
 pytestmark = pytest.mark.spark
 
-DAY_MS = 86_400_000
 POLICY = Maintenance(min_files=2)
 
 
