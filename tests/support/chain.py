@@ -15,6 +15,7 @@ import dagster as dg
 from lakechime_dagster.demo.servers.connect import Connect, connect_worker
 from lakechime_dagster.demo.servers.kafka import kafka_broker
 from lakechime_dagster.demo.servers.server import Server, listens
+from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.java import find_java
 from lakechime_dagster.spark.warm import WarmHost, start_warm_driver
 from lakechime_dagster.spark.warm_file import WarmFile
@@ -23,7 +24,7 @@ from tests.support.impatient import KAFKA
 from tests.support.processes import REPOSITORY, await_found, free_port, program
 from tests.support.spark import INTERPRETED, small_settings
 
-WARM = small_settings("warm", conf=INTERPRETED)  # for tables of hundreds of rows
+SMALL = small_settings("warm", conf=INTERPRETED)  # for tables of hundreds of rows
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Chain:
     connectors: tuple[str, ...]
     running: DagsterDev
     warm: WarmHost
-    jars: Path
+    place: "Place"
     killed: list[str] = field(default_factory=list)  # runs, or their Spark
 
     def kill_connect(self) -> None:
@@ -63,7 +64,7 @@ class Chain:
         if file is not None and file.jvm_pid:
             with suppress(ProcessLookupError):
                 os.kill(file.jvm_pid, signal.SIGKILL)
-        self.warm = start_warm_driver(WARM, self.running.home, self.jars)
+        self.warm = start_warm_driver(self.place.spark, self.running.home, self.place.jars)
         self.killed.append(run_id)
 
     def _await_begun(self, *lanes: str) -> tuple[str, str]:
@@ -120,12 +121,14 @@ class Place:
         folder: For the servers, which others may enter.
         jars: Spark's.
         stack_jars: Those of the servers.
+        spark: Of the warm driver.
     """
 
     home: Path
     folder: Path
     jars: Path
     stack_jars: Path
+    spark: SparkSettings = SMALL
 
 
 @contextmanager
@@ -144,19 +147,19 @@ def chain(place: Place, module: str, connectors: Callable[[str], Mapping[str, Ma
     (home / "workspace.yaml").write_text(f"load_from:\n  - python_file: {{{python_file}}}\n")
     address = f"127.0.0.1:{port}"
     wishes |= {
-        "LAKECHIME_LAKE": f"{module}:lake", "LAKECHIME_SPARK_DRIVER": "warm", "LAKECHIME_SPARK_CONF": json.dumps(INTERPRETED),
-        "LAKECHIME_SPARK_JARS": str(place.jars), KAFKA: address,
+        "LAKECHIME_LAKE": f"{module}:lake", "LAKECHIME_SPARK_DRIVER": place.spark.driver, "LAKECHIME_SPARK_JARS": str(place.jars),
+        "LAKECHIME_SPARK_MEMORY": place.spark.memory, "LAKECHIME_SPARK_CONF": json.dumps(place.spark.conf), KAFKA: address,
     }  # fmt: skip
     command = [*program("dagster"), "dev", "-w", str(home / "workspace.yaml")]
     found = connectors(address)
-    warm, there = start_warm_driver(WARM, home, place.jars), None
+    warm, there = start_warm_driver(place.spark, home, place.jars), None
     try:
         with (
             kafka_broker(place.folder / "chain-kafka", place.stack_jars, java, port) as broker,
             connect_worker(place.folder / "chain-connect", place.stack_jars, java, address, connectors=found) as connect,
             dagster_dev("dagster-dev", command, home, {"followed"}, home, **wishes) as running,
         ):
-            there = Chain(broker, port, connect, tuple(found), running, warm, place.jars)
+            there = Chain(broker, port, connect, tuple(found), running, warm, place)
             yield there
     finally:
         (there.warm if there else warm).stop()
