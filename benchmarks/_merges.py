@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from benchmarks import _orders as orders
 from benchmarks._plain import newest_rows
 from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.messages.readers import MessageFormat
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
@@ -25,8 +25,8 @@ from lakechime_dagster.lake.cdc_merge import CDCMerge
 from lakechime_dagster.lake.change_tables import CHANGES
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.lake.own_columns import HIDDEN
-from lakechime_dagster.spark.change_job import ChangeJob
-from lakechime_dagster.spark.follow import follow
+from lakechime_dagster.spark.following.change_job import ChangeJob
+from lakechime_dagster.spark.following.follow import follow
 from lakechime_dagster.spark.job import InputJob, TableResult
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
 

@@ -20,7 +20,7 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.driver import open_driver
+from lakechime_dagster.spark.drivers.driver import open_driver
 from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.spark.refresh import refresh
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place

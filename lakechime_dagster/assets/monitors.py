@@ -3,7 +3,7 @@
 import dagster as dg
 
 from lakechime_dagster.assets.monitor_results import PLACE, kept_up, proven, same, whole
-from lakechime_dagster.cdc.untold import SeenSame
+from lakechime_dagster.cdc.comparing.untold import SeenSame
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.monitors import UNDECLARED

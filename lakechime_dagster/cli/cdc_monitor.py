@@ -14,8 +14,8 @@ from lakechime_dagster.cli.output import count, note, print_json, print_table, s
 from lakechime_dagster.errors import LakeChimeError, shown
 
 if TYPE_CHECKING:
-    from lakechime_dagster.cdc.compare import Key
-    from lakechime_dagster.cdc.monitored import Monitored
+    from lakechime_dagster.cdc.comparing.compare import Key
+    from lakechime_dagster.cdc.comparing.monitored import Monitored
     from lakechime_dagster.lake.change_tables import ChangeTable
     from lakechime_dagster.lake.monitors import Monitor
     from lakechime_dagster.resources.platform import Platform
@@ -34,7 +34,7 @@ def monitor(name: Name, within: Within = None, as_json: Json = False) -> None:
 
     The exit code is 1 when rows differ, or when it could not be known of all.
     """
-    from lakechime_dagster.cdc.monitored import document
+    from lakechime_dagster.cdc.comparing.monitored import document
 
     platform = open_platform()
     table = followed_table(name, platform.settings)
@@ -61,7 +61,7 @@ def repair(
 
     The database is only read. A key that the lake has twice is not put right by messages.
     """
-    from lakechime_dagster.cdc.monitored import key_given, key_shown
+    from lakechime_dagster.cdc.comparing.monitored import key_given, key_shown
 
     if bool(keys) == from_monitor:
         raise parse.wrong("--key", "give keys, or --from-monitor")
@@ -112,7 +112,7 @@ def _looked(platform: "Platform", table: "ChangeTable", declared: "Monitor") -> 
 
 def _repairable(found: "Monitored") -> tuple[list["Key"], list["Key"]]:
     """The keys that messages put right, and those that are there twice."""
-    from lakechime_dagster.cdc.compare import Fault
+    from lakechime_dagster.cdc.comparing.compare import Fault
 
     if found.is_truncated:
         raise LakeChimeError(f"{found.table} was truncated after the cut, so that nothing is known of its rows; ask again")
@@ -127,7 +127,7 @@ def _repaired(platform: "Platform", table: "ChangeTable", declared: "Monitor", k
 
 
 def _print_found(found: "Monitored") -> None:
-    from lakechime_dagster.cdc.monitored import key_shown
+    from lakechime_dagster.cdc.comparing.monitored import key_shown
 
     say(f"{found.table} at version {found.version}, and the database at {found.cut}: {found.lake_rows:,} and {found.source_rows:,} rows")
     rows = [[key_shown(key), fault.value] for key, fault in list(found.faults.items())[:MOST]]

@@ -11,7 +11,7 @@ from lakechime_dagster.cli.output import count, print_json, say
 from lakechime_dagster.errors import LakeChimeError
 
 if TYPE_CHECKING:
-    from lakechime_dagster.cdc.lost import Counted, Lacking
+    from lakechime_dagster.cdc.comparing.lost import Counted, Lacking
 
 Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as `lakechime cdc list` shows it.")]
 

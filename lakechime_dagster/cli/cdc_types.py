@@ -49,7 +49,7 @@ def types(name: Name, url: SourceUrl = None, there: SourceTable = None, as_json:
 def _columns(table: "ChangeTable", url: str | None, place: str | None) -> Mapping[str, tuple[str, str | None]]:
     """Of each column its type in the database, and the lake's."""
     from lakechime_dagster.cdc.canonical import Dialect
-    from lakechime_dagster.cdc.source_types import lake_type
+    from lakechime_dagster.cdc.messages.source_types import lake_type
     from lakechime_dagster.lake.envelopes import Canal, Debezium, Maxwell
     from lakechime_dagster.sources.connection import connected
     from lakechime_dagster.sources.tables import column_types

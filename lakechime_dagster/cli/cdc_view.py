@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from lakechime_dagster.cdc.bronze import ViewDialect
+from lakechime_dagster.cdc.messages.bronze import ViewDialect
 from lakechime_dagster.cli.context import followed_table, open_platform
 from lakechime_dagster.cli.options import Json
 from lakechime_dagster.cli.output import print_json, say
@@ -24,7 +24,7 @@ def view(
 
     Nothing is changed: the statement is for the engine that shall have the view.
     """
-    from lakechime_dagster.cdc.json_records import json_records_view
+    from lakechime_dagster.cdc.messages.json_records import json_records_view
     from lakechime_dagster.lake.envelopes import Debezium
     from lakechime_dagster.resources.followed import Followed
 

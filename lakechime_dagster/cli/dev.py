@@ -23,7 +23,7 @@ from lakechime_dagster.settings import MARKER, Settings, load_settings, project_
 
 if TYPE_CHECKING:
     from lakechime_dagster.demo.servers.reservations import Reservations
-    from lakechime_dagster.spark.warm import WarmHost
+    from lakechime_dagster.spark.drivers.warm import WarmHost
 
 DEFINITIONS = "lakechime_dagster.definitions"
 HOST = "127.0.0.1"
@@ -236,9 +236,9 @@ def _prepare_store(settings: Settings) -> None:
 
 def _start_warm(settings: Settings) -> "WarmHost | None":
     """Look for Java and the jars, which every local run needs, and start the driver that they share."""
-    from lakechime_dagster.spark.jars import ensure_jars
-    from lakechime_dagster.spark.java import find_java
-    from lakechime_dagster.spark.warm import start_warm_driver
+    from lakechime_dagster.spark.drivers.jars import ensure_jars
+    from lakechime_dagster.spark.drivers.java import find_java
+    from lakechime_dagster.spark.drivers.warm import start_warm_driver
 
     if settings.spark.driver not in ("warm", "local"):
         return None
@@ -257,7 +257,7 @@ def _reservations(settings: Settings) -> "Iterator[Reservations | None]":
     from lakechime_dagster.demo.followed import kafka_address
     from lakechime_dagster.demo.servers.jars import ensure_server_jars
     from lakechime_dagster.demo.servers.reservations import check_parts, reservations
-    from lakechime_dagster.spark.java import find_java
+    from lakechime_dagster.spark.drivers.java import find_java
 
     kafka = kafka_address(os.environ)
     if kafka is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.kafka import TopicState
 from lakechime_dagster.feeds.kafka_client import ask_topics

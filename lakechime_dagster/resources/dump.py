@@ -16,20 +16,20 @@ from uuid import uuid4
 import orjson
 from sqlglot import exp
 
-from lakechime_dagster.cdc.bronze import COLUMNS
-from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.compare import Key
-from lakechime_dagster.cdc.dump import DumpError, DumpWriter, check_place, source_at, writer_of
-from lakechime_dagster.cdc.fold import BEFORE_ALL
-from lakechime_dagster.cdc.load import LOAD, LOADS, ORIGIN, Progress, check_reach
-from lakechime_dagster.cdc.log_place import BinlogPlace, StatedPlace, WalPlace, stated_place
-from lakechime_dagster.cdc.monitored import key_shown
+from lakechime_dagster.cdc.comparing.compare import Key
+from lakechime_dagster.cdc.comparing.dump import DumpError, DumpWriter, check_place, source_at, writer_of
+from lakechime_dagster.cdc.comparing.load import LOAD, LOADS, ORIGIN, Progress, check_reach
+from lakechime_dagster.cdc.comparing.log_place import BinlogPlace, StatedPlace, WalPlace, stated_place
+from lakechime_dagster.cdc.comparing.monitored import key_shown
+from lakechime_dagster.cdc.comparing.repair import Words, words_of
+from lakechime_dagster.cdc.meaning.fold import BEFORE_ALL
+from lakechime_dagster.cdc.meaning.wire import order_of
+from lakechime_dagster.cdc.messages.bronze import COLUMNS
+from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
+from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.cdc.order import READ, Order, Position
 from lakechime_dagster.cdc.position import position_of
-from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.cdc.repair import Words, words_of
-from lakechime_dagster.cdc.state import Role
-from lakechime_dagster.cdc.wire import order_of
+from lakechime_dagster.cdc.remembering.state import Role
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.snapshots import Snapshot
 from lakechime_dagster.resources.load import Chunk, first_streamed, newest_progress, streamed

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from lakechime_dagster.capture.appending import append_once
-from lakechime_dagster.cdc.places import PartitionPlace, opened_epochs, opened_row, places_of
+from lakechime_dagster.cdc.remembering.places import PartitionPlace, opened_epochs, opened_row, places_of
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.resources.followed import Followed
 from lakechime_dagster.resources.held import ends_of_held

@@ -9,14 +9,14 @@ from typing import Any
 from sqlglot import exp
 
 from lakechime_dagster.capture.rows import TABLE, DeltaRows, column, known, row_is, texts
-from lakechime_dagster.cdc.bronze_rows import key_text as bronze_key
 from lakechime_dagster.cdc.change import Key
-from lakechime_dagster.cdc.columns import decoded
-from lakechime_dagster.cdc.natural import natural_type
-from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.cdc.state import Role, StateRow
-from lakechime_dagster.cdc.waiting import waiting_keys
-from lakechime_dagster.cdc.wire import key_text
+from lakechime_dagster.cdc.meaning.wire import key_text
+from lakechime_dagster.cdc.messages.bronze_rows import key_text as bronze_key
+from lakechime_dagster.cdc.messages.record import Record
+from lakechime_dagster.cdc.remembering.state import Role, StateRow
+from lakechime_dagster.cdc.remembering.waiting import waiting_keys
+from lakechime_dagster.cdc.schemas.columns import decoded
+from lakechime_dagster.cdc.schemas.natural import natural_type
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lake.change_tables import STATE, ChangeTable
 from lakechime_dagster.lake.own_columns import DELETED_AT

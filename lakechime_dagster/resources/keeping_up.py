@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from lakechime_dagster.capture.rows import TABLE, column, since, texts
-from lakechime_dagster.cdc.bronze import Kind
-from lakechime_dagster.cdc.keeping_up import Heard, KeepingUp, Lane, Left
-from lakechime_dagster.cdc.record import Control
-from lakechime_dagster.cdc.state import StateRow
-from lakechime_dagster.cdc.wire import order_of
+from lakechime_dagster.cdc.comparing.keeping_up import Heard, KeepingUp, Lane, Left
+from lakechime_dagster.cdc.meaning.wire import order_of
+from lakechime_dagster.cdc.messages.bronze import Kind
+from lakechime_dagster.cdc.messages.record import Control
+from lakechime_dagster.cdc.remembering.state import StateRow
 from lakechime_dagster.errors import FeedUnreadableError, LakeChimeError
 from lakechime_dagster.feeds.open import open_feed
 from lakechime_dagster.lake.envelopes import tells_position

@@ -68,8 +68,8 @@ def keep(platform: Platform, lake: Lake, table: Target, log: Callable[[str], Non
     looked = look(platform, lake, table)
     if not any(one.plan.actions for one in looked):
         return [Kept(before=one, after=one.files, maintained=Maintained(), seconds=0.0) for one in looked]
-    from lakechime_dagster.spark.driver import open_driver  # only a run needs Spark
-    from lakechime_dagster.spark.failures import described
+    from lakechime_dagster.spark.drivers.driver import open_driver  # only a run needs Spark
+    from lakechime_dagster.spark.drivers.failures import described
     from lakechime_dagster.spark.maintain import maintain
     from lakechime_dagster.spark.session_confs import session_confs
 

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.cdc.checksum import Comparison
-from lakechime_dagster.cdc.compare import Differences, Fault, Key, chunks, compare, confirmed
-from lakechime_dagster.cdc.monitored import KeptRows, Monitored, canonical_key, comparison_of, in_batches
-from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.comparing.checksum import Comparison
+from lakechime_dagster.cdc.comparing.compare import Differences, Fault, Key, chunks, compare, confirmed
+from lakechime_dagster.cdc.comparing.monitored import KeptRows, Monitored, canonical_key, comparison_of, in_batches
+from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.monitors import Monitor
@@ -20,9 +20,9 @@ from lakechime_dagster.triggers.lanes import LaneId
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakechime_dagster.cdc.log_place import LogPlace
-    from lakechime_dagster.spark.driver import Driver
-    from lakechime_dagster.spark.monitored import FollowedTable, TableState
+    from lakechime_dagster.cdc.comparing.log_place import LogPlace
+    from lakechime_dagster.spark.drivers.driver import Driver
+    from lakechime_dagster.spark.following.monitored import FollowedTable, TableState
 
 RANGE = 500_000  # rows of a range, which the database reads by one statement
 AT_ONCE = 500  # keys of a statement
@@ -32,7 +32,7 @@ LOOK_SECONDS = 2.0  # between two looks at whether what is missing has arrived
 
 def opened_driver(platform: Platform, log: Callable[[str], None]) -> "AbstractContextManager[Driver]":
     """A driver of Spark as the settings ask for it."""
-    from lakechime_dagster.spark.driver import open_driver
+    from lakechime_dagster.spark.drivers.driver import open_driver
 
     settings = platform.settings
     return open_driver(settings.spark, settings.home, jars=settings.jars, log=log)
@@ -40,7 +40,7 @@ def opened_driver(platform: Platform, log: Callable[[str], None]) -> "AbstractCo
 
 def followed(platform: Platform, table: ChangeTable) -> "FollowedTable":
     """A declared table as monitors look at it."""
-    from lakechime_dagster.spark.monitored import FollowedTable
+    from lakechime_dagster.spark.following.monitored import FollowedTable
 
     def settled() -> SnapshotPlace | None:
         row = platform.ledger.flow(table.name)
@@ -71,7 +71,7 @@ def monitored(
     """
     from lakechime_dagster.sources.cut import taken
     from lakechime_dagster.sources.tables import TableSide, column_types
-    from lakechime_dagster.spark.monitored import VIEW, columns_in, side_of, state_of
+    from lakechime_dagster.spark.following.monitored import VIEW, columns_in, side_of, state_of
 
     start = time.monotonic()
     where = monitor.source_table
@@ -118,7 +118,7 @@ class _Suspects:
 
     def look(self) -> None:
         """Read the lake again, where it has gone on."""
-        from lakechime_dagster.spark.monitored import VIEW, side_of, state_of
+        from lakechime_dagster.spark.following.monitored import VIEW, side_of, state_of
 
         state = state_of(self._table)
         if state == self.state:
@@ -129,7 +129,7 @@ class _Suspects:
         self._leave_out()
 
     def _leave_out(self) -> None:
-        from lakechime_dagster.spark.monitored import touched_above
+        from lakechime_dagster.spark.following.monitored import touched_above
 
         if not self._found.faults:
             return

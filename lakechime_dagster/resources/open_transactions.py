@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from lakechime_dagster.cdc.open_transactions import Asked
+from lakechime_dagster.cdc.remembering.open_transactions import Asked
 from lakechime_dagster.errors import LakeChimeError, SourceDeniedError
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.resources.source_queries import QUERIES_OFF

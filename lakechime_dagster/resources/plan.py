@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 
-from lakechime_dagster.cdc.findings import TRANSACTIONS, Finding, Sample, Weight, findings, without_transactions
-from lakechime_dagster.cdc.readers import format_of
-from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.cdc.source_types import check_types
+from lakechime_dagster.cdc.messages.findings import TRANSACTIONS, Finding, Sample, Weight, findings, without_transactions
+from lakechime_dagster.cdc.messages.readers import format_of
+from lakechime_dagster.cdc.messages.record import Record
+from lakechime_dagster.cdc.messages.source_types import check_types
 from lakechime_dagster.errors import LakeChimeError, SourceDeniedError
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
 from lakechime_dagster.resources.feeds import opened
@@ -20,7 +20,7 @@ from lakechime_dagster.sources.connection import connected
 from lakechime_dagster.sources.log_settings import check_log
 from lakechime_dagster.sources.open_transactions import open_transactions, tells_open_transactions
 from lakechime_dagster.sources.tables import column_types
-from lakechime_dagster.spark.lines import Slice, lines, message_of, record_of
+from lakechime_dagster.spark.following.lines import Slice, lines, message_of, record_of
 from lakechime_dagster.triggers.feeds import spans_between
 from lakechime_dagster.triggers.flow import Flow
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from lakechime_dagster.cdc.table_schema import TableSchema
+from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 from lakechime_dagster.lake.change_tables import BronzeTable
 from lakechime_dagster.resources.source_queries import check_source_queries
 from lakechime_dagster.settings import Settings

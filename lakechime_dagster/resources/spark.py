@@ -10,8 +10,8 @@ import dagster as dg
 
 from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.spark.bronze_job import BronzeJob
-from lakechime_dagster.spark.change_job import ChangeJob
+from lakechime_dagster.spark.following.bronze_job import BronzeJob
+from lakechime_dagster.spark.following.change_job import ChangeJob
 from lakechime_dagster.spark.job import TableJob, TableResult
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class SparkResource(dg.ConfigurableResource):
 
     def ingest(self, running: RunningExecution, job: BronzeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that holds the messages of a feed."""
-        from lakechime_dagster.spark.bronze import ingest
+        from lakechime_dagster.spark.following.bronze import ingest
 
         job = replace(job, environment=os.environ)
         confs = _confs(write_as, job.location)
@@ -52,7 +52,7 @@ class SparkResource(dg.ConfigurableResource):
 
     def follow(self, running: RunningExecution, job: ChangeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that follows a database."""
-        from lakechime_dagster.spark.follow import follow
+        from lakechime_dagster.spark.following.follow import follow
 
         confs = _confs(write_as, job.location)
         return self._attempt(running, log, confs, lambda spark: follow(spark, job, running.stamp(), running.platform.log_at))
@@ -62,8 +62,8 @@ class SparkResource(dg.ConfigurableResource):
         work: Callable[["SparkSession"], TableResult],
     ) -> SparkAttempt:  # fmt: skip
         """What the work gives on a driver, in a session with these confs; jobs that earlier attempts left running are cancelled first."""
-        from lakechime_dagster.spark.driver import open_driver  # the one sanctioned lazy import: only a run needs Spark
-        from lakechime_dagster.spark.failures import described
+        from lakechime_dagster.spark.drivers.driver import open_driver  # the one sanctioned lazy import: only a run needs Spark
+        from lakechime_dagster.spark.drivers.failures import described
         from lakechime_dagster.spark.session_confs import session_confs
 
         settings = running.platform.settings

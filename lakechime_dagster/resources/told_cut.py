@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from lakechime_dagster.cdc.log_place import StatedPlace
-from lakechime_dagster.cdc.repair import OF_BINLOG, Words
-from lakechime_dagster.cdc.told_place import cut_at
+from lakechime_dagster.cdc.comparing.log_place import StatedPlace
+from lakechime_dagster.cdc.comparing.repair import OF_BINLOG, Words
+from lakechime_dagster.cdc.comparing.told_place import cut_at
 from lakechime_dagster.lake.monitors import Monitor
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
 """What changes of its database's schema did to a table's rows, and no message of a row told; without a JVM."""
 
 from lakechime_dagster.capture.rows import since, texts
-from lakechime_dagster.cdc.log_place import BinlogPlace
-from lakechime_dagster.cdc.message import payload_of
-from lakechime_dagster.cdc.record import Control
-from lakechime_dagster.cdc.untold import SeenSame, Untold, untold_change
+from lakechime_dagster.cdc.comparing.log_place import BinlogPlace
+from lakechime_dagster.cdc.comparing.untold import SeenSame, Untold, untold_change
+from lakechime_dagster.cdc.messages.message import payload_of
+from lakechime_dagster.cdc.messages.record import Control
 from lakechime_dagster.resources.followed import Followed
 from lakechime_dagster.triggers.grid import DAY_MS
 

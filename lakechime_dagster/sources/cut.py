@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.log_place import BinlogPlace, LogPlace, TransactionSnapshot, lsn_of
+from lakechime_dagster.cdc.comparing.log_place import BinlogPlace, LogPlace, TransactionSnapshot, lsn_of
 from lakechime_dagster.cdc.position import binlog_place
 from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError
 from lakechime_dagster.sources.connection import connected

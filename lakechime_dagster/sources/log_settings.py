@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.findings import Finding, Weight
+from lakechime_dagster.cdc.messages.findings import Finding, Weight
 from lakechime_dagster.sources.connection import connected
 
 _LIMIT = "10s"  # that a statement may take; what is asked of MySQL are variables

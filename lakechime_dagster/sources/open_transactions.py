@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.open_transactions import Probe
+from lakechime_dagster.cdc.remembering.open_transactions import Probe
 from lakechime_dagster.errors import SourceDeniedError, SourceUnreadableError
 from lakechime_dagster.sources.connection import connected, dialect_of
 

@@ -3,9 +3,9 @@
 import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.log_place import lsn_of
+from lakechime_dagster.cdc.comparing.log_place import lsn_of
 from lakechime_dagster.cdc.order import Order, Position
-from lakechime_dagster.cdc.table_schema import TableSchema
+from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 from lakechime_dagster.errors import SourceUnreadableError
 from lakechime_dagster.sources.connection import connected
 from lakechime_dagster.sources.cut import LSN, binlog_snapshot

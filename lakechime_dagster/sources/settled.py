@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.log_place import BinlogPlace, StatedPlace, WalPlace, lsn_of
+from lakechime_dagster.cdc.comparing.log_place import BinlogPlace, StatedPlace, WalPlace, lsn_of
 from lakechime_dagster.errors import LakeChimeError, SourceUnreadableError
 from lakechime_dagster.sources.connection import connected, dialect_of
 from lakechime_dagster.sources.cut import LSN, Cut, taken

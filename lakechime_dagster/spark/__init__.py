@@ -1,1 +1,1 @@
-"""Spark: the driver, and in their own modules reading ranges, committing and merging."""
+"""Spark: reading ranges of tables, bringing tables up to date, committing; drivers and followed tables in rooms of their own."""

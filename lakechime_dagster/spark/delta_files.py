@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.dce.commits import FileAction
-from lakechime_dagster.spark.session import activate
+from lakechime_dagster.spark.drivers.session import activate
 
 
 def files_frame(spark: SparkSession, location: str, version: int, files: Sequence[FileAction]) -> DataFrame:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.assets.flows import MAX_COMMITS, change_job_of, flow_of
-from lakechime_dagster.cdc.open_transactions import Asked
+from lakechime_dagster.cdc.remembering.open_transactions import Asked
 from lakechime_dagster.lake import CDCMerge, Debezium, Drift, JsonLines, Monitor, change_table
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution

@@ -15,7 +15,7 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Canal, CDCMerge, Database, Debezium, Dms, JsonLines, Lake, Maxwell, change_table
 from lakechime_dagster.lake.envelopes import Envelope
 from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.triggers.feeds import FilesPlace

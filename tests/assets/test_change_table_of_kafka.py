@@ -14,7 +14,7 @@ from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.kafka import KafkaFeed
 from lakechime_dagster.lake import CDCMerge, Debezium, KafkaTopic, Lake, change_table
 from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.triggers.feeds import KafkaPlace
 from tests.assets.test_table import Location, checks, shown
 from tests.support.follows import read

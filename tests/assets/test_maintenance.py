@@ -14,7 +14,7 @@ from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Maintena
 from lakechime_dagster.lake.maintenance_plan import Action, Done, Kind, Maintained, Plan, Refused, TableFiles
 from lakechime_dagster.resources.maintenance import Kept, Looked
 from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.spark.drivers.driver import Driver
 from tests.support.tables import write
 from tests.support.world import a_flow
 

@@ -10,11 +10,11 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.assets.monitor_results import same
-from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.compare import Fault
-from lakechime_dagster.cdc.keeping_up import beyond
-from lakechime_dagster.cdc.monitored import LAKE_LACKS, Monitored
-from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.comparing.compare import Fault
+from lakechime_dagster.cdc.comparing.keeping_up import beyond
+from lakechime_dagster.cdc.comparing.monitored import LAKE_LACKS, Monitored
+from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
+from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Limits, Monitor
 from lakechime_dagster.resources.followed import Followed

@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.assets.monitor_results import PLACE, SEEN
-from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.log_place import BinlogPlace
-from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.comparing.log_place import BinlogPlace
+from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
+from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import JsonLines, Lake, Monitor
 from lakechime_dagster.lake.change_tables import CHANGES

@@ -19,7 +19,7 @@ from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
 from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By, Interventions
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.model import StartFrom

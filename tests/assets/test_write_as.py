@@ -9,7 +9,7 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Account, CDCMerge, JsonLines, Lake, Maxwell, change_table, sql_table
 from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.spark.drivers.driver import Driver
 from tests.assets.test_change_table import told
 from tests.assets.test_table import Location
 

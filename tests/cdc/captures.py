@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.cdc.table_schema import TableSchema
+from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 
 FOLDER = Path(__file__).parent / "captures"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.checksum import ColumnPair, Comparison
-from lakechime_dagster.cdc.columns import Columns
-from lakechime_dagster.cdc.compare import Key, Summary
-from lakechime_dagster.cdc.connect import connect_schema
-from lakechime_dagster.cdc.fold import Kept, with_changes
+from lakechime_dagster.cdc.comparing.checksum import ColumnPair, Comparison
+from lakechime_dagster.cdc.comparing.compare import Key, Summary
+from lakechime_dagster.cdc.meaning.fold import Kept, with_changes
+from lakechime_dagster.cdc.schemas.columns import Columns
+from lakechime_dagster.cdc.schemas.connect import connect_schema
 from lakechime_dagster.lake.envelopes import PLACEHOLDER
 from tests.cdc.captures import captures
 from tests.cdc.test_captures import changes_of

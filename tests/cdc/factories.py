@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakechime_dagster.cdc.columns import Columns
-from lakechime_dagster.cdc.connect import connect_schema
-from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.messages.record import Record
+from lakechime_dagster.cdc.schemas.columns import Columns
+from lakechime_dagster.cdc.schemas.connect import connect_schema
 from lakechime_dagster.lake.envelopes import PLACEHOLDER
 
 TOPIC = "shop.public.orders"

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Key
-from lakechime_dagster.cdc.debezium import OLD_KEY, DebeziumReader
-from lakechime_dagster.cdc.defaults import Defaults, Schema
-from lakechime_dagster.cdc.epoch import Epochs, assigned
-from lakechime_dagster.cdc.fold import BEFORE_ALL, Kept, Row, with_changes
+from lakechime_dagster.cdc.meaning.epoch import Epochs, assigned
+from lakechime_dagster.cdc.meaning.fold import BEFORE_ALL, Kept, Row, with_changes
+from lakechime_dagster.cdc.meaning.snapshot import Snapshots
+from lakechime_dagster.cdc.messages.debezium import OLD_KEY, DebeziumReader
+from lakechime_dagster.cdc.messages.record import Changes, Control, Tombstone, Unreadable
 from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.record import Changes, Control, Tombstone, Unreadable
-from lakechime_dagster.cdc.schema_history import History
-from lakechime_dagster.cdc.snapshot import Snapshots
-from lakechime_dagster.cdc.state import StateRow
-from lakechime_dagster.cdc.table_schema import TableSchema, schemas_of
+from lakechime_dagster.cdc.remembering.defaults import Defaults, Schema
+from lakechime_dagster.cdc.remembering.state import StateRow
+from lakechime_dagster.cdc.remembering.table_schema import TableSchema, schemas_of
+from lakechime_dagster.cdc.schemas.schema_history import History
 from lakechime_dagster.lake.envelopes import VALUE_SETTINGS, Debezium
 from tests.cdc.captures import captures, is_the_same
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.assets.flows import flow_of
 from lakechime_dagster.assets.monitor_results import kept_up, same
-from lakechime_dagster.cdc.compare import Fault
+from lakechime_dagster.cdc.comparing.compare import Fault
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Limits, change_table
 from lakechime_dagster.resources.followed import Followed

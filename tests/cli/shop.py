@@ -11,18 +11,18 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.change import Change, Operation
+from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
+from lakechime_dagster.cdc.messages.readers import format_of
+from lakechime_dagster.cdc.messages.record import Changes, Record
 from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.readers import format_of
-from lakechime_dagster.cdc.record import Changes, Record
-from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_row
+from lakechime_dagster.cdc.remembering.state import COLUMNS, Role, StateRow, change_row
 from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Lake, change_table
 from lakechime_dagster.lake.change_tables import CHANGES, STATE
 from lakechime_dagster.lake.deletes import Deletes
 from lakechime_dagster.lake.own_columns import DELETED_AT
-from lakechime_dagster.spark.remembered import place_row
-from tests.cdc.test_merging import Lake as Merged
+from lakechime_dagster.spark.following.remembered import place_row
+from tests.cdc.meaning.test_merging import Lake as Merged
 from tests.support.cli import Cli
 from tests.support.follows import ARROW, BRONZE
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.spark.jars import jar_names
+from lakechime_dagster.spark.drivers.jars import jar_names
 from lakechime_dagster.store.upgrade import newest_version
 from tests.cli.test_store import write_version
 from tests.support.cli import Cli

@@ -10,7 +10,7 @@ from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.change_tables import CHANGES, STATE
 from lakechime_dagster.resources.running import RunningExecution, kept
 from lakechime_dagster.sensors.tick import RunState, Tick, run_tick
-from lakechime_dagster.spark.remembered import Seen
+from lakechime_dagster.spark.following.remembered import Seen
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution, LaneState
 from tests.cli.shop import NAME, Shop

@@ -79,8 +79,8 @@ def _wrap_runs() -> None:
 
     @functools.wraps(materialise)
     def wrapped(*args: Any) -> Any:
-        from lakechime_dagster.spark import follow as follow_module
         from lakechime_dagster.spark import write as write_module
+        from lakechime_dagster.spark.following import follow as follow_module
 
         if not hasattr(follow_module.write_rows, "__wrapped__"):
             before(follow_module, "write_rows", lambda _, target, *__: switch.die(Point.BETWEEN_COMMITS, target.name))

@@ -10,7 +10,7 @@ from lakechime_dagster.demo.servers import mariadb
 from lakechime_dagster.demo.servers.kafka import format_storage
 from lakechime_dagster.demo.servers.server import Server, free_port, listens, write_properties
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.spark.java import find_java
+from lakechime_dagster.spark.drivers.java import find_java
 from tests.support.processes import await_found
 
 

@@ -15,13 +15,13 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.dump import DumpError
-from lakechime_dagster.cdc.load import LOADS, LoadGapError
-from lakechime_dagster.cdc.log_place import stated_place
+from lakechime_dagster.cdc.comparing.dump import DumpError
+from lakechime_dagster.cdc.comparing.load import LOADS, LoadGapError
+from lakechime_dagster.cdc.comparing.log_place import stated_place
+from lakechime_dagster.cdc.comparing.repair import UnrepairableError
+from lakechime_dagster.cdc.meaning.wire import order_text
 from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.repair import UnrepairableError
-from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow
-from lakechime_dagster.cdc.wire import order_text
+from lakechime_dagster.cdc.remembering.state import COLUMNS, Role, StateRow
 from lakechime_dagster.lake.envelopes import Maxwell
 from lakechime_dagster.lake.snapshots import Snapshot
 from lakechime_dagster.resources.dump import dump_loaded

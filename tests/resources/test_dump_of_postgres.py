@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.cdc.dump import DumpError
-from lakechime_dagster.cdc.fold import Kept, with_changes
-from lakechime_dagster.cdc.load import LoadGapError
-from lakechime_dagster.cdc.readers import MessageFormat
-from lakechime_dagster.cdc.record import Changes, Record
+from lakechime_dagster.cdc.comparing.dump import DumpError
+from lakechime_dagster.cdc.comparing.load import LoadGapError
+from lakechime_dagster.cdc.meaning.fold import Kept, with_changes
+from lakechime_dagster.cdc.messages.readers import MessageFormat
+from lakechime_dagster.cdc.messages.record import Changes, Record
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.lake.snapshots import Snapshot
 from lakechime_dagster.resources.dump import dump_loaded

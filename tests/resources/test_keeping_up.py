@@ -2,10 +2,10 @@
 
 import pytest
 
-from lakechime_dagster.cdc.keeping_up import Heard, Left
+from lakechime_dagster.cdc.comparing.keeping_up import Heard, Left
 from lakechime_dagster.resources.keeping_up import left_in_binlog
 from lakechime_dagster.sources.log_kept import KeptBinlog
-from lakechime_dagster.spark.remembered import place_row
+from lakechime_dagster.spark.following.remembered import place_row
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000

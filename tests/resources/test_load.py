@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.load import LOADS, LoadGapError
-from lakechime_dagster.cdc.repair import UnrepairableError
+from lakechime_dagster.cdc.comparing.load import LOADS, LoadGapError
+from lakechime_dagster.cdc.comparing.repair import UnrepairableError
 from lakechime_dagster.resources.load import Chunk, chunks_loaded
 from lakechime_dagster.resources.monitor import monitored
 from tests.support.follows import read

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.repair import UnrepairableError
+from lakechime_dagster.cdc.comparing.repair import UnrepairableError
 from lakechime_dagster.lake.envelopes import Maxwell
 from lakechime_dagster.resources.repair import Repaired, repaired
 from tests.support.follows import read

@@ -9,10 +9,10 @@ import pytest
 from deltalake import CommitProperties, DeltaTable
 
 from lakechime_dagster.assets.monitor_results import whole
-from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.lost import Counted
-from lakechime_dagster.cdc.readers import format_of
-from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.comparing.lost import Counted
+from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
+from lakechime_dagster.cdc.messages.readers import format_of
+from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.lake import JsonLines
 from lakechime_dagster.lake.monitors import UNDECLARED
 from lakechime_dagster.resources.followed import Followed

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakechime_dagster.cdc.findings import Weight
+from lakechime_dagster.cdc.messages.findings import Weight
 from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError
 from lakechime_dagster.sources.log_settings import check_log
 from tests.sources.test_cut import ODD, Database, on_mariadb, on_postgres

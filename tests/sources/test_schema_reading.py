@@ -4,7 +4,7 @@ import pytest
 import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.log_place import lsn_of
+from lakechime_dagster.cdc.comparing.log_place import lsn_of
 from lakechime_dagster.errors import NotFoundError, SourceUnreadableError
 from lakechime_dagster.sources.connection import connected
 from lakechime_dagster.sources.cut import LSN

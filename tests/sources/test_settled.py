@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine.url import make_url
 
-from lakechime_dagster.cdc.log_place import WalPlace
+from lakechime_dagster.cdc.comparing.log_place import WalPlace
 from lakechime_dagster.errors import NotFoundError, SourceUnreadableError
 from lakechime_dagster.sources.settled import LOOKS, TableBusyError, settled
 from tests.sources.test_cut import Database, a_side, on_postgres

@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Canonical, Dialect, canonical
-from lakechime_dagster.cdc.natural import natural_type
-from lakechime_dagster.cdc.source_types import lake_type
+from lakechime_dagster.cdc.messages.source_types import lake_type
+from lakechime_dagster.cdc.schemas.natural import natural_type
 from lakechime_dagster.lake.envelopes import BinaryText
 from lakechime_dagster.sources.cut import taken
 from lakechime_dagster.sources.tables import column_types

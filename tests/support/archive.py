@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import SparkUnavailableError
 from lakechime_dagster.settings import SparkSettings
-from lakechime_dagster.spark.jars import ensure_jars, pyspark_home
-from lakechime_dagster.spark.java import Java, find_java
-from lakechime_dagster.spark.jvm import start_jvm
-from lakechime_dagster.spark.session import connect
+from lakechime_dagster.spark.drivers.jars import ensure_jars, pyspark_home
+from lakechime_dagster.spark.drivers.java import Java, find_java
+from lakechime_dagster.spark.drivers.jvm import start_jvm
+from lakechime_dagster.spark.drivers.session import connect
 
 HOME = Path(__file__).parents[2] / ".lakechime"
 JARS = Path(os.environ.get("LAKECHIME_SPARK_JARS") or HOME / "jars")

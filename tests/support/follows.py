@@ -11,10 +11,10 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.cdc.bronze import COLUMNS
-from lakechime_dagster.cdc.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.readers import MessageFormat
-from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.messages.bronze import COLUMNS
+from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
+from lakechime_dagster.cdc.messages.readers import MessageFormat
+from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.position import Position
@@ -23,10 +23,10 @@ from lakechime_dagster.lake.cdc_merge import CDCMerge
 from lakechime_dagster.lake.change_tables import STATE
 from lakechime_dagster.lake.envelopes import Debezium, Envelope
 from lakechime_dagster.lake.own_columns import HIDDEN
-from lakechime_dagster.spark.change_job import FEW, ChangeJob
-from lakechime_dagster.spark.follow import follow
+from lakechime_dagster.spark.following.change_job import FEW, ChangeJob
+from lakechime_dagster.spark.following.follow import follow
+from lakechime_dagster.spark.following.remembered import opened_row
 from lakechime_dagster.spark.job import InputJob, TableResult
-from lakechime_dagster.spark.remembered import opened_row
 from lakechime_dagster.triggers.feeds import FilesPlace
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
 from tests.support.refreshes import open_log

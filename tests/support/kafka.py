@@ -8,7 +8,7 @@ from pathlib import Path
 from lakechime_dagster.demo.servers import connect, kafka
 from lakechime_dagster.demo.servers.connect import Connect
 from lakechime_dagster.demo.servers.server import Server
-from lakechime_dagster.spark.java import find_java
+from lakechime_dagster.spark.drivers.java import find_java
 from tests.support.processes import free_port
 
 USER, PASSWORD = "lake", "s3cret-of-kafka"  # who may come in at the secured listener

@@ -16,9 +16,9 @@ import psycopg
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from lakechime_dagster.cdc.fold import Kept, with_changes
-from lakechime_dagster.cdc.readers import MessageFormat
-from lakechime_dagster.cdc.record import Changes, Record
+from lakechime_dagster.cdc.meaning.fold import Kept, with_changes
+from lakechime_dagster.cdc.messages.readers import MessageFormat
+from lakechime_dagster.cdc.messages.record import Changes, Record
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.resources.repair import RepairTask

@@ -19,12 +19,12 @@ TOGETHER = {
     "tests/support/test_stack.py": "stack",
     "tests/feeds/test_kafka.py": "stack",
     "tests/cli/test_trigger_of_topics.py": "stack",
-    "tests/spark/test_kafka.py": "stack",
+    "tests/spark/following/test_kafka.py": "stack",
     "tests/assets/test_change_table_of_kafka.py": "stack",
 }
 LONG = [
-    "lakes", "machines", "tests/spark/test_refresh.py", "stack", "tests/spark/test_follow.py", "tests/spark/test_follow_sources.py",
-    "tests/spark/test_follow_columns.py", "tests/spark/test_warm.py",
+    "lakes", "machines", "tests/spark/test_refresh.py", "stack", "tests/spark/following/test_follow.py",
+    "tests/spark/following/test_follow_sources.py", "tests/spark/following/test_follow_columns.py", "tests/spark/drivers/test_warm.py",
     "tests/store/test_commit_order.py",
 ]  # fmt: skip
 SAID = "said"

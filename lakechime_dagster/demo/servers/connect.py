@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 from lakechime_dagster.demo.servers.kafka import java_command
 from lakechime_dagster.demo.servers.server import LOOK_SECONDS, Server, free_port, write_properties
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.spark.java import Java
+from lakechime_dagster.spark.drivers.java import Java
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 

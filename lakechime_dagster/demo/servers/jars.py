@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lock import locked
-from lakechime_dagster.spark.jars import retrieve
-from lakechime_dagster.spark.java import Java
+from lakechime_dagster.spark.drivers.jars import retrieve
+from lakechime_dagster.spark.drivers.java import Java
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
 

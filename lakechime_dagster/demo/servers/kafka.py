@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lakechime_dagster.demo.servers.server import Server, environment, free_port, listens, write_properties
-from lakechime_dagster.spark.java import Java
+from lakechime_dagster.spark.drivers.java import Java
 
 SMALL = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 SINGLE = {  # what a cluster of one broker cannot have more of

@@ -16,7 +16,7 @@ from lakechime_dagster.demo.servers.connect import Connect, connect_worker
 from lakechime_dagster.demo.servers.kafka import kafka_broker
 from lakechime_dagster.demo.servers.server import Server, free_port, listens
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.spark.java import Java
+from lakechime_dagster.spark.drivers.java import Java
 
 SCHEMA = Path(__file__).parents[1] / "reservations.sql"
 APPLICATION, CAPTURE, READER = "application", "debezium", "lakechime"  # users of the database

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, ClassVar, Protocol
 
-from lakechime_dagster.cdc.table_schema import TableSchema
+from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 from lakechime_dagster.sources.schema_reading import read_schema
 from tests.cdc.recording.broker import Broker
 from tests.cdc.recording.scenario import Database, Scenario

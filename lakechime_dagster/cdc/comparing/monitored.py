@@ -1,0 +1,139 @@
+"""What a monitor found of a table that follows a database: the rows that differ, and what it could not compare."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from lakechime_dagster.cdc import change
+from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.comparing.checksum import ColumnPair, Comparison
+from lakechime_dagster.cdc.comparing.compare import Fault, Key, Row
+from lakechime_dagster.errors import InvalidValueError
+
+LAKE_LACKS = "the lake's table does not have it"  # why a column of the database is not compared
+
+
+@dataclass(frozen=True, kw_only=True)
+class Monitored:
+    """A comparison at one cut of the database.
+
+    Attributes:
+        table: The lake's.
+        cut: The place of the database's log at which it was read.
+        version: Of the lake's table, the one that was read last.
+        source_rows: In the database, of the ranges that were compared.
+        lake_rows: In the lake.
+        faults: Of each key whose rows differ, how.
+        left_out: Keys that differ, and that changes above the cut have touched: the lake is past it with them.
+        unchecked: Of each column that is not compared, why.
+        unresolved: Ranges that were not compared, as too many queries were needed.
+        is_passed: The lake had read messages above the cut, so that nothing below it can be on its way.
+        is_truncated: The table was truncated after the cut: nothing can be said of its rows.
+        seconds: That it took.
+    """
+
+    table: str
+    cut: str
+    version: int
+    source_rows: int
+    lake_rows: int
+    faults: Mapping[Key, Fault]
+    left_out: int = 0
+    unchecked: Mapping[str, str]
+    unresolved: int = 0
+    is_passed: bool = False
+    is_truncated: bool = False
+    seconds: float = 0.0
+
+    @property
+    def is_same(self) -> bool:
+        return not self.faults and not self.unresolved and not self.is_truncated
+
+    @property
+    def counts(self) -> dict[Fault, int]:
+        """How many keys differ in each way."""
+        found = Counter(self.faults.values())
+        return {fault: found[fault] for fault in Fault}
+
+
+def key_shown(key: Key) -> str:
+    """A key as commands print it and take it: a JSON array of the canonical texts of its columns."""
+    return orjson.dumps(list(key)).decode()
+
+
+def key_given(text: str, size: int) -> Key:
+    """The key that a person gives as a JSON array; its numbers may be numbers.
+
+    Raises:
+        InvalidValueError: It is none, or has not so many parts.
+    """
+    try:
+        parts = orjson.loads(text)
+    except ValueError:
+        parts = None
+    if not isinstance(parts, list) or len(parts) != size or not all(type(part) in (str, int) for part in parts):
+        raise InvalidValueError(
+            "key", text, f"is no JSON array of {size} texts or whole numbers, such as [1]; write it as the monitor does"
+        )
+    return tuple(map(str, parts))
+
+
+def comparison_of(
+    dialect: Dialect, source: Mapping[str, str], lake: Mapping[str, str], keys: Sequence[str], only: Sequence[str] | None
+) -> tuple[Comparison, dict[str, str]]:
+    """What of two tables is compared, by their columns and types, and of each other column why it is not.
+
+    Raises:
+        InvalidValueError: `only` names a column that one of the tables does not have, or a column of the key cannot be compared.
+    """
+    for name in only or ():
+        if name not in source or name not in lake:
+            raise InvalidValueError("columns", name, f"is no column of both tables; they are {', '.join(n for n in source if n in lake)}")
+    wanted = [name for name in source if name in lake and (only is None or name in only or name in keys)]
+    pairs = [ColumnPair(name=name, source_type=source[name], lake_type=lake[name]) for name in wanted]
+    comparison = Comparison.of(dialect, pairs, keys)
+    unchecked = {**comparison.unchecked}
+    unchecked |= {name: LAKE_LACKS for name in source if name not in lake}
+    unchecked |= {name: "the database's table does not have it" for name in lake if name not in source}
+    return comparison, unchecked
+
+
+def canonical_key(comparison: Comparison, key: change.Key) -> Key:
+    """The key of a change as comparisons have it."""
+    return tuple(comparison.columns[name][1].twin(value) for name, value in zip(comparison.keys, key, strict=True))
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Rows of the source at the cut, kept for when they are compared again."""
+
+    rows: Sequence[Row]
+
+    def at(self, keys: Sequence[Key]) -> list[Row]:
+        """All rows of these keys."""
+        wanted = set(keys)
+        return [row for row in self.rows if row[0] in wanted]
+
+
+def in_batches(keys: Iterable[Key], size: int) -> list[list[Key]]:
+    """The keys, so many at once."""
+    every = list(keys)
+    return [every[start : start + size] for start in range(0, len(every), size)]
+
+
+Document = dict[str, Any]
+
+
+def document(found: Monitored, most: int = 50) -> Document:
+    """The finding as JSON; of the keys that differ the first so many."""
+    shown = dict(list(found.faults.items())[:most])
+    return {
+        "table": found.table, "same": found.is_same, "cut": found.cut, "version": found.version, "source_rows": found.source_rows,
+        "lake_rows": found.lake_rows, **{fault.value: count for fault, count in found.counts.items()},
+        "keys": {key_shown(key): fault.value for key, fault in shown.items()}, "left_out": found.left_out,
+        "unchecked": dict(found.unchecked), "not_compared_ranges": found.unresolved, "passed": found.is_passed,
+        "truncated": found.is_truncated, "seconds": round(found.seconds, 3),
+    }  # fmt: skip

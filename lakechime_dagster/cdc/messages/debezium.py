@@ -1,0 +1,163 @@
+"""Debezium's envelopes: full, without their schema, or flattened to the row."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lakechime_dagster.cdc.change import Change, Key, Operation
+from lakechime_dagster.cdc.messages.flattened import is_column, unflattened
+from lakechime_dagster.cdc.messages.message import MessageReader
+from lakechime_dagster.cdc.messages.reading import EnvelopeReader, as_object, coordinate, key_change, key_of, order_of, shown
+from lakechime_dagster.cdc.messages.record import Changes, Control, Reading, Record, Tombstone
+from lakechime_dagster.cdc.messages.transactions import boundary_of, placed_in
+from lakechime_dagster.cdc.position import position_of, transaction_of
+from lakechime_dagster.cdc.schemas.columns import Columns
+from lakechime_dagster.cdc.schemas.connect import ConnectSchema
+from lakechime_dagster.cdc.schemas.schema_history import ReadColumns, Schemas
+from lakechime_dagster.lake.envelopes import Debezium
+
+OLD_KEY = "__debezium.oldkey"  # header of a row that was inserted under the new key of an updated one
+OPERATIONS = {operation.value: operation for operation in Operation}
+_HEARTBEAT = {"ts_ms", "ts_us", "ts_ns"}
+_SCHEMA_CHANGE = {"source", "databaseName", "ddl"}
+
+
+class DebeziumReader(EnvelopeReader):
+    """Reads the messages of one table's topics.
+
+    Args:
+        envelope: The declared envelope.
+        keys: The columns of the table's key, in their order.
+        schemas: What tells the columns of messages that bring no schema; without it they are unreadable.
+    """
+
+    def __init__(self, envelope: Debezium, keys: Sequence[str], schemas: Schemas | None = None) -> None:
+        placeholder = envelope.unavailable
+        self._keys = tuple(keys)
+        self._schemas = schemas
+        self._tombstones_delete = envelope.tombstones_delete
+        self._values = MessageReader(lambda schema: _columns_of(schema, placeholder))
+        self._message_keys = MessageReader(lambda schema: Columns(schema, placeholder), part="key")
+
+    def _read(self, record: Record, is_exact: bool) -> Reading:
+        columns, payload = (None, None) if record.value is None else self._values.read(record.value, is_exact=is_exact)
+        if payload is None:
+            return Tombstone(self._key_of_tombstone(record, is_exact), coordinate(record))
+        if not isinstance(payload, dict):
+            raise ValueError(f"value: a message of Debezium is an object, not {shown(payload)}")
+        control = control_of(payload) or boundary_of(payload)
+        if control is not None:
+            return control
+        if not is_envelope(payload):
+            payload = unflattened(payload)
+        if not isinstance(payload["op"], str) or payload["op"] not in OPERATIONS:
+            raise ValueError(f"op: a message of Debezium has one of {', '.join(OPERATIONS)}, not {shown(payload['op'])}")
+        known = columns or self._told_otherwise(payload)
+        return Changes(self._changes(record, payload, known, is_exact), known.ddl, known.defaults, placed_in(payload))
+
+    def _told_otherwise(self, payload: Mapping[str, Any]) -> ReadColumns:
+        """The columns of a message that brings no schema."""
+        if self._schemas is None:
+            remedy = "set value.converter.schemas.enable=true in the connector, or declare source=KafkaTopic(…, ddl=…) or schema_from="
+            raise ValueError(f"schema: the message brings none; {remedy}")
+        row = payload.get("after") or payload.get("before") or {}
+        return self._schemas.columns(as_object("source", payload["source"]), as_object("after", row))
+
+    def _changes(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, is_exact: bool) -> tuple[Change, ...]:
+        operation, source = OPERATIONS[payload["op"]], as_object("source", payload["source"])
+        order = order_of(record, operation, position_of(source))
+        known = {
+            "source": source_of(record, source),
+            "transaction": transaction_of(source),
+            "event_ms": source.get("ts_ms"),
+            "snapshot": snapshot_of(source),
+        }
+        if operation is Operation.TRUNCATE:
+            return (Change(operation=operation, order=order, **known),)
+        if operation is Operation.DELETE:
+            return (Change(operation=operation, order=order, key=self._deleted_key(record, payload, columns, is_exact), **known),)
+        row = columns.read(as_object("after", payload.get("after")))
+        key = key_of(row, self._keys, "after")
+        continues = self._old_key(record, payload, columns, key, is_exact)
+        upsert = Change(operation=operation, order=order, key=key, columns=row, continues=continues, **known)
+        if continues is None or OLD_KEY in record.headers:  # whose deletion is a message of its own
+            return (upsert,)
+        return key_change(upsert, continues)
+
+    def _deleted_key(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, is_exact: bool) -> Key:
+        """The key of a deleted row: of what it was, or of the message where the database sent no more."""
+        before = {} if payload.get("before") is None else columns.read(as_object("before", payload["before"]))
+        if all(before.get(name) is not None for name in self._keys):
+            return key_of(before, self._keys, "before")
+        found = self._key_of_message(record, columns, is_exact)
+        if found is None:
+            told = shown(payload.get("before"))
+            raise ValueError(f"before: a deletion tells {', '.join(self._keys)} there or in its key; this one has {told}")
+        return found
+
+    def _old_key(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, key: Key, is_exact: bool) -> Key | None:
+        """The key that this row had before, if it was another one."""
+        if OLD_KEY in record.headers:
+            types, old = self._message_keys.read(record.headers[OLD_KEY], is_exact=is_exact)
+            return key_of((types or columns).read(as_object(f"header {OLD_KEY}", old)), self._keys, f"header {OLD_KEY}")
+        if payload["op"] != Operation.UPDATE or payload.get("before") is None:
+            return None
+        told, after = as_object("before", payload["before"]), payload["after"]
+        if all(name in told and told[name] == after[name] for name in self._keys):
+            return None
+        before = columns.read({name: told.get(name) for name in self._keys})
+        old = tuple(before.get(name) for name in self._keys)
+        return old if None not in old and old != key else None
+
+    def _key_of_tombstone(self, record: Record, is_exact: bool) -> Key | None:
+        """The key of a message without a value, whose table its topic's name ends with; None where nothing tells how it is written."""
+        source: dict[str, str] = dict(zip(("db", "table"), record.topic.split(".")[-2:], strict=False))
+        try:
+            known = None if self._schemas is None else self._schemas.columns(source, {})
+        except ValueError:
+            if self._tombstones_delete:
+                raise
+            known = None  # it says nothing that its deletion has not said
+        return self._key_of_message(record, known, is_exact)
+
+    def _key_of_message(self, record: Record, columns: ReadColumns | None, is_exact: bool) -> Key | None:
+        if record.key is None:
+            return None
+        types, payload = self._message_keys.read(record.key, is_exact=is_exact)
+        known = types or columns
+        return None if payload is None or known is None else key_of(known.read(as_object("key", payload)), self._keys, "key")
+
+
+def is_envelope(payload: Mapping[str, Any]) -> bool:
+    """Whether a message is an envelope; a flattened row may have columns that are named like its parts, but no such block."""
+    return "op" in payload and isinstance(payload.get("source"), dict)
+
+
+def control_of(payload: Mapping[str, Any]) -> Control | None:
+    """What a message that tells of no row is; None if it tells of one."""
+    if is_envelope(payload):
+        return Control.MESSAGE if payload["op"] == "m" else None
+    if payload.keys() == _HEARTBEAT or payload.keys() == {"ts_ms"}:
+        return Control.HEARTBEAT
+    return Control.SCHEMA_CHANGE if payload.keys() >= _SCHEMA_CHANGE and isinstance(payload["source"], dict) else None
+
+
+def source_of(record: Record, source: Mapping[str, Any]) -> str:
+    """The table that a change is of, with its connector's name, also where several tables' changes are routed into one topic."""
+    parts = [source.get("name"), source.get("schema") or source.get("db"), source.get("table")]
+    return ".".join(map(str, parts)) if all(parts) else record.topic
+
+
+def snapshot_of(source: Mapping[str, Any]) -> str | None:
+    """The mark of a row that a snapshot read: `true`, `first`, `last`, `incremental`, …; None of one that was streamed."""
+    found = source.get("snapshot")
+    mark = str(found).lower()  # older connectors wrote a boolean
+    return None if found is None or mark == "false" else mark
+
+
+def _columns_of(message: ConnectSchema, placeholder: str) -> Columns:
+    """The columns of the row that messages of this schema tell, which is a part of an envelope and most of a flattened one."""
+    row = message.field("after") or message.field("before")
+    if row is None or message.field("source") is None:
+        row = replace(message, fields=tuple(one for one in message.fields if is_column(one[0])))
+    return Columns(row, placeholder)

@@ -1,0 +1,71 @@
+"""Maxwell's envelope: a message for each row."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lakechime_dagster.cdc.change import Change, Operation
+from lakechime_dagster.cdc.messages.reading import EnvelopeReader, as_text, coordinate, message_of, order_of, shown
+from lakechime_dagster.cdc.messages.record import Changes, Control, Reading, Record, Tombstone
+from lakechime_dagster.cdc.messages.row_schemas import Declared, RowSchemas
+from lakechime_dagster.cdc.messages.rows import Part
+from lakechime_dagster.cdc.order import Position
+from lakechime_dagster.cdc.position import binlog_place
+from lakechime_dagster.lake.envelopes import Maxwell
+
+READ = "bootstrap-insert"
+OPERATIONS = {"insert": Operation.CREATE, "update": Operation.UPDATE, "delete": Operation.DELETE, READ: Operation.READ}
+_OF_SCHEMAS = ("table-", "database-")  # create, alter, drop
+_OF_BOOTSTRAPS = ("bootstrap-start", "bootstrap-complete")
+
+
+class MaxwellReader(EnvelopeReader):
+    """Reads the messages of one table's topics.
+
+    Args:
+        envelope: The declared envelope.
+        keys: The columns of the table's key, in their order.
+        types: The type that the lake declares for each column of a row.
+        schemas: What tells the types instead.
+    """
+
+    def __init__(self, envelope: Maxwell, keys: Sequence[str], types: Mapping[str, str], schemas: RowSchemas | None = None) -> None:
+        self._schemas = schemas or Declared(keys, types, envelope.binary, omits_nulls=envelope.omits_nulls)
+
+    def _read(self, record: Record, is_exact: bool) -> Reading:
+        payload = message_of(record, "Maxwell", is_exact)
+        if payload is None:
+            return Tombstone(None, coordinate(record))
+        kind = str(payload.get("type"))
+        control = control_of(kind)
+        if control is not None:
+            return control
+        if kind not in OPERATIONS:
+            known = ", ".join(OPERATIONS)
+            raise ValueError(f"type: a message of Maxwell about a row has one of {known}, not {shown(payload.get('type'))}")
+        told = Change(
+            source=f"{as_text('database', payload.get('database'))}.{as_text('table', payload.get('table'))}",
+            operation=OPERATIONS[kind],
+            order=order_of(record, OPERATIONS[kind], _position(payload.get("position"))),
+            event_ms=1000 * payload["ts"] if type(payload.get("ts")) is int else None,  # seconds, but for DDL
+            snapshot=kind if kind == READ else None,
+        )
+        data = payload.get("data")
+        rows = self._schemas.rows(told.source, told.order.position, tuple(data) if isinstance(data, dict) else ())
+        return Changes(rows.changes(told, Part("data", data), Part("old", payload.get("old"))), rows.ddl)
+
+
+def control_of(kind: str) -> Control | None:
+    """What a message of a type that tells of no row is; None if it tells of one."""
+    if kind in _OF_BOOTSTRAPS:
+        return Control.SNAPSHOT
+    return Control.SCHEMA_CHANGE if kind.startswith(_OF_SCHEMAS) else None
+
+
+def _position(found: Any) -> Position:
+    """Of the row's event in the binlog; the rows of one event are in the order of their topic. Empty where it is not told."""
+    if found is None:
+        return ()
+    place = binlog_place(str(found))
+    if not place:
+        raise ValueError(f"position: it is a binlog file and a byte in it, such as mysql-bin.000003:120, not {shown(found)}")
+    return place

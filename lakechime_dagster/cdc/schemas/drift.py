@@ -1,0 +1,188 @@
+"""What becomes of a table's columns when changes bring others.
+
+Types are in Spark's words, and ordered as Delta widens them: one is wider than another if it holds exactly all its values
+and Delta makes it of the other without writing the table's files again. So two types have one least wider type, or none:
+it makes no difference in which order schemas are seen, nor in how many steps, but to the order in which columns are added.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from lakechime_dagster.cdc.ddl import Array, Decimal, Map, Simple, Struct, Type, parsed
+from lakechime_dagster.cdc.schemas.values import MAX_PRECISION
+from lakechime_dagster.lake.drift import Drift
+
+_WIDER = {  # of each type all that are wider, the less wide ones first
+    "tinyint": ("smallint", "int", "bigint", "double"),
+    "smallint": ("int", "bigint", "double"),
+    "int": ("bigint", "double"),
+    "float": ("double",),
+    "date": ("timestamp_ntz",),
+}
+# Digits of a decimal that is wider than a whole number: as many as Parquet's 32 or 64 bits may have, and Delta asks for
+_DIGITS = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
+
+
+def widened(known: str, seen: str) -> str | None:
+    """The least type that is as wide as both, `known` itself if that is; None if there is none, which is a conflict.
+
+    A struct has the fields of both, those that are known first.
+    """
+    known_type = parsed(known)
+    least = _least(known_type, parsed(seen))
+    return None if least is None else known if least == known_type else str(least)
+
+
+def is_widening_in_place(known: str, wanted: str) -> bool:
+    """Whether Delta (4.0 and later) makes one type of the other without writing files again, its feature typeWidening on.
+
+    That is: byte to short to int to long; byte, short and int to double and to decimals of ten digits before the point; long
+    to those of twenty; float to double; date to timestamp_ntz; a decimal to one of no fewer digits before the point nor
+    behind it; all these within arrays, maps and structs, which may get fields. The type itself is one.
+    """
+    return _least(parsed(known), parsed(wanted)) == parsed(wanted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evolution:
+    """What becomes of a table's columns.
+
+    Attributes:
+        columns: What the table has then, and the type of each; as before where something is refused.
+        added: The columns to be added, in the order in which they are first seen.
+        widened: The columns to be widened, and to what.
+        left_out: The columns that the table does not take.
+        missing: The columns of the table that some of the schemas lack.
+        conflicts: The columns that do not hold all values, and why; those that the table has stay as they are, others are not
+            added.
+        refused: Why nothing may change; empty where the policy allows it.
+    """
+
+    columns: Mapping[str, str]
+    added: Mapping[str, str] = field(default_factory=dict)
+    widened: Mapping[str, str] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
+    conflicts: Mapping[str, str] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+
+
+def evolved(known: Mapping[str, str], seen: Iterable[Mapping[str, str]], policy: Drift) -> Evolution:
+    """What becomes of the columns that a table is known to have when rows of these schemas come.
+
+    A value that fits its column in one of the schemas fits it afterwards too, but for columns in `conflicts` and `left_out`,
+    and where something is refused. A table without columns is not there yet: it gets them by any policy.
+    """
+    found = _followed(known, list(seen))
+    refused = tuple(_refused(known, found, policy))
+    if refused:
+        return replace(found, columns=dict(known), added={}, widened={}, refused=refused)
+    if policy is Drift.IGNORE and known:
+        narrow = {name: f"the column is {known[name]}, and stays so; values are {wider}" for name, wider in found.widened.items()}
+        left_out = frozenset(found.added)
+        return replace(found, columns=dict(known), added={}, widened={}, left_out=left_out, conflicts={**found.conflicts, **narrow})
+    return found
+
+
+def _followed(known: Mapping[str, str], schemas: Collection[Mapping[str, str]]) -> Evolution:
+    """What becomes of the columns if all that can be followed is."""
+    met = {name: [ddl] for name, ddl in known.items()}
+    for schema in schemas:
+        for name, ddl in schema.items():
+            met.setdefault(name, []).append(ddl)
+    conflicts = {name: why for name, why in _clashes(met).items() if name not in known}
+    least: dict[str, str] = {}
+    for name, ddls in met.items():
+        wide_enough = _least_of(ddls)
+        if wide_enough is None:
+            conflicts[name] = f"no type of a table holds the values of {' and '.join(sorted(set(ddls)))}"
+        elif name not in conflicts:
+            least[name] = wide_enough
+    return Evolution(
+        columns={**known, **least},
+        added={name: ddl for name, ddl in least.items() if name not in known},
+        widened={name: ddl for name, ddl in least.items() if ddl != known.get(name, ddl)},
+        missing=frozenset(name for name in known if any(name not in schema for schema in schemas)),
+        conflicts=conflicts,
+    )
+
+
+def _refused(known: Mapping[str, str], found: Evolution, policy: Drift) -> Iterator[str]:
+    """What of an evolution the policy does not allow, and what to do about it."""
+    if policy in (Drift.EXCEPTION, Drift.EVOLVE):
+        for name, why in found.conflicts.items():
+            yield f"column {name}: {why}; declare its type, leave it out, or let rows wait with on_drift=Drift.LENIENT"
+    if policy is Drift.EXCEPTION and known:
+        drift = {name: f"is new, of type {ddl}" for name, ddl in found.added.items()}
+        drift |= {name: f"is {known[name]} and its values are {ddl}" for name, ddl in found.widened.items()}
+        drift |= dict.fromkeys(sorted(found.missing), "is missing in rows that came")
+        for name, what in drift.items():
+            yield f"column {name} {what}: on_drift=Drift.EXCEPTION lets no column change; declare Drift.LENIENT to follow"
+
+
+def _least_of(ddls: Sequence[str]) -> str | None:
+    least = ddls[0]
+    for ddl in ddls:  # the first one too, which may be no type that a table can have
+        wider = widened(least, ddl)
+        if wider is None:
+            return None
+        least = wider
+    return least
+
+
+def _least(known: Type, seen: Type) -> Type | None:
+    """The least type that is as wide as both."""
+    match known, seen:
+        case Array(), Array():
+            items = _least(known.items, seen.items)
+            return None if items is None else Array(items)
+        case Map(), Map():
+            keys, values = _least(known.keys, seen.keys), _least(known.values, seen.values)
+            return None if keys is None or values is None else Map(keys, values)
+        case Struct(), Struct():
+            return _least_struct(known, seen)
+        case Simple(), Simple():
+            wide_enough = (seen.word, *_WIDER.get(seen.word, ()))
+            return next((Simple(word) for word in (known.word, *_WIDER.get(known.word, ())) if word in wide_enough), None)
+        case ((Simple() | Decimal()), (Simple() | Decimal())):
+            return _least_decimal(_as_decimal(known), _as_decimal(seen))
+        case _:
+            return None
+
+
+def _least_decimal(known: Decimal | None, seen: Decimal | None) -> Decimal | None:
+    if known is None or seen is None:
+        return None
+    least = Decimal(max(known.whole, seen.whole), max(known.scale, seen.scale))
+    return least if least.whole + least.scale <= MAX_PRECISION else None
+
+
+def _as_decimal(known: Simple | Decimal) -> Decimal | None:
+    if isinstance(known, Decimal):
+        return known
+    return Decimal(_DIGITS[known.word], 0) if known.word in _DIGITS else None
+
+
+def _least_struct(known: Struct, seen: Struct) -> Struct | None:
+    fields = {**known.fields, **seen.fields}
+    if _clashes(fields):
+        return None
+    for name in known.fields.keys() & seen.fields.keys():
+        wider = _least(known.fields[name], seen.fields[name])
+        if wider is None:
+            return None
+        fields[name] = wider
+    return Struct(fields)
+
+
+def _clashes(names: Iterable[str]) -> dict[str, str]:
+    """The names that Spark takes for others of them, since they differ in case alone."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(name.lower(), []).append(name)
+    return {
+        name: f"its name differs from {' and '.join(sorted({*others} - {name}))} in case alone"
+        for others in alike.values()
+        for name in others
+        if len(others) > 1
+    }

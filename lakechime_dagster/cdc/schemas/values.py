@@ -1,0 +1,280 @@
+"""The values of Debezium's and Kafka Connect's JSON messages: what type of the lake each schema means, and its exact value.
+
+What no type of the lake holds exactly becomes text: a time of day (a database's may exceed a day, or be negative), a number
+whose every value has a scale of its own, bits. A date or time of PostgreSQL that is infinite becomes the last, or the first,
+that a calendar of four digits has.
+"""
+
+import datetime
+import decimal
+import hashlib
+import uuid
+from base64 import b64encode
+from binascii import a2b_base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from lakechime_dagster.cdc.schemas.connect import ConnectSchema
+from lakechime_dagster.lake.envelopes import PLACEHOLDER
+
+MAX_PRECISION = 38
+
+_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+_EPOCH = datetime.datetime(1970, 1, 1)  # a wall clock
+_UTC_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_INFINITE = (-9223372036832400000, 9223372036825200000)  # what PostgreSQL's own driver says for infinity, in units of its own
+# what Debezium 3.5 makes of PostgreSQL's infinite dates, when it reads a snapshot and when it follows the log; no date is there
+_INFINITE_DAYS = {-622191234: 1, -625821272: 0, -2147472692: 1, -2147472691: 0, 2**31 - 1: 1, -(2**31): 0}
+_INFINITE_TEXT = {
+    "infinity": 1, "-infinity": 0,
+    "+292278994-08-16": 1, "+292269055-12-02": 0, "-5877611-06-21": 1, "-5877611-06-22": 0,  # dates
+    "+294247-01-10T04:00:25.2": 1, "-290308-12-21T19:59:27.6": 0,  # wall clocks
+}  # fmt: skip
+_WALL = (datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999))
+_INSTANTS = tuple(wall.replace(tzinfo=datetime.UTC) for wall in _WALL)
+
+EXACT = decimal.Context(prec=400, traps=[decimal.Inexact, decimal.InvalidOperation])
+
+Decode = Callable[[Any], Any]
+
+
+class InexactNumberError(Exception):
+    """A number was read as a binary fraction where a decimal one stands: the message must be read by exact numbers."""
+
+
+@dataclass(frozen=True)
+class ValueType:
+    """How a value of a message becomes one of the lake: its type, in Spark's words, and the function that reads it.
+
+    `decode` takes what a JSON parser gives and is not called for null. It raises ValueError, TypeError or KeyError for what
+    the schema does not allow, and `InexactNumberError`.
+    """
+
+    ddl: str
+    decode: Decode
+
+
+def value_type(schema: ConnectSchema) -> ValueType:
+    """The type that a schema means; one whose name is not known is read by its Connect type."""
+    meaning = _BY_NAME.get(schema.name or "")
+    return meaning(schema) if meaning is not None else _BY_TYPE.get(schema.type, _unknown)(schema)
+
+
+def unavailable(schema: ConnectSchema, placeholder: str = PLACEHOLDER) -> Any:
+    """How a message of this schema says that it does not carry the value; None if it has no way to say so."""
+    raw = placeholder.encode()
+    match schema.type:
+        case "string":
+            return placeholder
+        case "bytes":
+            return b64encode(raw).decode()
+        case "map":
+            return {placeholder: placeholder}
+        case "array" if schema.items is not None and schema.items.type in ("int32", "int64"):
+            return list(raw)
+        case "array" if schema.items is not None and schema.items.name == "io.debezium.data.Uuid":
+            return [str(_name_uuid(raw))]
+        case "array":
+            return [placeholder]
+        case _:
+            return None
+
+
+def _name_uuid(raw: bytes) -> uuid.UUID:
+    """Java's UUID.nameUUIDFromBytes: version 3 without a name space."""
+    return uuid.UUID(bytes=hashlib.md5(raw, usedforsecurity=False).digest(), version=3)
+
+
+def _integer(low: int, high: int, ddl: str) -> Callable[[ConnectSchema], ValueType]:
+    def decode(value: Any) -> int:
+        if type(value) is not int or not low <= value <= high:
+            raise ValueError(f"is no {ddl}")
+        return value
+
+    return lambda _: ValueType(ddl, decode)
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool):
+        raise TypeError("is no number")
+    return float(value)  # text too: NaN and the infinities have no JSON number
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("is no boolean")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("is no text")
+    return value
+
+
+def _bytes(value: Any) -> bytes:
+    return a2b_base64(value, strict_mode=True)
+
+
+def _decimal(schema: ConnectSchema) -> ValueType:
+    scale = int(schema.parameters["scale"])
+    precision = int(schema.parameters.get("connect.decimal.precision", MAX_PRECISION))
+    if not 0 <= scale <= precision <= MAX_PRECISION:
+        return ValueType("string", lambda value: format(_unscaled(value, scale), "f"))
+    return ValueType(f"decimal({precision},{scale})", lambda value: _unscaled(value, scale))
+
+
+def _unscaled(value: Any, scale: int) -> Decimal:
+    """A decimal number: Connect's base64 of its unscaled value, or a JSON number (`decimal.format=NUMERIC`)."""
+    if isinstance(value, str):
+        return Decimal(int.from_bytes(_bytes(value), "big", signed=True)).scaleb(-scale, EXACT)
+    if isinstance(value, float):
+        raise InexactNumberError
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return Decimal(value).quantize(Decimal(1).scaleb(-scale), context=EXACT)
+    raise TypeError("is no decimal number")
+
+
+def _variable_scale(value: Any) -> str:
+    return format(_unscaled(value["value"], int(value["scale"])), "f")
+
+
+def _days(value: Any) -> datetime.date:
+    if type(value) is not int:
+        raise TypeError("is no count of days")
+    if value in _INFINITE_DAYS:
+        return _WALL[_INFINITE_DAYS[value]].date()
+    return datetime.date.fromordinal(_EPOCH_DAY + value)
+
+
+def _iso_date(value: Any) -> datetime.date:
+    text = _text(value).removesuffix("Z")
+    return _WALL[_INFINITE_TEXT[text]].date() if text in _INFINITE_TEXT else datetime.date.fromisoformat(text)
+
+
+def _time(ticks: int, digits: int) -> Callable[[ConnectSchema], ValueType]:
+    """A time of day as text with as many digits as its unit has, of which there are `ticks` a second; negative ones have a sign."""
+
+    def decode(value: Any) -> str:
+        seconds, fraction = divmod(abs(value), ticks)
+        minutes, seconds = divmod(seconds, 60)
+        return f"{'-' if value < 0 else ''}{minutes // 60:02}:{minutes % 60:02}:{seconds:02}.{fraction:0{digits}}"
+
+    return lambda _: ValueType("string", decode)
+
+
+def _wall_clock(ticks: int) -> Callable[[ConnectSchema], ValueType]:
+    """A date and time without a zone, from a number of units of which there are `ticks` a second; below a microsecond it is cut."""
+    infinite = (-(2**63), 2**63 - 1) if ticks > 1_000_000 else (*_INFINITE, *(one // 1000 for one in _INFINITE))
+
+    def decode(value: Any) -> datetime.datetime:
+        if type(value) is not int:
+            raise TypeError("is no count of time")
+        if value in infinite:
+            return _WALL[value > 0]
+        return _EPOCH + datetime.timedelta(microseconds=value * 1_000_000 // ticks)
+
+    return lambda _: ValueType("timestamp_ntz", decode)
+
+
+def _iso_wall_clock(value: Any) -> datetime.datetime:
+    text = _text(value).removesuffix("Z")
+    return _WALL[_INFINITE_TEXT[text]] if text in _INFINITE_TEXT else datetime.datetime.fromisoformat(text)
+
+
+def _instant(value: Any) -> datetime.datetime:
+    if _text(value) in _INFINITE_TEXT:
+        return _INSTANTS[_INFINITE_TEXT[value]]
+    found = datetime.datetime.fromisoformat(value)
+    if found.tzinfo is None:
+        raise ValueError("has no zone")
+    return found.astimezone(datetime.UTC)
+
+
+def _bits(schema: ConnectSchema) -> ValueType:
+    length = int(schema.parameters.get("length", 0))
+
+    def decode(value: Any) -> str:
+        number = int.from_bytes(_bytes(value), "little")
+        return f"{number:0{length}b}"
+
+    return ValueType("string", decode)
+
+
+def _array(schema: ConnectSchema) -> ValueType:
+    items = value_type(_inner(schema))
+    return ValueType(f"array<{items.ddl}>", lambda value: [None if one is None else items.decode(one) for one in _list(value)])
+
+
+def _map(schema: ConnectSchema) -> ValueType:
+    values = value_type(_inner(schema))
+    return ValueType(
+        f"map<string,{values.ddl}>", lambda value: {name: None if one is None else values.decode(one) for name, one in value.items()}
+    )
+
+
+def _struct(schema: ConnectSchema) -> ValueType:
+    types = {name: value_type(inner) for name, inner in schema.fields}
+
+    def decode(value: Any) -> dict[str, Any]:
+        return {name: None if value[name] is None else inner.decode(value[name]) for name, inner in types.items()}
+
+    return ValueType(f"struct<{','.join(f'`{name}`:{inner.ddl}' for name, inner in types.items())}>", decode)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError("is no array")
+    return value
+
+
+def _inner(schema: ConnectSchema) -> ConnectSchema:
+    if schema.items is None:
+        raise ValueError(f"the schema of type {schema.type} does not say what it holds")
+    return schema.items
+
+
+def _unknown(schema: ConnectSchema) -> ValueType:
+    raise ValueError(f"{schema.type!r} is no type of Kafka Connect")
+
+
+def _always(ddl: str, decode: Decode) -> Callable[[ConnectSchema], ValueType]:
+    known = ValueType(ddl, decode)
+    return lambda _: known
+
+
+_BY_TYPE: dict[str, Callable[[ConnectSchema], ValueType]] = {
+    "boolean": _always("boolean", _boolean),
+    "int8": _integer(-(2**7), 2**7 - 1, "tinyint"),
+    "int16": _integer(-(2**15), 2**15 - 1, "smallint"),
+    "int32": _integer(-(2**31), 2**31 - 1, "int"),
+    "int64": _integer(-(2**63), 2**63 - 1, "bigint"),
+    "float": _always("float", _float),
+    "double": _always("double", _float),
+    "string": _always("string", _text),
+    "bytes": _always("binary", _bytes),
+    "array": _array,
+    "map": _map,
+    "struct": _struct,
+}
+_BY_NAME: dict[str, Callable[[ConnectSchema], ValueType]] = {
+    "org.apache.kafka.connect.data.Decimal": _decimal,
+    "org.apache.kafka.connect.data.Date": _always("date", _days),
+    "org.apache.kafka.connect.data.Time": _time(1_000, 3),
+    "org.apache.kafka.connect.data.Timestamp": _wall_clock(1_000),
+    "io.debezium.data.VariableScaleDecimal": _always("string", _variable_scale),
+    "io.debezium.data.Bits": _bits,
+    "io.debezium.data.Enum": _always("string", lambda value: _text(value).replace("\\,", ",")),  # a comma, as the log has it
+    "io.debezium.time.Date": _always("date", _days),
+    "io.debezium.time.Time": _time(1_000, 3),
+    "io.debezium.time.MicroTime": _time(1_000_000, 6),
+    "io.debezium.time.NanoTime": _time(1_000_000_000, 9),
+    "io.debezium.time.Timestamp": _wall_clock(1_000),
+    "io.debezium.time.MicroTimestamp": _wall_clock(1_000_000),
+    "io.debezium.time.NanoTimestamp": _wall_clock(1_000_000_000),
+    "io.debezium.time.ZonedTimestamp": _always("timestamp", _instant),
+    "io.debezium.time.IsoDate": _always("date", _iso_date),
+    "io.debezium.time.IsoTimestamp": _always("timestamp_ntz", _iso_wall_clock),
+}

@@ -1,0 +1,1 @@
+"""How a run comes by Spark: Java, jars, confs, and the driver that is attached to or started."""

@@ -1,0 +1,415 @@
+"""Brings a table up to what its database's table is: reads the new messages, merges their changes, and commits twice.
+
+First what is to be remembered of the changes, which decides the range of the step, then the table. Both commits carry the
+lane and the step. What was remembered is read as of before the step, so that every attempt at it computes the same.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lakechime_dagster.cdc.meaning.merging import Fate
+from lakechime_dagster.cdc.meaning.needs import Need
+from lakechime_dagster.cdc.remembering.open_transactions import NOT_ASKED, Asked, Until
+from lakechime_dagster.cdc.remembering.state import COLUMNS, Role
+from lakechime_dagster.cdc.schemas.drift import Evolution, evolved
+from lakechime_dagster.dce.commits import TableSize
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.lake.change_tables import STATE
+from lakechime_dagster.lake.drift import Drift
+from lakechime_dagster.lake.own_columns import DELETED_AT, HIDDEN, SPAN, START_SEQ, is_own_column
+from lakechime_dagster.spark.commit import (
+    Target,
+    append,
+    append_nothing,
+    commit,
+    commit_at,
+    create_if_missing,
+    is_own,
+    newest_commit,
+    replace_all,
+)
+from lakechime_dagster.spark.ddl import arrow_of, columns_of, ddl_of
+from lakechime_dagster.spark.following.change_job import ChangeJob
+from lakechime_dagster.spark.following.change_refusals import bad_rows, is_conflicting
+from lakechime_dagster.spark.following.change_rows import (
+    GROUPED_DDL,
+    STATE_DDL,
+    KeyColumns,
+    Merging,
+    TargetImages,
+    What,
+    merged_ddl,
+    shared_columns,
+    table_columns,
+)
+from lakechime_dagster.spark.following.change_write import write_rows
+from lakechime_dagster.spark.following.collect import collected_state, is_worth_while
+from lakechime_dagster.spark.following.hearing import AS_OF, Hearing, known_until
+from lakechime_dagster.spark.following.remembered import components, orders_of
+from lakechime_dagster.spark.following.rows import Computing, Here, InWorkers, Rows
+from lakechime_dagster.spark.following.stages import Heard, Merge
+from lakechime_dagster.spark.job import Counts, Outcome, SourceResult, TableResult
+from lakechime_dagster.spark.literals import MAX_LITERALS
+from lakechime_dagster.spark.names import column
+from lakechime_dagster.spark.narrow import MAX_LISTED, narrowed
+from lakechime_dagster.spark.phases import Phases
+from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
+from lakechime_dagster.spark.ranges import RangeRead, ReadMethod, read_range
+from lakechime_dagster.spark.refresh import OpenLog, skipped
+from lakechime_dagster.spark.session_confs import session_confs
+from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, Committed
+
+
+def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
+    """One attempt at one step: merge the changes of the range and commit the outcome under the stamp, at most once ever.
+
+    An attempt that finds the step remembered by another one takes that one's range.
+
+    Args:
+        spark: The session; its confs are as before when this returns.
+        job: What to read and how to merge.
+        stamp: Lane, step, attempt and the end that the commits will record.
+        open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
+
+    Raises:
+        LaneConflictError: the lane has moved on.
+        LaneHeldError: a person must decide: positions begin anew, or the columns changed in a way that is not declared.
+        TableUnreadableError: the bronze table, or the snapshot to read of it, is not there.
+    """
+    location, log_of = job.location.rstrip("/") + STATE, open_log
+    keys = (*job.merge.keys, START_SEQ) if job.has_history else job.merge.keys
+    target = Target(
+        name=job.name, location=job.location, log=log_of(job.location, job.name), keys=keys, cluster_by=job.cluster_by, comment=job.comment
+    )
+    state = Target(name=job.name + STATE, location=location, log=log_of(location, job.name + STATE))
+    while True:
+        last = newest_commit(target, stamp)
+        if last and last.stamp.step == stamp.step:
+            return skipped(last)
+        job = job.after(empty_steps=stamp.step - 1 - (last.stamp.step if last else 0))
+        decided = newest_commit(state, stamp)
+        decided = decided if decided and decided.stamp.step == stamp.step and not decided.is_stamp_lost else None
+        if job.bronze.range is None:
+            return _nothing_new(spark, job, stamp, target, state)
+        if decided is not None:
+            stamp = replace(stamp, end=decided.stamp.end)
+        with Step(spark, job, stamp, target, state, decided, open_log) as step:
+            result = step.run()
+        if result is not None:
+            return result
+
+
+def _nothing_new(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, target: Target, state: Target) -> TableResult:
+    """The result where the bronze table has nothing new; a later attempt leaves a fence (law 13)."""
+    if state.log.exists():
+        commit(spark, state, stamp, lambda: lambda: append_nothing(spark, state))
+    if job.may_settle_empty or not target.log.exists():
+        return TableResult(outcome=Outcome.NOTHING)
+    stamp = replace(stamp, watermark=target.log.watermark())
+    held = commit(spark, target, stamp, lambda: lambda: append_nothing(spark, target))
+    assert held is not None  # since something was to be written
+    return TableResult(outcome=Outcome.FENCED, committed=held) if is_own(held, stamp) else skipped(held)
+
+
+@dataclass
+class Step:
+    """The frames of one attempt, which are computed here where its messages are few; what it keeps is let go when it ends.
+
+    `decided` is the commit by which another attempt remembered the step.
+    """
+
+    spark: SparkSession
+    job: ChangeJob
+    stamp: CommitStamp
+    target: Target
+    state: Target
+    decided: Committed | None
+    open_log: OpenLog
+
+    def __post_init__(self) -> None:
+        self._compute: Computing = InWorkers(self.spark)
+        self._phase = Phases(self.spark, self.job.name)
+
+    def __enter__(self) -> "Step":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._compute.close()
+
+    def run(self) -> TableResult | None:
+        """The attempt's result; None when another attempt remembered the step first, with another end."""
+        with self._phase("read"):
+            read = self._read()
+            self._check_replacing(read)
+            self._compute = Here(self._compute.workers) if self._is_few(read) else self._compute
+        with self._phase("read"), session_confs(self.spark, self._compute.confs):
+            heard = self._hearing.heard(read)
+            settled = known_until(self.job, heard)
+            complete = self._complete(heard, settled)
+            self.stamp = self._with_watermark(complete)
+        if heard.concerns_all and not self._has_few_rows():
+            self._compute = self._compute.workers
+        with self._phase("merge"), session_confs(self.spark, self._compute.confs):
+            merge = self._merge(heard)
+            if heard.ended and not heard.is_new:
+                self._check_deletions(merge)
+        with self._phase("quarantine"):
+            quarantined = self._quarantine(heard, merge)
+        with self._phase("remember"):
+            committed = self._remember(heard, merge)
+            if committed.stamp.end != self.stamp.end and not committed.is_stamp_lost:
+                return None
+        with self._phase("write"):
+            held = write_rows(
+                self.spark, self.target, self.stamp, merge, ddl_of(self._columns(merge.evolution)), is_new=heard.is_new,
+                may_settle_empty=self.job.may_settle_empty, has_deletion_vectors=self.job.has_deletion_vectors,
+            )  # fmt: skip
+        result = self._result(read, held, merge, merge.fates(heard, quarantined))
+        by = "" if settled is None else settled.why
+        return replace(result, watermark=self.stamp.watermark, complete=complete, watermark_by=by)
+
+    # Reading
+
+    @cached_property
+    def _table(self) -> DataFrame | None:
+        """The table before the step; None where there is none."""
+        return self.target.read(self.spark) if self.target.log.exists() else None
+
+    @cached_property
+    def _watermark(self) -> int | None:
+        """Up to when it was complete."""
+        return None if self._table is None else self.target.log.watermark()
+
+    @property
+    def _hearing(self) -> Hearing:
+        return Hearing(self.spark, self.job, self.state, self.decided, self.stamp.step, self.open_log, self._compute)
+
+    def _read(self) -> RangeRead:
+        """The range of the bronze table up to the end that the stamp records."""
+        bronze, end = self.job.bronze, self.stamp.end.sources.get(self.job.bronze.table)
+        range_ = bronze.range
+        assert range_ is not None  # `follow` asked
+        if end is not None and end.snapshot_id is not None:
+            range_ = replace(range_, end=end.snapshot_id, table_uid=end.table_uid)
+        return read_range(self.spark, self.open_log(bronze.location, bronze.table), range_)
+
+    def _has_few_rows(self) -> bool:
+        """Whether the table's log says that its rows are few."""
+        return self._table is None or self.target.log.size(self.target.log.version) <= self.job.few
+
+    def _is_few(self, read: RangeRead) -> bool:
+        """Whether the log says that the messages are few."""
+        if read.images is None:
+            return self.open_log(self.job.bronze.location, self.job.bronze.table).size(read.version) <= self.job.few
+        return read.method in (ReadMethod.LOG_FILES, ReadMethod.NOTHING) and TableSize.of(read.files) <= self.job.few
+
+    def _check_replacing(self, read: RangeRead) -> None:
+        """Hold the lane where the table would be made anew, and nobody asked for that or knows that it can be."""
+        name, location = self.job.name, self.job.location
+        if read.must_replace and self.job.start is not None and self.job.start.sources.get(self.job.bronze.table):
+            raise LaneHeldError(
+                f"{name}: the new messages of {self.job.bronze.table} cannot be told from those that were read ({read.verdict.value}: "
+                f"{read.note}); if it still holds all of them, `lakechime cdc rebuild {name}` makes the table anew"
+            )
+        if read.images is None and self._table is not None and HIDDEN not in self._table.columns:
+            raise LaneHeldError(
+                f"{name}: there is a table at {location} that follows no database; move it away, or declare another location="
+            )
+        if read.images is not None and self._table is not None:
+            self._check_kept(self._table.columns)
+
+    def _check_kept(self, columns: Collection[str]) -> None:
+        """Hold the lane where the table keeps what was deleted otherwise than is declared, but for one that begins to keep it."""
+        name, has = self.job.name, {*SPAN, DELETED_AT} & {*columns}
+        keeps = "histories" if SPAN[0] in has else "rows that were deleted" if has else "what is there alone"
+        if has != {*self._columns(Evolution(columns={}))} - {HIDDEN} and (has or self.job.has_history):
+            raise LaneHeldError(
+                f"{name}: the table holds {keeps}, and is not declared so any more; declare stored_as_scd_type= and deletes= as before, or "
+                f"give this step up (`lakechime execution skip`) and make the table anew (`lakechime cdc rebuild {name}`)"
+            )
+
+    def _evolution(self, heard: Heard) -> Evolution:
+        known = {} if heard.is_new or self._table is None else columns_of(self._table.schema)
+        schemas = [schema.types for schema in heard.seen.schemas]
+        evolution = evolved(shared_columns(known), map(shared_columns, schemas), self.job.on_drift)
+        if evolution.refused:
+            raise LaneHeldError(f"{self.job.name}: {'; '.join(evolution.refused)}")
+        begins = {DELETED_AT: "timestamp"} if self.job.keeps_deleted and known and DELETED_AT not in known else {}
+        clashing = {name for types in schemas for name in types.keys() - shared_columns(types).keys()}
+        return replace(evolution, added={**evolution.added, **begins}, left_out=evolution.left_out | clashing)
+
+    def _complete(self, heard: Heard, known: Until | None) -> tuple[int, int] | None:
+        """From when up to when the step says that nothing can come any more; None where that is no later than before."""
+        before = None if heard.is_new else self._watermark
+        if known is None or known.at_ms < (before or known.at_ms):
+            return None
+        return before or known.at_ms, known.at_ms
+
+    def _with_watermark(self, complete: tuple[int, int] | None) -> CommitStamp:
+        """The stamp that says up to when the table is complete; a step that says nothing new repeats what was known."""
+        if complete is None:
+            return replace(self.stamp, watermark=self._watermark)
+        return replace(self.stamp, watermark=complete[1], facts={**self.stamp.facts, COMPLETE: list(complete)})
+
+    # Merging
+
+    def _merge(self, heard: Heard) -> Merge:
+        evolution, good, conflicting = self._evolution(heard), heard.told, None
+        if evolution.conflicts and self.job.on_drift is not Drift.TRY_EVOLVE:
+            told, is_bad = heard.told.frame, is_conflicting(heard.seen, evolution)
+            good, conflicting = self._compute.rows(told.where(~is_bad)), told.where(is_bad)
+        groups = components([*heard.seen.links, *heard.known.links])
+        found = self._merged(heard, good, groups, evolution)
+        return Merge(found, _counted(found), evolution, groups, conflicting)
+
+    def _merging(self, heard: Heard, evolution: Evolution) -> Merging:
+        return Merging(
+            out=arrow_of(self._ddl(evolution)), keys=self.job.merge.keys, truncated=orders_of(heard.ends), frontiers=heard.known.frontier,
+            defaults=heard.defaults, tracked=self.job.tracked(heard.ends), soft=self.job.soft(heard.ends),
+            casts=self.job.on_drift is Drift.TRY_EVOLVE,
+        )  # fmt: skip
+
+    def _ddl(self, evolution: Evolution) -> str:
+        """The rows that merging gives back."""
+        return merged_ddl(self._columns(evolution))
+
+    def _columns(self, evolution: Evolution) -> dict[str, str]:
+        """All columns of the table."""
+        return table_columns(evolution.columns, has_history=self.job.has_history, keeps_deleted=self.job.keeps_deleted)
+
+    def _merged(self, heard: Heard, told: Rows, groups: Mapping[str, str], evolution: Evolution) -> Rows:
+        """The changes of each key, merged with what is known of it and of all keys that continue it; of all keys if it concerns all."""
+        new = told.where({"role": [Role.CHANGE.value]})
+        together = new.shaped(GROUPED_DDL, {"group": "key"}, {"is_new": True})
+        touched = None if heard.concerns_all else self._touched(new, groups)
+        if heard.before is not None:
+            together = together.union(self._compute.near(_known_rows(heard.before, touched)))
+        if not heard.is_new and self._table is not None:
+            together = together.union(self._target_rows(self._table, touched, evolution))
+        grouped = together.translated("group", groups) if groups else together
+        return grouped.on_batches(self._merging(heard, evolution), self._ddl(evolution), by="group")
+
+    def _touched(self, new: Rows, groups: Mapping[str, str]) -> Rows:
+        """The keys of new changes, and all that are merged together with one."""
+        keys = new.distinct("key").kept()
+        if not groups:
+            return keys
+        met = {groups[key] for (key,) in keys.where({"key": list(groups)}).tuples("key")}
+        linked = self._compute.made([(key,) for key, group in groups.items() if group in met], "`key` string")
+        return keys.union(linked).distinct("key").kept()
+
+    def _check_deletions(self, merge: Merge) -> None:
+        """Hold the lane where a complete snapshot lacks too many of the table's rows."""
+        deleted, before = merge.deleted, merge.deleted + merge.rows(Need.UPDATE, Need.NOTHING)
+        if deleted > self.job.max_delete_ratio * before:
+            raise LaneHeldError(
+                f"{self.job.name}: a complete snapshot lacks {deleted:,} of {before:,} rows, more than max_delete_ratio="
+                f"{self.job.max_delete_ratio:g}; is it whole? If it is, declare a greater max_delete_ratio and resume"
+            )
+
+    def _target_rows(self, rows: DataFrame, touched: Rows | None, evolution: Evolution) -> Rows:
+        keys = self.job.merge.keys
+        if touched is not None:
+            ddl = ddl_of({name: evolution.columns[name] for name in keys})
+            values = touched.on_batches(KeyColumns(arrow_of(ddl)), ddl)
+            rows = narrowed(rows, values.frame, {name: column(name) for name in keys}, MAX_LISTED if values.are_here else MAX_LITERALS)
+        here = self._compute.rows(rows, are_few=touched is None or not self.job.has_history)  # of a key there are many rows in a history
+        return here.on_batches(TargetImages(arrow_of(GROUPED_DDL), keys), GROUPED_DDL, keep=False)
+
+    # Writing
+
+    def _remember(self, heard: Heard, merge: Merge) -> Committed:
+        """Commit what is to be remembered, be it nothing: the range of each step is found here, whatever became of the ledger.
+
+        Now and then what need not be remembered any more is forgotten, though not while the feed holds more, whose times nobody knows.
+        """
+        before, known = heard.before, heard.known
+        rows = merge.found.where({"what": [What.STATE]}).shaped(STATE_DDL).union(self._compute.made(heard.of_sources, STATE_DDL))
+        write, version = (append, self._hearing.version_before()) if before is not None else (replace_all, None)
+        if before is not None and not heard.has_more and self._collects(before, version):
+            known = heard.seen.added_to(known, heard.ended, heard.marks)
+            state, ends = before.union(rows), known.truncations
+            kept = self.job.tracked(ends), self.job.soft(ends)
+            rows = collected_state(self._compute.workers, state.frame, known, self.job.allowed_lateness, merge.groups, *kept)
+            write = replace_all
+        frame = rows.shaped(ddl_of(COLUMNS), values={"step": self.stamp.step}).frame
+        create_if_missing(self.spark, self.state, frame.schema, {})
+        stamp = replace(self.stamp, facts={**self.stamp.facts, AS_OF: version})
+        held = commit(self.spark, self.state, stamp, lambda: lambda: write(frame, self.state))
+        assert held is not None  # since something was to be written
+        return held
+
+    def _collects(self, before: Rows, version: int | None) -> bool:
+        """Whether enough need not be remembered any more; the log says that there may be so much at all."""
+        least = self.job.collects_above
+        rows = None if version is None else self.state.log.size(version).rows
+        return (rows is None or rows >= least) and is_worth_while(before.frame, self.job.allowed_lateness, least)
+
+    def _quarantine(self, heard: Heard, merge: Merge) -> int:
+        """Keep what cannot be taken, and say how much that is."""
+        refused = merge.counted.get((What.REFUSALS, None), 0) + (merge.conflicting.count() if merge.conflicting is not None else 0)
+        quarantined = heard.seen.fates[Fate.QUARANTINED.value] + refused
+        if not quarantined:
+            return 0
+        location, name = quarantine_location(self.job.location), f"{self.job.name}__quarantine"
+        table = Target(name=name, location=location, log=self.open_log(location, name), comment=f"Changes that {self.job.name} refused")
+        quarantine(self.spark, table, self.stamp, bad_rows(heard.told.frame, merge.conflicting, merge.found.frame))
+        return quarantined
+
+    def _result(self, read: RangeRead, held: Committed | None, merge: Merge, fates: Mapping[str, int]) -> TableResult:
+        if held is not None and not is_own(held, self.stamp):
+            return skipped(held)
+        evolution, quarantined = merge.evolution, fates[Fate.QUARANTINED.value]
+        counts = Counts(
+            rows_in=sum(fates.values()), returned=merge.changed + merge.unchanged + quarantined, inserted=merge.inserted,
+            updated=merge.updated, deleted=merge.deleted, unchanged=merge.unchanged, quarantined=quarantined,
+        )  # fmt: skip
+        record = commit_at(self.target.log, int(held.version)) if held is not None else None
+        outcome = Outcome.NOTHING if held is None else Outcome.COMMITTED if counts.changed or evolution.added else Outcome.FENCED
+        return TableResult(
+            outcome=outcome, committed=held, replaced=read.images is None, counts=counts, sources=(_source(self.job, read),),
+            events={name: n for name, n in fates.items() if n}, partitions=record.partitions if record else (),
+            files=len(record.added) if record else 0, bytes=sum(file.size for file in record.added) if record else 0,
+            schema=tuple(evolution.columns.items()), seconds=dict(self._phase.seconds), notes=_notes(evolution, self.job.asked),
+        )  # fmt: skip
+
+
+def _known_rows(before: Rows, touched: Rows | None) -> Rows:
+    rows = before.where({"role": [Role.BASE.value, Role.CHANGE.value]})
+    rows = rows if touched is None else rows.among("key", touched)
+    return rows.shaped(GROUPED_DDL, {"group": "key"}, {"is_new": False})
+
+
+def _counted(found: Rows) -> dict[tuple[str, str | None], int]:
+    """Counts of rows, refusals and fates, each the sum of what every part of the merging counted."""
+    counted = Counter[tuple[str, str | None]]()
+    for what, operation, count in found.where({"what": What.COUNTS}).tuples("what", "operation", "count"):
+        counted[what, operation] += count
+    return counted
+
+
+def _source(job: ChangeJob, read: RangeRead) -> SourceResult:
+    range_ = job.bronze.range
+    return SourceResult(
+        alias=job.bronze.alias, table=job.bronze.table, method=read.method.value, verdict=read.verdict,
+        start=range_.start if range_ else None, end=SnapshotId(str(read.version)), commits=read.commits, data_commits=read.data_commits,
+        note=read.note,
+    )  # fmt: skip
+
+
+def _notes(evolution: Evolution, asked: Asked) -> tuple[str, ...]:
+    notes = [f"column {name} was added, as {ddl}" for name, ddl in evolution.added.items()]
+    notes += [f"column {name} was widened to {ddl}; all rows were written anew" for name, ddl in evolution.widened.items()]
+    notes += [f"column {name} is not taken{_why_not(name)}" for name in sorted(evolution.left_out)]
+    notes += [f"column {name}: {why}" for name, why in evolution.conflicts.items()]
+    notes += [f"{NOT_ASKED}: {asked.problem}"] if asked.problem else []
+    return tuple(notes)
+
+
+def _why_not(name: str) -> str:
+    return f": it is one that tables have of their own; give it another name by columns={{{name!r}: …}}" if is_own_column(name) else ""

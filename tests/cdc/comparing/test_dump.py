@@ -1,0 +1,235 @@
+"""Rows of a dump mean, beside the messages that were streamed, just the rows that the recorded databases held at the end."""
+
+import datetime
+import json
+import random
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakechime_dagster.cdc.change import Change
+from lakechime_dagster.cdc.comparing.dump import DumpColumn, DumpError, DumpWriter, check_place, source_at, writer_of
+from lakechime_dagster.cdc.comparing.log_place import BinlogPlace, StatedPlace, WalPlace, stated_place
+from lakechime_dagster.cdc.comparing.repair import UnrepairableError, Words, words_of
+from lakechime_dagster.cdc.meaning.fold import Kept, with_changes
+from lakechime_dagster.cdc.messages.debezium import DebeziumReader
+from lakechime_dagster.cdc.messages.record import Changes, Record
+from lakechime_dagster.cdc.order import Position
+from lakechime_dagster.cdc.remembering.defaults import Defaults, Schema
+from lakechime_dagster.cdc.remembering.state import StateRow
+from lakechime_dagster.cdc.schemas.connect import ConnectSchema
+from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.sources.dump import Dump
+from tests.cdc.factories import BINLOG, WAL, envelope_schema, make_payload, make_record
+from tests.cdc.test_captures import CAPTURES, TABLES, UNTOLD, changes_of, differences, label, row_of
+
+UNWRITTEN = {"postgres-toast.documents", "postgres-toast.documents_full", "postgres-types.texts", "postgres-types_text.texts"}  # arrays
+REFUSED = (
+    "schemaless",
+    "flattened",
+    "failover",
+)  # captures without a schema, or an envelope, or with positions that begin anew
+DECIMAL = {
+    "field": "amount", "type": "bytes", "optional": True, "name": "org.apache.kafka.connect.data.Decimal", "version": 1,
+    "parameters": {"scale": "2", "connect.decimal.precision": "10"},
+}  # fmt: skip
+AT = {"field": "at", "type": "int64", "optional": True, "name": "io.debezium.time.Timestamp", "version": 1}
+SCHEMA = envelope_schema(("id", "int32", False), DECIMAL, AT, ("note", "string", True), ("small", "int16", True))
+DUMPED = Record(topic="dump", topic_id="lakechime-repair/load/1", value=None)
+ROW = {"id": 1, "amount": Decimal("1.50"), "at": datetime.datetime(2024, 2, 29, 12), "note": "it", "small": 7}
+
+
+def streamed(name: str, topic: str) -> list[tuple[Position, Record]]:
+    """The messages of changes of a table with their positions, but for rows that a snapshot read; none where none is written."""
+    if any(part in name for part in REFUSED):
+        return []
+    reader = DebeziumReader(Debezium(), CAPTURES[name].keys[topic])
+    readings = [(record, reader.read(record)) for record in CAPTURES[name].of(topic)]
+    told = [(reading.changes[-1], record) for record, reading in readings if isinstance(reading, Changes) and reading.changes]
+    return [(change.order.position, record) for change, record in told if change.snapshot is None]
+
+
+def place_at(position: Position) -> StatedPlace:
+    return BinlogPlace(position[:2]) if len(position) == 3 else WalPlace(position[0])
+
+
+def is_in(position: Position, place: StatedPlace) -> bool:
+    """Whether a dump that was taken at the place of one of the streamed changes has a change."""
+    return position[: len(place.position)] < place.position
+
+
+def written_at(name: str, topic: str, place: StatedPlace) -> DumpWriter:
+    """What writes a dump of that place, with the columns that the table had then."""
+    told = streamed(name, topic)
+    position, newest = max((one for one in told if one[0][: len(place.position)] <= place.position), key=lambda one: one[0])
+    now, then = (words_of(topic, record, 1_700_000_000_000) for record in (told[-1][1], newest))
+    keys = CAPTURES[name].keys[topic]
+    return writer_of(now, then, source_at(now, place, position), keys, list(then.columns), DebeziumReader(Debezium(), keys))
+
+
+def dumped(folder: Path, rows: Sequence[Mapping[str, Any]], dice: random.Random) -> Dump:
+    """The rows in files of either kind."""
+    folder.mkdir()
+    half = len(rows) // 2
+    if rows[:half]:
+        pq.write_table(pa.Table.from_pylist([dict(row) for row in rows[:half]]), folder / "a.parquet")
+    lines = [json.dumps(row, default=as_json, ensure_ascii=dice.random() < 0.5) for row in rows[half:]]
+    (folder / "b.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return Dump(folder)
+
+
+def as_json(value: Any) -> str:
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def rows_after(changes: Sequence[Change], defaults: Defaults, columns: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The rows of the table after these changes, which come in two parts."""
+    kept = with_changes(with_changes(Kept(), changes[::2]).kept, changes[1::2]).kept
+    rows = (row_of(kept, key, defaults, columns) for key in kept.windows)
+    return [row for row in rows if row is not None]
+
+
+def schemas_of(name: str, topic: str, records: Iterable[Record]) -> list[tuple[Position, StateRow]]:
+    """Since when messages told of columns."""
+    reader = DebeziumReader(Debezium(), CAPTURES[name].keys[topic])
+    readings = [reading for record in records if isinstance(reading := reader.read(record), Changes)]
+    told = [(one, change) for one in readings for change in one.changes]
+    return [(change.order.position, Schema(one.types, one.defaults).row(change.source, change.order)) for one, change in told]
+
+
+@pytest.mark.parametrize(("name", "topic"), TABLES, ids=[label(name, topic) for name, topic in TABLES])
+def test_a_dump_and_the_stream_in_any_order_are_the_table_of_the_database(name: str, topic: str, tmp_path: Path) -> None:
+    """Wherever the dump was taken, and however far below it the stream begins."""
+    told = streamed(name, topic)
+    truth, keys, dice = CAPTURES[name].rows[topic], CAPTURES[name].keys[topic], random.Random(label(name, topic))
+    schemas = schemas_of(name, topic, CAPTURES[name].of(topic))
+    changes = sorted(changes_of(name, topic)[0], key=lambda one: one.order)
+    for number, (position, _) in enumerate(dice.sample(told, min(3, len(told)))):
+        place = place_at(position)
+        writer = written_at(name, topic, place)
+        if label(name, topic) in UNWRITTEN:
+            with pytest.raises(DumpError, match=r"column \w+, .* cannot be written: .*; let the connector read the table by a snapshot"):
+                _ = writer.columns
+            continue
+        below = [one for one in changes if is_in(one.order.position, place)]
+        known = Defaults.of(row for at, row in schemas if at[: len(place.position)] <= place.position)
+        folder = tmp_path / str(number)
+        dump = dumped(folder, rows_after(below, known, list(writer.columns)), dice)
+        records = [writer.record(replace(DUMPED, offset=offset), row)[1] for offset, (_, row) in enumerate(dump.rows())]
+        of_dump = [change for one in records if isinstance(reading := writer.reader.read(one), Changes) for change in reading.changes]
+        mixed = [*of_dump, *changes[dice.randint(0, len(below)) :]]
+        dice.shuffle(mixed)
+        known = Defaults.of(row for _, row in [*schemas, *schemas_of(name, topic, records)])
+        rows = rows_after(mixed, known, list(truth[0]) if truth else keys)
+        assert differences(rows, truth, keys) <= UNTOLD.get(label(name, topic), set())
+
+
+def words(**source: Any) -> Words:
+    message = make_record(make_payload(after={"id": 1}, source={**BINLOG, **source}), schema=SCHEMA)
+    return words_of("shop.orders", message, 1_700_000_000_000)
+
+
+def writer(columns: Sequence[str] = tuple(ROW), then: Words | None = None) -> DumpWriter:
+    now = words()
+    at = source_at(now, BinlogPlace((3, 1234)), ())
+    return writer_of(now, then or now, at, ("id",), columns, DebeziumReader(Debezium(), ("id",)))
+
+
+def told(row: Mapping[str, Any], by: DumpWriter | None = None) -> Change:
+    """The change that a row of a dump becomes."""
+    by = by or writer(tuple(row))
+    reading = by.reader.read(by.record(DUMPED, row)[1])
+    assert isinstance(reading, Changes)
+    return reading.changes[0]
+
+
+def test_a_row_stands_at_the_place_of_the_dump_with_the_time_of_the_stream_there() -> None:
+    change = told(ROW)
+    assert (change.order.position, change.order.rank, change.event_ms, change.snapshot) == ((3, 1234, 0), 0, 1_700_000_000_000, None)
+    assert change.columns == ROW
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("id", None, "id: None is null, and the database's column is NOT NULL"),
+        ("id", 2**31, "id: 2147483648 is no int: it is from"),
+        ("id", True, "id: True is no int"),
+        ("small", 40_000, "small: 40000 is no smallint"),
+        ("amount", 1.5, "amount: 1.5 is a binary fraction, which is no exact decimal(10,2); dump decimals as such"),
+        ("amount", Decimal("1.234"), "amount: Decimal('1.234') is no decimal(10,2): it has at most 8 digits before the point and 2 after"),
+        ("amount", "123456789", "amount: '123456789' is no decimal(10,2)"),
+        ("at", datetime.datetime(2024, 2, 29, 12, 0, 0, 1500), "at: '1709208000001500' would become datetime.datetime(2024, 2, 29, 12, 0"),
+        ("at", "2024-02-30 00:00:00", "at: '2024-02-30 00:00:00' is no timestamp_ntz"),
+        ("at", datetime.date(2024, 2, 29), "at: '2024-02-29' is no timestamp_ntz"),
+        ("note", 5, "note: 5 is no string: it is text"),
+        ("note", "__debezium_unavailable_value", "note: '__debezium_unavailable_value' would become None"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_by_its_column(name: str, value: Any, problem: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        told({**ROW, name: value})
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"id": 1}, "it has the columns id, and the first row id, amount, at, note, small"),
+        ({**ROW, "extra": 1}, "it has the columns id, amount, at, note, small, extra"),
+        ({**{name: ROW[name] for name in ("id", "amount", "at", "note")}, "extra": 1}, "it has the columns id, amount, at, note, extra"),
+    ],
+)
+def test_a_row_with_other_columns_than_the_first_is_refused(row: Mapping[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        told(row, writer())
+
+
+def test_a_dump_without_the_key_or_a_column_of_its_time_is_refused() -> None:
+    with pytest.raises(DumpError, match=r"shop\.orders: the dump has no column id of the key, only amount, note; dump it too"):
+        writer(("amount", "note"))
+    with pytest.raises(DumpError, match="the dump has no column at, small, of which messages told below its place"):
+        writer(("id", "amount", "note"))
+
+
+def test_of_a_column_that_came_later_no_row_of_the_dump_tells_and_of_one_that_went_all_do() -> None:
+    now = words()
+    gone = {**now.columns, "gone": ConnectSchema("string")}
+    before = envelope_schema(("id", "int32", False), ("gone", "string", True))
+    then = replace(now, columns={name: gone[name] for name in ("id", "gone")}, schema=before)
+    by = writer(("id", "gone", "never"), then)
+    change = told({"id": 1, "gone": "still there", "never": 0}, by)
+    assert (change.columns, change.omitted, by.left_out) == ({"id": 1, "gone": "still there"}, (), ("never",))
+
+
+def test_bytes_and_numbers_of_any_scale_are_written() -> None:
+    binary, variable = ConnectSchema("bytes"), ConnectSchema("struct", "io.debezium.data.VariableScaleDecimal")
+    assert DumpColumn.of(binary).text("b", b"\x00\xff") == DumpColumn.of(binary).text("b", "AP8=") == "00ff"
+    assert [DumpColumn.of(variable).text("n", value) for value in (Decimal("1.50"), "1E+2", 3)] == ["1.5", "100", "3"]
+
+
+def test_a_place_is_of_the_log_of_the_tables_database() -> None:
+    of_wal = words_of("shop.orders", make_record(make_payload(after={"id": 1}, source=WAL), schema=SCHEMA), None)
+    with pytest.raises(DumpError, match="as_of log 0/16B3748 is no place of mariadb; state one of a binary log, such as mysql-bin"):
+        check_place(words(), stated_place("0/16B3748"))
+    with pytest.raises(DumpError, match="as_of binlog 3:1234 is no place of postgresql; state one of PostgreSQL, such as 0/16B3748"):
+        check_place(of_wal, stated_place("mysql-bin.000003:1234"))
+    assert source_at(of_wal, WalPlace(95), (90, 100)) == {"lsn": 95, "sequence": '["90","0"]', "txId": None}
+
+
+def test_a_connector_of_which_no_place_is_known_is_refused() -> None:
+    other = make_record(make_payload(after={"id": 1}, source={**BINLOG, "connector": "oracle"}), schema=SCHEMA)
+    with pytest.raises(UnrepairableError, match="a place of oracle cannot be written yet"):
+        words_of("shop.orders", other, None)
+
+
+def test_most_captures_are_dumped() -> None:
+    assert {label(*table) for table in TABLES} >= UNWRITTEN
+    assert len([table for table in TABLES if streamed(*table)]) > 40

@@ -1,0 +1,84 @@
+"""What of the measures of a table is beyond the limits."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from lakechime_dagster.cdc.comparing.keeping_up import Heard, KeepingUp, Lane, Left, beyond
+from lakechime_dagster.lake import Limits
+
+NOW = 1_700_000_000_000
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+
+
+def measured(**declared: Any) -> KeepingUp:
+    return KeepingUp(table="shop.orders", now_ms=NOW, **declared)
+
+
+def lane(**declared: Any) -> KeepingUp:
+    return measured(lanes=(Lane(**{"name": "shop.orders", "waits": True, "ticked_ms": NOW - MINUTE, **declared}),))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        measured(),
+        lane(),
+        lane(open_ms=NOW - 10 * MINUTE),
+        lane(waits=False, ticked_ms=None),
+        lane(waits=False, open_ms=NOW - HOUR),
+        measured(heard={"shop.a": Heard(in_messages=NOW - 100 * HOUR)}),
+        measured(left=(Left("orders[0]", 25 * 3600), Left("orders[1]", None))),
+        measured(wal=1, quarantined=1_000, unasked="none is declared"),
+    ],
+)  # fmt: skip
+def test_what_is_within_the_limits_is_not_told(found: KeepingUp) -> None:
+    assert beyond(found, Limits()) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (measured(problems=("the folder is gone",)), "the folder is gone"),
+        (lane(blocked="shop.orders is HELD: a snapshot", waits=False), "shop.orders is HELD: a snapshot"),
+        (lane(open_ms=NOW - HOUR), "shop.orders has been at one step for 1:00:00, and more waits"),
+        (lane(ticked_ms=None), "shop.orders has something to read, and its sensor has never ticked: it is stopped, or no daemon runs"),
+        (lane(ticked_ms=NOW - HOUR), "shop.orders has something to read, and its sensor has not ticked for 1:00:00"),
+        (measured(left=(Left("orders[0]", 3600, "by age"),)), "orders[0]: what was not read is dropped in 1:00:00 (by age)"),
+        (measured(left=(Left("orders[0]", 0, "by age"),)), "orders[0]: some of what was not read is gone (by age)"),
+        (
+            measured(wal=11 * 1024**3),
+            "a slot keeps 11,811,160,064 bytes of the database's log, more than 10,737,418,240, from being removed",
+        ),
+        (measured(waiting=2), "2 rows wait outside of shop.orders for a column that nobody sent"),
+        (measured(waiting=None), "too many rows to be counted wait outside of shop.orders for a column that nobody sent"),
+    ],
+)  # fmt: skip
+def test_what_is_beyond_the_limits_is_told_in_words(found: KeepingUp, told: str) -> None:
+    assert beyond(found, Limits()) == [told]
+
+
+def test_of_several_shards_the_one_that_tells_nothing_is_named() -> None:
+    found = measured(
+        heard={
+            "east.shop.orders": Heard(in_messages=NOW - MINUTE), "west.shop.orders": Heard(in_messages=NOW - HOUR),
+            "north.shop.orders": Heard(in_messages=NOW - HOUR, heartbeat=NOW - MINUTE),
+        }
+    )  # fmt: skip
+    limits = Limits(quiet=dt.timedelta(minutes=30))
+    assert beyond(found, limits) == [
+        "west.shop.orders has told nothing for 1:00:00, not even a heartbeat: is its connector stuck?"
+    ]  # fmt: skip
+
+
+def test_rows_of_the_quarantine_are_told_where_they_are_limited() -> None:
+    assert beyond(measured(quarantined=3), Limits(quarantined=2)) == ["3 rows are in shop.orders__quarantine, more than 2"]
+    assert beyond(measured(quarantined=3), Limits(quarantined=3)) == []
+
+
+def test_lags_are_of_the_source_that_is_furthest_behind() -> None:
+    found = measured(heard={"a": Heard(in_messages=NOW - MINUTE, in_table=NOW - HOUR), "b": Heard(in_messages=NOW - HOUR)})
+    assert found.lags == {"messages": 3600.0, "table": 3600.0}
+    assert measured().lags == {}

@@ -1,0 +1,233 @@
+"""The fold gives the same table for any order and any split of the same changes: that of the oracle."""
+
+import itertools
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakechime_dagster.cdc.change import Change, Key, Operation
+from lakechime_dagster.cdc.meaning.fold import Image, Kept, collected, with_changes
+from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
+from tests.cdc.oracle import rows_of
+
+COLUMNS = ("a", "b")
+SOURCES = ("s", "t")
+SEEDS = st.integers(0, 2**32)
+LENGTHS = st.integers(1, 12)
+
+
+def at(position: int, rank: int = UPSERT) -> Order:
+    return Order(position=(position,), rank=rank, topic="changes", partition=0, offset=3 * position + rank)
+
+
+def within(position: int, step: int, rank: int = UPSERT) -> Order:
+    """Of several changes of one transaction."""
+    return at(position, rank)._replace(position=(position, step))
+
+
+def upsert(position: int, key: Key = (1,), operation: Operation = Operation.UPDATE, **others: object) -> Change:
+    columns = others.pop("columns", None) or {name: (name, position) for name in COLUMNS}
+    order = others.pop("order", at(position))
+    return Change(source="s", operation=operation, order=order, key=key, columns=columns, **others)  # pyright: ignore[reportArgumentType]
+
+
+def deletion(position: int, key: Key = (1,)) -> Change:
+    return Change(source="s", operation=Operation.DELETE, order=at(position, DELETE), key=key)
+
+
+def history(dice: random.Random, length: int) -> list[Change]:
+    """What databases may do to a few rows: inserts, updates that leave columns out, deletions, key changes, truncations, reads."""
+    changes: list[Change] = []
+    for position in range(1, length + 1):
+        source = dice.choice(SOURCES)
+        key, other = (source, dice.randrange(3)), (source, dice.randrange(3))
+        some = {name: (name, position) for name in COLUMNS if dice.random() < 0.5}
+        match dice.choice(["create", "read", "update", "update", "delete", "rekey", "rotate", "truncate"]):
+            case "create" | "read" as step:
+                operation, rank = (Operation.READ, READ) if step == "read" else (Operation.CREATE, UPSERT)
+                whole: dict[str, object] = dict.fromkeys(COLUMNS, ("new", position))
+                changes.append(Change(source=source, operation=operation, order=at(position, rank), key=key, columns=whole))
+            case "update":
+                changes.append(Change(source=source, operation=Operation.UPDATE, order=at(position), key=key, columns=some))
+            case "delete":
+                changes.append(Change(source=source, operation=Operation.DELETE, order=at(position, DELETE), key=key))
+            case "rekey" if key != other:
+                changes.append(Change(source=source, operation=Operation.DELETE, order=at(position, DELETE), key=key))
+                changes.append(
+                    Change(source=source, operation=Operation.CREATE, order=at(position), key=other, columns=some, continues=key)
+                )
+            case "rotate":
+                keys = dice.sample([(source, number) for number in range(3)], dice.choice([2, 3]))
+                changes += rotation(position, source, keys, some)
+            case "truncate":
+                changes.append(Change(source=source, operation=Operation.TRUNCATE, order=at(position, DELETE)))
+            case _:
+                pass
+    return changes
+
+
+def rotation(position: int, source: str, keys: Sequence[Key], columns: Mapping[str, object]) -> Iterator[Change]:
+    """One statement that gives each key's row the next one's key, in a transaction that checks its keys at the end."""
+    for step, (old, new) in enumerate(zip(keys, [*keys[1:], keys[0]], strict=True)):
+        both = {"source": source, "transaction": position}
+        yield Change(operation=Operation.DELETE, order=within(position, step, DELETE), key=old, **both)  # pyright: ignore[reportArgumentType]
+        yield Change(operation=Operation.CREATE, order=within(position, step), key=new, columns=columns, continues=old, **both)  # pyright: ignore[reportArgumentType]
+
+
+class Table:
+    """A target that is changed key by key, as the fold says."""
+
+    def __init__(self) -> None:
+        self.kept = Kept()
+        self.rows: dict[Key, object] = {}
+        self.refused: list[str] = []
+
+    def step(self, changes: Sequence[Change], columns: Collection[str] = COLUMNS) -> "Table":
+        step = with_changes(self.kept, changes)
+        self.kept = step.kept
+        self.refused += [one.reason for one in step.refused]
+        for key in step.touched:
+            row = self.kept.image(key).row(columns)
+            self.rows.pop(key, None)
+            if row is not None:
+                self.rows[key] = row
+        return self
+
+    def collect(self, frontier: Order) -> "Table":
+        for source in SOURCES:
+            self.kept = collected(self.kept, source, frontier)
+        return self
+
+
+@given(seed=SEEDS, length=LENGTHS)
+@settings(max_examples=1000)
+def test_any_order_and_any_split_of_the_changes_gives_the_same_table(seed: int, length: int) -> None:
+    dice = random.Random(seed)
+    changes = history(dice, length)
+    shuffled = dice.sample(changes, len(changes))
+    cuts = sorted({0, len(changes), *(dice.randrange(length) for _ in range(3) if len(changes) >= length)})
+    table = Table()
+    for start, end in itertools.pairwise(cuts):
+        table.step(shuffled[start:end])
+    assert table.rows == rows_of(changes, COLUMNS)
+    assert not table.refused
+
+
+@given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
+@settings(max_examples=1000)
+def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(seed: int, length: int, lateness: int) -> None:
+    dice = random.Random(seed)
+    changes = history(dice, length)
+    table = Table()
+    by_arrival = sorted(changes, key=lambda change: (change.order.position[0] + dice.randint(0, lateness), dice.random()))
+    for index, change in enumerate(by_arrival):
+        table.step([change])
+        expected = min((later.order for later in by_arrival[index + 1 :]), default=at(10**6))
+        if dice.random() < 0.5:
+            table.collect(at(expected.position[0], READ))
+    assert table.rows == rows_of(changes, COLUMNS)
+    assert not table.refused
+
+
+@given(seed=SEEDS, length=LENGTHS)
+@settings(max_examples=500)
+def test_changes_that_are_delivered_again_change_nothing(seed: int, length: int) -> None:
+    dice = random.Random(seed)
+    changes = history(dice, length)
+    again = [replace(one, order=one.order._replace(offset=one.order.offset + 1000)) for one in changes if dice.random() < 0.5]
+    assert Table().step(dice.sample([*changes, *again], len(changes) + len(again))).rows == rows_of(changes, COLUMNS)
+
+
+def test_a_key_change_without_positions_goes_on_with_the_row_that_its_deletion_took() -> None:
+    """There are other messages between the two."""
+    orders = [Order(topic="changes", partition=0, offset=offset) for offset in (0, 1, 5)]
+    old, gone = replace(upsert(0), order=orders[0]), replace(deletion(0), order=orders[1])
+    new = replace(upsert(0, (2,), columns={"a": 9}, continues=(1,)), order=orders[2])
+    assert Table().step([new, gone, old]).rows == {(2,): {"a": 9, "b": ("b", 0)}}
+
+
+def test_a_row_that_was_given_a_key_for_a_while_leaves_with_its_own_deletion() -> None:
+    """While another row had that key: it leaves first."""
+    moves = [((1,), (2,)), ((2,), (4,)), ((2,), (3,))]  # the row of 1 to 2, the one that was there to 4, then the first one to 3
+    changes = [upsert(1, (1,)), upsert(2, (2,))]
+    for step, (old, new) in enumerate(moves):
+        changes.append(replace(deletion(3, old), order=within(3, step, DELETE), transaction=3))
+        changes.append(replace(upsert(3, new, columns={"c": 3}, continues=old), order=within(3, step), transaction=3))
+    assert Table().step(changes).rows == {(3,): {"a": ("a", 1), "b": ("b", 1)}, (4,): {"a": ("a", 2), "b": ("b", 2)}}
+    assert rows_of(changes, COLUMNS) == Table().step(changes).rows
+
+
+def test_nothing_of_a_deleted_row_is_kept_once_it_is_final() -> None:
+    table = Table().step([upsert(1), deletion(2), upsert(3, (2,))]).collect(at(10, READ))
+    assert table.kept.windows.keys() == {(2,)}
+    assert table.kept.windows[(2,)].changes == ()
+
+
+def test_a_column_that_nobody_carries_makes_its_row_wait_until_somebody_does() -> None:
+    table = Table().step([upsert(2, columns={"a": 2})])
+    assert table.rows == {}
+    assert table.step([upsert(1, columns={"b": 1})]).rows == {(1,): {"a": 2, "b": 1}}
+
+
+def test_a_column_of_a_row_that_was_deleted_is_not_one_of_the_row_that_came_after() -> None:
+    assert Table().step([upsert(1), deletion(2), upsert(3, columns={"a": 3})]).rows == {}
+
+
+def test_what_comes_below_the_frontier_is_refused_where_its_row_may_have_been_deleted() -> None:
+    table = Table().step([upsert(1), deletion(3), upsert(2, (2,))]).collect(at(10, READ))
+    table.step([upsert(2), upsert(1, (2,))])
+    assert table.rows == {(2,): {"a": ("a", 2), "b": ("b", 2)}}
+    (reason,) = table.refused
+    assert "is forgotten which rows of 's' were deleted" in reason
+
+
+def test_a_frontier_never_goes_back() -> None:
+    table = Table().collect(at(10, READ)).collect(at(5, READ)).step([upsert(7)])
+    assert len(table.refused) == 1
+
+
+def test_a_key_change_that_comes_below_the_frontier_does_not_continue_what_came_later() -> None:
+    """Its old key lives again by then: it is not known any more what the row was when its key was changed."""
+    table = Table().step([upsert(1), deletion(3), upsert(5)]).collect(at(10, READ)).step([upsert(11, (2,), columns={"a": 11})])
+    table.step([upsert(3, (2,), columns={"a": 3}, continues=(1,))])
+    assert (2,) not in table.rows
+
+
+def test_a_key_that_a_second_source_feeds_is_refused_for_that() -> None:
+    other = Change(source="t", operation=Operation.UPDATE, order=at(9), key=(1,), columns={"a": 9, "b": 9})
+    table = Table().step([upsert(1), other])
+    assert table.rows == {(1,): {"a": ("a", 1), "b": ("b", 1)}}
+    (reason,) = table.refused
+    assert reason == "key (1,) is fed by 's' already: orders of 't' do not compare with its"
+
+
+def swapped(number: int) -> list[Change]:
+    """A transaction that swaps two rows by way of a key that no row has, as a database tells it that checks keys at the end."""
+    changes: list[Change] = []
+    for step, (old, new) in enumerate([((1,), (-1,)), ((2,), (1,)), ((-1,), (2,))]):
+        gone, come = within(number, step, DELETE), within(number, step)
+        changes.append(replace(deletion(number, old), order=gone, transaction=number))
+        changes.append(upsert(number, new, order=come, columns={"b": number}, continues=old, transaction=number))
+    return changes
+
+
+@pytest.mark.parametrize("swaps", [50, 400])
+def test_work_grows_with_the_changes_where_one_key_is_lent_to_many_rows(swaps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, continued = 0, Kept.continued
+
+    def counted(kept: Kept, image: Image, change: Change) -> Image:
+        nonlocal asked
+        asked += 1
+        assert asked < 20 * swaps, "what came before is asked of again and again"
+        return continued(kept, image, change)
+
+    monkeypatch.setattr(Kept, "continued", counted)
+    rows = [upsert(0, (key,), order=within(0, key), columns={"a": key, "b": 0}) for key in (1, 2)]
+    kept = with_changes(Kept(), [*rows, *(change for number in range(1, swaps + 1) for change in swapped(number))]).kept
+    assert kept.image((-1,)).upserted is None
+    found = {key: kept.image((key,)).row(COLUMNS) for key in (1, 2)}
+    assert found == {1: {"a": 1, "b": swaps}, 2: {"a": 2, "b": swaps}}, "an even number of swaps leaves each row where it was"

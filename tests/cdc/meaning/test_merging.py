@@ -1,0 +1,207 @@
+"""A table that is kept by steps over what is remembered as text is that of the oracle, and each change meets one fate."""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakechime_dagster.cdc.change import Change, Key, Operation
+from lakechime_dagster.cdc.meaning.fold import BEFORE_ALL, Row
+from lakechime_dagster.cdc.meaning.merging import Fate, Known, Merged, merged
+from lakechime_dagster.cdc.meaning.soft import Soft
+from lakechime_dagster.cdc.meaning.wire import image_of, key_text
+from lakechime_dagster.cdc.order import READ, Order
+from lakechime_dagster.cdc.remembering.collecting import collected_rows, frontier_before
+from lakechime_dagster.cdc.remembering.state import Role, StateRow, base_row, known_of, remembered
+from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, SOURCES, at, deletion, history, upsert
+from tests.cdc.oracle import rows_of
+
+
+@dataclass
+class Lake:
+    """A table and what is remembered beside it, as text; it may keep deleted rows."""
+
+    keeps_deleted: bool = False
+    targets: dict[Key, tuple[StateRow, Row]] = field(default_factory=dict)
+    state: list[StateRow] = field(default_factory=list)
+    truncated: dict[str, frozenset[Order]] = field(default_factory=dict)
+    truncated_at: dict[tuple[str, Order], int | None] = field(default_factory=dict)
+    frontiers: dict[str, Order] = field(default_factory=dict)
+    fates: Counter[Fate] = field(default_factory=Counter)
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> list[Key]:
+        return [one.key for one in merged(self.known(), [], self.truncated, self.frontiers, self.soft).keys if one.waits]
+
+    @property
+    def rows(self) -> dict[Key, Row]:
+        return {key: row for key, (_, row) in self.targets.items()}
+
+    @property
+    def soft(self) -> Soft | None:
+        return Soft(self.truncated_at) if self.keeps_deleted else None
+
+    @property
+    def kept_rows(self) -> dict[Key, tuple[Row, int | None]]:
+        """With the time at which a row was deleted."""
+        ended = {key: image_of(told.order, row)[1].ended for key, (told, row) in self.targets.items()}
+        return {key: (row, None if (end := ended[key]) is None else end.at) for key, (_, row) in self.targets.items()}
+
+    def known(self) -> dict[Key, Known]:
+        rows: dict[str, list[StateRow]] = {}
+        for row in [*(row for row, _ in self.targets.values()), *self.state]:
+            rows.setdefault(row.key or "", []).append(row)
+        keys = {key_text(key): key for key in {*self.targets, *(tuple(self.keys[text]) for text in rows)}}
+        return {keys[text]: one for text, several in rows.items() if (one := known_of(several)) is not None}
+
+    keys: dict[str, Key] = field(default_factory=dict)
+
+    def collect(self, frontier: Order) -> None:
+        self.frontiers = {source: max(frontier, self.frontiers.get(source, frontier)) for source in SOURCES}
+        self.state = collected_rows(self.state, self.truncated, self.frontiers, soft=self.soft)
+        self.truncated_at = {(source, one): at for (source, one), at in self.truncated_at.items() if one >= self.frontiers[source]}
+        ends = {source: frozenset(one for one in orders if one >= self.frontiers[source]) for source, orders in self.truncated.items()}
+        self.truncated = ends
+
+    def step(self, changes: Sequence[Change]) -> Merged:
+        for change in changes:
+            self.keys[key_text(change.key)] = change.key
+            if change.operation is Operation.TRUNCATE:
+                self.truncated[change.source] = self.truncated.get(change.source, frozenset()) | {change.order}
+                self.truncated_at[change.source, change.order] = change.event_ms
+        known = self.known()
+        of_keys = [change for change in changes if change.operation is not Operation.TRUNCATE]
+        found = merged(known, of_keys, self.truncated, self.frontiers, self.soft)
+        for one in found.keys:
+            self.state += remembered(one, known.get(one.key))
+            self.targets.pop(one.key, None)
+            if one.after is not None:
+                self.targets[one.key] = base_row(one.key, one.source, one.image, role=Role.TARGET), one.after
+        self.fates += found.fates
+        self.refused += [one.reason for one in found.refused]
+        return found
+
+
+@given(seed=SEEDS, length=LENGTHS)
+@settings(max_examples=1000)
+def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length: int) -> None:
+    dice = random.Random(seed)
+    changes = [told(change) for change in history(dice, length)]
+    again = dice.sample(changes, dice.randrange(len(changes) + 1))
+    shuffled = dice.sample([*changes, *again], len(changes) + len(again))
+    cuts = sorted({0, len(shuffled), *(dice.randrange(length) for _ in range(3) if len(shuffled) >= length)})
+    lake = Lake()
+    for start, end in itertools.pairwise(cuts):
+        lake.step(shuffled[start:end])
+    assert lake.rows == rows_of(changes, COLUMNS)
+    assert not lake.refused
+    assert sum(lake.fates.values()) == sum(change.operation is not Operation.TRUNCATE for change in shuffled)
+
+
+@given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
+@settings(max_examples=1000)
+def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(seed: int, length: int, lateness: int) -> None:
+    dice = random.Random(seed)
+    changes = [told(change) for change in history(dice, length)]
+    by_arrival = sorted(changes, key=lambda change: (change.order.position[0] + dice.randint(0, lateness), dice.random()))
+    lake = Lake()
+    for index, change in enumerate(by_arrival):
+        lake.step([change])
+        expected = min((later.order for later in by_arrival[index + 1 :]), default=at(10**6))
+        if dice.random() < 0.5:
+            lake.collect(at(expected.position[0], READ))
+    assert lake.rows == rows_of(changes, COLUMNS)
+    assert not lake.refused
+    lake.collect(at(10**6))
+    assert all(key_text(key) in {row.key for row in lake.state} for key in lake.waiting), "what waits is remembered"
+    assert len(lake.state) == len(lake.waiting), "and nothing else"
+
+
+def told(change: Change) -> Change:
+    """A change as a message tells it: values of the lake, and the names of columns that it does not carry."""
+    if not change.operation.is_upsert:
+        return change
+    columns = {name: str(value) for name, value in change.columns.items()}
+    return replace(change, columns=columns, omitted=tuple(name for name in COLUMNS if name not in columns))
+
+
+def test_each_change_meets_the_fate_that_its_order_says() -> None:
+    lake = Lake()
+    lake.step([upsert(1, columns={"a": 1}), upsert(3), upsert(3)])
+    assert lake.fates == {Fate.FOLDED: 1, Fate.APPLIED: 1, Fate.DELIVERED_AGAIN: 1}
+    lake.step([upsert(2), deletion(5), upsert(1, columns={"a": 1})])
+    assert lake.fates == {Fate.FOLDED: 1, Fate.APPLIED: 2, Fate.DELIVERED_AGAIN: 2, Fate.STALE: 1}
+    lake.step([Change(source="s", operation=Operation.TRUNCATE, order=at(9)), upsert(8), upsert(10, (2,))])
+    assert lake.fates[Fate.TRUNCATED] == 1
+    assert lake.rows.keys() == {(2,)}
+
+
+def test_a_row_of_which_a_column_is_missing_waits_for_it() -> None:
+    lake = Lake()
+    lake.step([upsert(2, columns={"a": 1}, omitted=("b",))])
+    assert lake.rows == {}
+    assert lake.fates == {Fate.WAITING: 1}
+    lake.step([upsert(1, columns={"a": 0, "b": 5})])
+    assert lake.rows == {(1,): {"a": 1, "b": 5}}
+
+
+def test_a_column_that_came_later_makes_no_older_row_wait() -> None:
+    lake = Lake()
+    lake.step([upsert(1, columns={"a": 1}), upsert(2, (2,), columns={"a": 1, "new": 2})])
+    lake.step([upsert(3, columns={"a": 3})])
+    assert lake.rows == {(1,): {"a": 3}, (2,): {"a": 1, "new": 2}}
+
+
+def test_a_key_without_positions_in_two_partitions_is_refused() -> None:
+    def without(offset: int, partition: int) -> Change:
+        return replace(upsert(1), order=Order(topic="t", partition=partition, offset=offset))
+
+    lake = Lake()
+    lake.step([without(1, 0)])
+    lake.step([without(2, 0), without(3, 1)])
+    assert lake.fates == {Fate.APPLIED: 2, Fate.QUARANTINED: 1}
+    [reason] = lake.refused
+    assert "which came first?" in reason
+
+
+def test_a_key_that_two_sources_feed_is_refused() -> None:
+    lake = Lake()
+    lake.step([upsert(1)])
+    lake.step([replace(upsert(2), source="t")])
+    assert lake.fates == {Fate.APPLIED: 1, Fate.QUARANTINED: 1}
+
+
+def test_a_first_change_is_remembered_with_what_was_known_before_it() -> None:
+    """Of the table's own row, which holds what the change made of it from then on."""
+    lake = Lake()
+    lake.step([upsert(1)])
+    lake.state.clear()  # as what is forgotten
+    lake.step([upsert(5)])
+    assert [row.role for row in lake.state] == [Role.BASE, Role.CHANGE]
+    rekeyed = Change(source="s", operation=Operation.CREATE, order=at(3), key=(2,), columns={}, omitted=COLUMNS, continues=(1,))
+    lake.step([replace(deletion(3), key=(1,)), rekeyed])
+    assert lake.rows[2,] == {name: [name, 1] for name in COLUMNS}
+    assert lake.known()[1,].newest == at(5) > BEFORE_ALL
+
+
+def test_a_frontier_stands_before_the_transaction_of_the_oldest_change_that_is_waited_for() -> None:
+    change = Order(epoch=1, position=(90, 95), rank=2, topic="t", partition=0, offset=5)
+    frontier = frontier_before(change)
+    assert frontier is not None
+    assert Order(epoch=1, position=(89, 99)) < frontier < Order(epoch=1, position=(90, 1)) < change
+    assert frontier_before(change._replace(position=(3, 120, 0))) == Order(epoch=1, position=(3, 120, 0), rank=-1)
+    assert frontier_before(change._replace(position=())) is None
+
+
+def test_what_comes_again_after_it_was_forgotten_is_known_by_the_row_itself() -> None:
+    lake = Lake()
+    lake.step([upsert(1)])
+    lake.state.clear()
+    lake.step([upsert(1)])
+    assert lake.fates == {Fate.APPLIED: 1, Fate.DELIVERED_AGAIN: 1}
+    assert lake.state == []

@@ -1,0 +1,142 @@
+"""A table that keeps deleted rows is that of the oracle, for any order and any split of the same changes."""
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakechime_dagster.cdc.change import Change, Operation
+from lakechime_dagster.cdc.meaning.merging import Fate
+from lakechime_dagster.cdc.order import DELETE, READ
+from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, at, deletion, history, upsert
+from tests.cdc.meaning.test_merging import Lake, told
+from tests.cdc.oracle import kept_rows_of, rows_of
+
+
+def timed(changes: Sequence[Change]) -> list[Change]:
+    """As messages tell them, with times, which are no order."""
+    return [replace(told(one), event_ms=10 + 10 * (one.order.position[0] % 5)) for one in changes]
+
+
+def truncation(position: int) -> Change:
+    return Change(source="s", operation=Operation.TRUNCATE, order=at(position, DELETE), event_ms=10 * position)
+
+
+def inserted(position: int, **columns: object) -> Change:
+    return replace(upsert(position, columns=columns), event_ms=10 * position)
+
+
+def deleted(position: int) -> Change:
+    return replace(deletion(position), event_ms=10 * position)
+
+
+@given(seed=SEEDS, length=LENGTHS)
+@settings(max_examples=1000)
+def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length: int) -> None:
+    dice = random.Random(seed)
+    changes = timed(history(dice, length))
+    again = [replace(one, order=one.order._replace(offset=one.order.offset + 1000)) for one in changes if dice.random() < 0.3]
+    shuffled = dice.sample([*changes, *again], len(changes) + len(again))
+    cuts = sorted({0, len(shuffled), *(dice.randrange(len(shuffled) + 1) for _ in range(3))})
+    lake = Lake(keeps_deleted=True)
+    for start, end in itertools.pairwise(cuts):
+        lake.step(shuffled[start:end])
+    assert lake.kept_rows == kept_rows_of(changes, COLUMNS)
+    assert {key: row for key, (row, ended) in lake.kept_rows.items() if ended is None} == rows_of(changes, COLUMNS)
+    assert not lake.refused
+    assert sum(lake.fates.values()) == sum(change.operation is not Operation.TRUNCATE for change in shuffled)
+
+
+@given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
+@settings(max_examples=1000)
+def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(seed: int, length: int, lateness: int) -> None:
+    dice = random.Random(seed)
+    changes = timed(history(dice, length))
+    by_arrival = sorted(changes, key=lambda change: (change.order.position[0] + dice.randint(0, lateness), dice.random()))
+    lake = Lake(keeps_deleted=True)
+    for index, change in enumerate(by_arrival):
+        lake.step([change])
+        expected = min((later.order for later in by_arrival[index + 1 :]), default=at(10**6))
+        if dice.random() < 0.5:
+            lake.collect(at(expected.position[0], READ))
+    assert lake.kept_rows == kept_rows_of(changes, COLUMNS)
+    assert not lake.refused
+    lake.collect(at(10**6))
+    assert len(lake.state) == len(lake.waiting), "what is final stands in the table alone"
+
+
+def test_a_late_change_below_the_deletion_is_one_of_the_deleted_row() -> None:
+    lake = Lake(keeps_deleted=True)
+    lake.step([inserted(1, a=1, b=1), deleted(5)])
+    assert lake.kept_rows == {(1,): ({"a": 1, "b": 1}, 50)}
+    lake.step([inserted(3, a=3)])
+    assert lake.kept_rows == {(1,): ({"a": 3, "b": 1}, 50)}
+    assert lake.fates == {Fate.APPLIED: 3}
+
+
+def test_a_late_change_below_a_truncation_is_one_of_a_row_of_which_nothing_else_was_remembered() -> None:
+    lake = Lake(keeps_deleted=True)
+    lake.step([inserted(1, a=1, b=1)])
+    lake.collect(at(2, READ))
+    lake.step([truncation(5)])
+    assert lake.state == []
+    lake.step([inserted(3, a=3)])
+    assert lake.kept_rows == {(1,): ({"a": 3, "b": 1}, 50)}
+
+
+def test_a_deletion_that_finds_no_row_leaves_the_one_that_was_there_last() -> None:
+    lake = Lake(keeps_deleted=True)
+    lake.step([inserted(1, a=1), deleted(2), deleted(5), truncation(7)])
+    assert lake.kept_rows == {(1,): ({"a": 1}, 20)}
+    lake.step([inserted(4, a=4)])
+    assert lake.kept_rows == {(1,): ({"a": 4}, 50)}, "of the row that was there between them the second one is the end"
+    lake.step([deleted(9)])
+    assert lake.kept_rows == {(1,): ({"a": 4}, 50)}
+
+
+def test_a_row_of_which_only_the_deletion_was_told_is_not_there() -> None:
+    lake = Lake(keeps_deleted=True)
+    lake.step([deleted(2)])
+    assert lake.kept_rows == {}
+
+
+def test_a_deleted_row_of_which_a_column_was_never_told_is_not_there_and_waits_for_nothing() -> None:
+    lake = Lake(keeps_deleted=True)
+    lake.step([replace(inserted(2, a=1), omitted=("b",)), deleted(4)])
+    assert (lake.kept_rows, lake.waiting) == ({}, [])
+    lake.step([inserted(1, a=0, b=5)])
+    assert lake.kept_rows == {(1,): ({"a": 1, "b": 5}, 40)}
+
+
+def test_what_comes_again_after_its_row_was_forgotten_changes_nothing() -> None:
+    lake = Lake(keeps_deleted=True)
+    told = [inserted(1, a=1), deleted(2), inserted(4, a=4), deleted(6)]
+    lake.step(told)
+    lake.collect(at(100))
+    assert lake.state == []
+    lake.step(told)
+    assert lake.kept_rows == {(1,): ({"a": 4}, 60)}
+    assert lake.fates[Fate.DELIVERED_AGAIN] == 3
+    assert not lake.refused
+
+
+def test_what_comes_too_late_is_refused_where_its_row_may_have_been_deleted_since() -> None:
+    """A truncation that found the row deleted is not known any more."""
+    lake = Lake(keeps_deleted=True)
+    lake.step([inserted(1, a=1), deleted(2), truncation(8)])
+    lake.collect(at(100))
+    lake.step([inserted(5, a=5)])
+    assert lake.kept_rows == {(1,): ({"a": 1}, 20)}
+    [reason] = lake.refused
+    assert "is forgotten which rows of 's' were deleted" in reason
+
+
+def test_a_row_that_comes_again_lives_and_has_none_of_the_values_that_were_deleted() -> None:
+    lake = Lake(keeps_deleted=True)
+    lake.step([inserted(1, a=1, b=1), deleted(2)])
+    lake.collect(at(3, READ))
+    lake.step([inserted(4, a=4)])
+    assert lake.kept_rows == {(1,): ({"a": 4}, None)}

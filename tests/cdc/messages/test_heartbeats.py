@@ -1,0 +1,49 @@
+"""Changes of a heartbeat table tell how far the log of its database was read."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lakechime_dagster.cdc.messages.readers import MessageFormat
+from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, Record, Unreadable
+from lakechime_dagster.lake.envelopes import Debezium
+from tests.cdc.factories import BINLOG, make_payload, make_record
+
+READER = MessageFormat(envelope=Debezium(), keys=("id",), heartbeats="*.heartbeat").reader()
+
+
+def beat(value: Any) -> Record:
+    return replace(make_record(value, key=None), topic="demo.heartbeat")
+
+
+@pytest.mark.parametrize("op", ["c", "u", "d"])
+def test_a_change_tells_the_time_to_which_its_log_was_read(op: str) -> None:
+    image = {"before": {"at": 1}} if op == "d" else {"after": {"at": 1}}
+    assert READER.read(beat(make_payload(op, source={**BINLOG, "ts_ms": 7}, **image))) == Beat("m", 7)
+
+
+def test_a_flattened_row_tells_it_too() -> None:
+    assert READER.read(beat({"at": 1, "__op": "u", "__source_name": "m", "__source_ts_ms": 7})) == Beat("m", 7)
+
+
+@pytest.mark.parametrize(
+    "value", [make_payload("r", source={**BINLOG, "ts_ms": 7}, after={"at": 1}), make_payload("u", source={}, after={}), {"ts_ms": 7}, None]
+)
+def test_what_was_not_read_of_the_log_tells_no_time(value: Any) -> None:
+    assert READER.read(beat(value)) is Control.HEARTBEAT
+
+
+def test_what_cannot_be_read_says_why() -> None:
+    reading = READER.read(replace(beat({}), value=b"{"))
+    assert isinstance(reading, Unreadable)
+    assert reading.reason.startswith("value: b'{' is no JSON")
+
+
+def test_messages_of_other_topics_are_read_as_ever() -> None:
+    assert isinstance(READER.read(make_record(make_payload("c", after={"id": 1}))), Changes | Unreadable)
+
+
+@pytest.mark.parametrize(("source", "is_of"), [("m.shop.orders", True), ("m2.shop.orders", False), ("m", False)])
+def test_a_heartbeat_is_of_the_tables_of_its_server(source: str, is_of: bool) -> None:
+    assert Beat("m", 7).is_of(source) is is_of

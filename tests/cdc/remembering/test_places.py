@@ -1,0 +1,31 @@
+"""How far sources have come, by what is remembered of it."""
+
+from lakechime_dagster.cdc.meaning.wire import order_text
+from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.cdc.remembering.places import opened_epochs, opened_row, places_of
+from lakechime_dagster.cdc.remembering.state import Role, StateRow
+from lakechime_dagster.spark.following import remembered
+
+
+def place_row(source: str, topic: str, partition: int, epoch: int, position: tuple[int, ...], offset: int) -> StateRow:
+    order = Order(epoch=epoch, position=position, topic=topic, partition=partition, offset=offset)
+    return StateRow(Role.PLACE.value, None, source, order_text(order))
+
+
+def test_an_opened_epoch_is_remembered_as_a_step_reads_it() -> None:
+    row = opened_row("m.shop.orders", 3)
+    assert row == remembered.opened_row("m.shop.orders", 3)
+    assert remembered.Seen(places=(row,)).epochs["m.shop.orders"].opened == 3
+
+
+def test_the_newest_place_of_each_partition_is_told() -> None:
+    rows = [
+        place_row("m.shop.orders", "topic-1", 0, 0, (3, 120), 40), place_row("m.shop.orders", "topic-1", 0, 1, (1, 4), 55),
+        place_row("m.shop.orders", "topic-1", 1, 0, (3, 7), 9), place_row("m.shop.items", "topic-2", 0, 0, (2, 1), 1),
+        opened_row("m.shop.orders", 2),
+    ]  # fmt: skip
+    assert [(one.source, one.topic, one.partition, one.epoch, one.position, one.offset) for one in places_of(rows)] == [
+        ("m.shop.items", "topic-2", 0, 0, (2, 1), 1), ("m.shop.orders", "topic-1", 0, 1, (1, 4), 55),
+        ("m.shop.orders", "topic-1", 1, 0, (3, 7), 9),
+    ]  # fmt: skip
+    assert opened_epochs(rows) == {"m.shop.items": 0, "m.shop.orders": 2}

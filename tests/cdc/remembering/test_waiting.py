@@ -1,0 +1,21 @@
+"""Rows that wait for a column are known by what is remembered alone."""
+
+import random
+
+from hypothesis import given, settings
+
+from lakechime_dagster.cdc.change import Operation
+from lakechime_dagster.cdc.remembering.state import Role, change_row
+from lakechime_dagster.cdc.remembering.waiting import waiting_keys
+from tests.cdc.meaning.test_fold import LENGTHS, SEEDS, history
+from tests.cdc.meaning.test_merging import Lake, told
+
+
+@given(seed=SEEDS, length=LENGTHS)
+@settings(max_examples=300)
+def test_what_is_remembered_tells_which_rows_wait(seed: int, length: int) -> None:
+    changes = [told(change) for change in history(random.Random(seed), length)]
+    lake = Lake()
+    lake.step(changes)
+    ends = [change_row(change, Role.TRUNCATION) for change in changes if change.operation is Operation.TRUNCATE]
+    assert sorted(waiting_keys([*lake.state, *ends])) == sorted(lake.waiting)

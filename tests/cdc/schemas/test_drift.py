@@ -1,0 +1,240 @@
+"""What becomes of a table's columns when changes bring others, whatever order they come in."""
+
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakechime_dagster.cdc import ddl
+from lakechime_dagster.cdc.ddl import parsed
+from lakechime_dagster.cdc.schemas.drift import Evolution, evolved, is_widening_in_place, widened
+from lakechime_dagster.lake import Drift
+
+SIMPLE = [
+    "tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz",
+]  # fmt: skip
+NUMBERS = ["tinyint", "smallint", "int", "bigint", "float", "double"]
+DECIMALS = st.builds(lambda whole, scale: f"decimal({max(1, whole + scale)},{scale})", st.integers(0, 22), st.integers(0, 18)).filter(
+    lambda one: int(one[8:].split(",")[0]) <= 38
+)
+NAMES = ["a", "b", "c", "d e", "`f", "A"]
+
+
+def structs(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    fields = st.dictionaries(st.sampled_from(NAMES), inner, min_size=1, max_size=3)
+    fields = fields.filter(lambda found: len({name.lower() for name in found}) == len(found))
+    return fields.map(lambda found: str(ddl.Struct({name: parsed(one) for name, one in found.items()})))
+
+
+def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(inner.map("array<{}>".format), inner.map("map<string,{}>".format), structs(inner))
+
+
+TYPES = st.recursive(st.one_of(st.sampled_from(SIMPLE), st.sampled_from(NUMBERS), DECIMALS), nested, max_leaves=4)
+SCHEMAS = st.dictionaries(st.sampled_from(NAMES), st.one_of(TYPES, st.sampled_from(NUMBERS)), max_size=4)
+
+
+def typed(columns: Mapping[str, str]) -> dict[str, ddl.Type]:
+    return {name: parsed(one) for name, one in columns.items()}
+
+
+def joined(first: str | None, second: str | None) -> str | None:
+    return None if first is None or second is None else widened(first, second)
+
+
+def same(first: str | None, second: str | None) -> bool:
+    return first == second if first is None or second is None else parsed(first) == parsed(second)
+
+
+WIDENED = [
+    ("int", "bigint", "bigint"),
+    ("bigint", "tinyint", "bigint"),
+    ("smallint", "double", "double"),
+    ("int", "float", "double"),
+    ("float", "double", "double"),
+    ("date", "timestamp_ntz", "timestamp_ntz"),
+    ("decimal(10,2)", "decimal(8,4)", "decimal(12,4)"),
+    ("decimal(10,2)", "decimal(38,2)", "decimal(38,2)"),
+    ("int", "decimal(5,2)", "decimal(12,2)"),
+    ("decimal(30,4)", "bigint", "decimal(30,4)"),
+    ("bigint", "decimal(4,0)", "decimal(20,0)"),
+    ("array<int>", "array<bigint>", "array<bigint>"),
+    ("map<string,date>", "map<string,timestamp_ntz>", "map<string,timestamp_ntz>"),
+    ("struct<`b`:int>", "struct<`a`:date,`b`:bigint>", "struct<`b`:bigint,`a`:date>"),
+    ("struct<b:int>", "struct<`b`:int>", "struct<b:int>"),
+    ("DECIMAL( 10, 2 )", "decimal(10,2)", "DECIMAL( 10, 2 )"),
+    ("variant", "variant", "variant"),
+]
+CONFLICTS = [
+    ("string", "int"),
+    ("bigint", "double"),
+    ("bigint", "float"),
+    ("decimal(10,2)", "double"),
+    ("decimal(38,0)", "decimal(38,2)"),
+    ("bigint", "decimal(38,19)"),
+    ("date", "timestamp"),
+    ("timestamp", "timestamp_ntz"),
+    ("boolean", "tinyint"),
+    ("binary", "string"),
+    ("array<int>", "array<string>"),
+    ("array<int>", "int"),
+    ("map<string,int>", "map<int,int>"),
+    ("struct<`a`:int>", "struct<`a`:string>"),
+    ("struct<`a`:int>", "struct<`A`:int>"),
+]
+
+
+@pytest.mark.parametrize(("known", "seen", "wider"), WIDENED)
+def test_two_types_become_the_least_one_that_holds_both(known: str, seen: str, wider: str) -> None:
+    assert widened(known, seen) == wider
+
+
+@pytest.mark.parametrize(("known", "seen"), CONFLICTS)
+def test_types_whose_values_no_type_holds_exactly_are_a_conflict(known: str, seen: str) -> None:
+    assert widened(known, seen) is None
+    assert widened(seen, known) is None
+
+
+@given(one=TYPES, two=TYPES, three=TYPES)
+@settings(max_examples=400)
+def test_the_least_wider_type_is_one_of_a_semilattice(one: str, two: str, three: str) -> None:
+    assert widened(one, one) == one
+    assert same(widened(one, two), widened(two, one))
+    assert same(joined(widened(one, two), three), joined(one, widened(two, three)))
+
+
+@given(one=TYPES, two=TYPES)
+@settings(max_examples=400)
+def test_a_wider_type_is_always_reached_without_writing_files_again(one: str, two: str) -> None:
+    wider = widened(one, two)
+    if wider is not None:
+        assert is_widening_in_place(one, wider)
+        assert is_widening_in_place(two, wider)
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted"),
+    [
+        ("bigint", "int"), ("int", "decimal(9,0)"), ("tinyint", "decimal(3,0)"), ("bigint", "decimal(19,0)"), ("bigint", "double"),
+        ("decimal(10,2)", "decimal(10,3)"), ("decimal(10,2)", "decimal(12,1)"), ("smallint", "float"),
+        ("date", "timestamp"), ("struct<`a`:int,`b`:int>", "struct<`a`:int>"), ("int", "string"),
+    ],
+)  # fmt: skip
+def test_what_delta_does_not_widen_is_no_widening_in_place(known: str, wanted: str) -> None:
+    assert not is_widening_in_place(known, wanted)
+
+
+@pytest.mark.spark
+def test_delta_widens_in_place_the_same_types(spark) -> None:
+    """Of all pairs of types without parts, by Delta's own rule."""
+    delta, java = spark._jvm.org.apache.spark.sql.delta.TypeWidening, spark._jvm.org.apache.spark.sql.types.DataType
+    types = [*SIMPLE, *(f"decimal({precision},{scale})" for precision in (3, 10, 12, 19, 20, 22, 38) for scale in (0, 2))]
+    theirs = {one: java.fromDDL(one) for one in types}
+    ours = {(one, two) for one in types for two in types if is_widening_in_place(one, two)}
+    assert ours == {(one, two) for one in types for two in types if delta.isTypeChangeSupported(theirs[one], theirs[two])}
+
+
+@given(known=SCHEMAS, seen=st.lists(SCHEMAS, max_size=4), policy=st.sampled_from(Drift), seed=st.integers(0, 2**32))
+@settings(max_examples=400)
+def test_the_order_in_which_schemas_are_seen_makes_no_difference(
+    known: Mapping[str, str], seen: Sequence[Mapping[str, str]], policy: Drift, seed: int
+) -> None:
+    one, two = evolved(known, seen, policy), evolved(known, random.Random(seed).sample(seen, len(seen)), policy)
+    assert typed(one.columns) == typed(two.columns)
+    assert (one.conflicts, one.missing, one.left_out, typed(one.added), typed(one.widened)) == (
+        two.conflicts, two.missing, two.left_out, typed(two.added), typed(two.widened),
+    )  # fmt: skip
+    assert bool(one.refused) == bool(two.refused)
+
+
+@given(known=SCHEMAS, seen=st.lists(SCHEMAS, min_size=1, max_size=4), seed=st.integers(0, 2**32))
+@settings(max_examples=400)
+def test_the_steps_in_which_schemas_are_seen_make_no_difference(
+    known: Mapping[str, str], seen: Sequence[Mapping[str, str]], seed: int
+) -> None:
+    """Where no values conflict; and whether some do is found in any steps."""
+    once = evolved(known, seen, Drift.LENIENT)
+    cut = random.Random(seed).randrange(len(seen) + 1)
+    first = evolved(known, seen[:cut], Drift.LENIENT)
+    second = evolved(first.columns, seen[cut:], Drift.LENIENT)
+    assert bool(once.conflicts) == bool({**first.conflicts, **second.conflicts})
+    if not once.conflicts:
+        assert typed(once.columns) == typed(second.columns)
+
+
+@given(known=SCHEMAS, seen=st.lists(SCHEMAS, max_size=4), policy=st.sampled_from(Drift))
+@settings(max_examples=400)
+def test_what_fits_a_column_that_was_seen_fits_what_became_of_it(
+    known: Mapping[str, str], seen: Sequence[Mapping[str, str]], policy: Drift
+) -> None:
+    found = evolved(known, seen, policy)
+    for name, one in [item for schema in (known, *seen) for item in schema.items()]:
+        if not found.refused and name not in found.conflicts and name not in found.left_out:
+            assert is_widening_in_place(one, found.columns[name])
+    if found.refused:
+        assert found.columns == known
+
+
+NEW, WIDER, OTHER, MISSING = {"a": "int", "b": "date"}, {"a": "bigint"}, {"a": "string"}, {}
+
+
+def drifted(seen: Mapping[str, str], policy: Drift) -> Evolution:
+    return evolved({"a": "int"}, [seen], policy)
+
+
+@pytest.mark.parametrize("policy", [Drift.EVOLVE, Drift.TRY_EVOLVE, Drift.LENIENT])
+def test_columns_are_added_and_widened_by_the_policies_that_follow(policy: Drift) -> None:
+    assert drifted(NEW, policy) == Evolution(columns={"a": "int", "b": "date"}, added={"b": "date"})
+    assert drifted(WIDER, policy) == Evolution(columns={"a": "bigint"}, widened={"a": "bigint"})
+    assert drifted(MISSING, policy) == Evolution(columns={"a": "int"}, missing=frozenset("a"))
+
+
+@pytest.mark.parametrize("policy", [Drift.TRY_EVOLVE, Drift.LENIENT, Drift.IGNORE])
+def test_a_conflict_leaves_its_column_as_it_is_and_others_follow(policy: Drift) -> None:
+    found = evolved({"a": "int", "b": "int"}, [{"a": "string", "b": "int"}], policy)
+    assert found.columns == {"a": "int", "b": "int"}
+    assert found.conflicts == {"a": "no type of a table holds the values of int and string"}
+    assert not found.refused
+
+
+def test_evolve_refuses_a_conflict_and_says_what_to_do() -> None:
+    (why,) = evolved({"a": "int"}, [{"a": "string", "b": "int"}], Drift.EVOLVE).refused
+    assert why.startswith("column a: no type of a table holds the values of int and string; declare its type, leave it out")
+
+
+@pytest.mark.parametrize("seen", [NEW, WIDER, OTHER, MISSING])
+def test_exception_refuses_any_drift(seen: Mapping[str, str]) -> None:
+    found = drifted(seen, Drift.EXCEPTION)
+    assert found.columns == {"a": "int"}
+    assert len(found.refused) == 1
+    assert not drifted({"a": "int"}, Drift.EXCEPTION).refused
+
+
+def test_ignore_leaves_columns_out_and_lets_none_grow() -> None:
+    assert drifted(NEW, Drift.IGNORE) == Evolution(columns={"a": "int"}, left_out=frozenset("b"))
+    assert drifted(WIDER, Drift.IGNORE).conflicts == {"a": "the column is int, and stays so; values are bigint"}
+
+
+@pytest.mark.parametrize("policy", Drift)
+def test_a_table_that_is_not_there_yet_takes_all_columns_in_their_order(policy: Drift) -> None:
+    found = evolved({}, [{"b": "int", "a": "date"}, {"c": "int", "b": "bigint"}], policy)
+    assert list(found.columns.items()) == [("b", "bigint"), ("a", "date"), ("c", "int")]
+    assert not found.refused
+
+
+def test_names_that_differ_in_case_alone_are_a_conflict() -> None:
+    found = evolved({"amount": "int"}, [{"Amount": "int"}], Drift.LENIENT)
+    assert found.columns == {"amount": "int"}
+    assert found.conflicts == {"Amount": "its name differs from amount in case alone"}
+    assert found.missing == {"amount"}
+    assert evolved({}, [{"amount": "struct<`a`:int,`A`:int>"}], Drift.LENIENT).conflicts.keys() == {"amount"}
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "array<int", "array<int,int>", "map<int>", "struct<a>", "struct<a:int,a:int>", "decimal(2,3)", "int>", "array<int>>"]
+)
+def test_words_that_are_no_type_are_named(wrong: str) -> None:
+    with pytest.raises(ValueError, match="is no type"):
+        parsed(wrong)

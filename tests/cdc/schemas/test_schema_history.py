@@ -1,0 +1,110 @@
+"""Which columns a table had at which place of its log, by what was told and read of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.cdc.remembering.table_schema import TableSchema, fresh, needed, schemas_of
+from lakechime_dagster.cdc.schemas.schema_history import History
+from lakechime_dagster.lake.envelopes import Debezium
+from tests.cdc.factories import BINLOG
+
+TABLE = "shop.orders"
+
+
+def read(at: int, **columns: str) -> TableSchema:
+    return TableSchema(table=TABLE, order=Order(position=(3, at)), columns=columns, dialect=Dialect.MYSQL, is_told=False)
+
+
+def told(at: int, **columns: str) -> TableSchema:
+    return TableSchema(table=TABLE, order=Order(position=(3, at, 0)), columns=columns, dialect=Dialect.MYSQL, is_told=True)
+
+
+def columns(*schemas: TableSchema, at: int) -> Mapping[str, str]:
+    """The types of all columns that a row may have there."""
+    return History(schemas, Debezium()).columns(BINLOG | {"pos": at, "row": 1}, {}).ddl
+
+
+def schema_change(**changed: Any) -> dict[str, Any]:
+    columns = [
+        {"name": "id", "typeName": "INT UNSIGNED", "length": 10},
+        {"name": "amount", "typeName": "DECIMAL", "length": 10, "scale": 2},
+    ]
+    table = {"columns": columns}
+    return {"source": BINLOG, "ddl": "…", "tableChanges": [{"type": "ALTER", "id": '"shop"."or""ders"', "table": table}]} | changed
+
+
+def test_a_schema_change_holds_from_its_place_up_to_the_next_one() -> None:
+    first, second = told(10, id="int"), told(20, id="int", note="text")
+    assert [set(columns(second, first, at=at)) for at in (10, 19, 20, 99)] == [{"id"}, {"id"}, {"id", "note"}, {"id", "note"}]
+    with pytest.raises(ValueError, match=rf"the first that is known of {TABLE} is of a later place of the log, \(3, 10, 0\)"):
+        columns(first, second, at=9)
+
+
+def test_readings_that_agree_say_what_was_between_them_and_before_the_first() -> None:
+    some = [read(10, id="int", gone="text"), read(20, id="int", note="text"), read(30, id="int", note="text")]
+    assert columns(*some, at=5) == {"id": "int", "gone": "string"}
+    assert columns(*some, at=15) == {"id": "int", "gone": "string", "note": "string"}  # which of both it had the message itself says
+    assert columns(*some, at=25) == columns(*some, at=35) == {"id": "int", "note": "string"}
+
+
+@pytest.mark.parametrize(("before", "after", "known"), [
+    ("int(11)", "bigint(20)", "bigint"),
+    ("bigint(20)", "smallint(6)", "bigint"),
+    ("varchar(10)", "text", "string"),
+    ("decimal(10,2)", "decimal(12,2)", "decimal(12,2)"),
+    ("decimal(10,2)", "decimal(10,3)", None),
+    ("datetime(3)", "datetime(6)", None),
+    ("int(11)", "varchar(10)", None),
+])  # fmt: skip
+def test_between_readings_that_differ_a_column_is_in_doubt_where_its_values_are_written_otherwise(
+    before: str, after: str, known: str | None
+) -> None:
+    readings = read(10, a=before), read(20, a=after)
+    if known is not None:
+        assert columns(*readings, at=15) == {"a": known}
+        return
+    with pytest.raises(ValueError, match=r"a: it was .* when shop\.orders was read at"):
+        columns(*readings, at=15)
+
+
+def test_a_row_has_the_columns_that_it_brings_and_others_are_not_guessed() -> None:
+    history = History([told(10, id="int", amount="decimal(10,2)", place="point")], Debezium())
+    source = BINLOG | {"pos": 11}
+    assert history.columns(source, {"amount": "AQ==", "id": 1}).ddl == {"amount": "decimal(10,2)", "id": "int"}
+    for row, said in [({"id": 1, "x": 2}, f"x: no such column of {TABLE} is known"), ({"place": {}}, "place: how Debezium writes 'point'")]:
+        with pytest.raises(ValueError, match=said):
+            history.columns(source, row)
+    with pytest.raises(ValueError, match=r"nothing else told the columns of shop\.other"):
+        history.columns(source | {"table": "other"}, {"id": 1})
+    assert history.columns({}, {"id": 1}).ddl == {"id": "int"}  # a flattened row: there is one table
+
+
+def test_a_message_of_schema_changes_tells_the_types_as_the_database_has_them() -> None:
+    (found,) = schemas_of(schema_change(), Order(offset=7))
+    assert (found.table, found.columns) == ('shop.or"ders', {"id": "int(10) unsigned", "amount": "decimal(10,2)"})
+    assert (found.order, found.is_told) == (Order(position=(3, 120, 0), offset=7), True)
+    assert TableSchema.of_row(found.row) == found
+    assert schemas_of(schema_change(tableChanges=[{"type": "DROP", "id": '"shop"."orders"', "table": None}]), Order()) == []
+
+
+@pytest.mark.parametrize("changed", [{"source": None}, {"tableChanges": 5}, {"tableChanges": [{"table": {"columns": [{}]}, "id": "x"}]}])
+def test_what_is_no_schema_change_is_refused(changed: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="is no schema change of Debezium"):
+        schemas_of(schema_change(**changed), Order())
+
+
+def test_of_readings_that_agree_the_first_and_the_last_are_needed() -> None:
+    same = [read(at, id="int") for at in (10, 20, 30, 40)]
+    others = [read(50, id="bigint"), told(60, id="bigint"), told(70, id="text")]
+    assert needed([*others, *reversed(same)]) == [same[0], same[3], *others]
+
+
+def test_a_schema_that_is_told_again_at_a_later_place_says_nothing_new() -> None:
+    known = [told(10, id="int"), told(20, id="bigint")]
+    assert fresh([told(15, id="int"), told(30, id="bigint")], known) == []
+    assert fresh([told(15, id="text"), told(30, id="int")], known) == [told(15, id="text"), told(30, id="int")]
+    assert fresh([told(30, id="int")], [read(20, id="int")]) == [told(30, id="int")]  # what was read holds no longer

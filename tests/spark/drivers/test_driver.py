@@ -1,0 +1,139 @@
+"""A driver of this process alone: Delta works, sessions are apart, jobs can be found and cancelled by their tag."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.spark.drivers.driver import Driver, open_driver
+from tests.support.spark import await_true, need_bash, run_client, small_settings
+
+pytestmark = pytest.mark.spark
+
+LONG_JOB = "SELECT sum(hash(id)) FROM range(0, 1000000000000, 1, 1)"
+
+
+def test_a_delta_table_is_written_and_merged(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    spark.range(3).selectExpr("id", "'old' AS name").write.format("delta").save(path)
+    spark.sql(
+        f"MERGE INTO delta.`{path}` AS target USING (SELECT id + 2 AS id, 'new' AS name FROM range(2)) AS source ON target.id = source.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    rows = spark.read.format("delta").load(path).orderBy("id").collect()
+    assert [(row.id, row.name) for row in rows] == [(0, "old"), (1, "old"), (2, "new"), (3, "new")]
+
+
+def test_a_second_driver_of_a_process_shares_its_jvm_but_not_its_views(spark_driver: Driver, tmp_path: Path, spark_jars: Path) -> None:
+    with open_driver(small_settings("warm"), tmp_path, jars=spark_jars) as second:
+        second.spark.range(1).createOrReplaceTempView("only_in_the_second")
+        second.spark.conf.set("spark.sql.shuffle.partitions", "7")
+        assert second.kind == "local"
+        assert second.reason.startswith("this process has a driver already")
+        assert not spark_driver.spark.catalog.tableExists("only_in_the_second")
+        assert spark_driver.spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark_driver.spark.range(2).count() == 2
+
+
+def test_cancelling_a_tag_ends_its_jobs_and_no_others(spark_driver: Driver) -> None:
+    outcomes: dict[str, str] = {}
+    threads = [threading.Thread(target=run_tagged, args=(spark_driver, tag, outcomes)) for tag in ("lakechime-a-1", "lakechime-b-1")]
+    for thread in threads:
+        thread.start()
+    try:
+        await_true(lambda: all(spark_driver._running(tag) for tag in ("lakechime-a-1", "lakechime-b-1")), "both jobs run")
+        assert spark_driver.cancel("lakechime-a-1") == 1
+        threads[0].join(30)
+        assert "cancelled" in outcomes["lakechime-a-1"]
+        assert spark_driver._running("lakechime-b-1")
+    finally:
+        assert spark_driver.cancel("lakechime-b-1") == 1
+        threads[1].join(30)
+
+
+def test_there_is_nothing_to_cancel_for_an_unknown_tag(spark_driver: Driver) -> None:
+    assert spark_driver.cancel("lakechime-unknown-1") == 0
+
+
+def test_a_tag_is_gone_after_its_block(spark_driver: Driver) -> None:
+    with spark_driver.tagged("lakechime-c-1"):
+        assert set(spark_driver.spark.sparkContext.getJobTags()) == {"lakechime-c-1"}
+    assert not set(spark_driver.spark.sparkContext.getJobTags())
+
+
+def test_python_functions_on_workers_see_the_modules_of_this_process(spark: SparkSession) -> None:
+    def with_module(batches):  # type: ignore[no-untyped-def]
+        from tests.support.spark import REPOSITORY
+
+        assert REPOSITORY.is_dir()
+        yield from batches
+
+    assert spark.range(5).mapInArrow(with_module, "id long").count() == 5
+
+
+def test_closing_a_local_driver_ends_its_jvm_and_leaves_the_process_as_it_was(tmp_path: Path, spark_jars: Path) -> None:
+    code = """
+        import signal
+        from pyspark import SparkContext
+        from lakechime_dagster.spark.drivers.jvm import is_alive
+        handler, path = signal.getsignal(signal.SIGINT), list(sys.path)
+        with open_here() as driver:
+            pid = jvm_pid(driver)
+            say(driver.kind, driver.reason)
+            say(signal.getsignal(signal.SIGINT) is handler)
+        say(is_alive(pid), SparkContext._active_spark_context, list((home / "spark" / "running").iterdir()))
+        with open_here() as driver:
+            say(driver.spark.range(4).count(), jvm_pid(driver) != pid)
+    """
+    said = run_client(code, tmp_path, spark_jars, small_settings())
+    assert said[0].startswith("local started with Java")
+    assert said[1:] == ["True", "False None []", "4 True"]
+
+
+def test_a_run_whose_jvm_dies_says_so_and_the_next_one_of_its_process_has_another(tmp_path: Path, spark_jars: Path) -> None:
+    code = """
+        import signal
+        from lakechime_dagster.spark.drivers.failures import SparkFailedError, described
+        from lakechime_dagster.spark.drivers.jvm import is_alive
+        from lakechime_dagster.spark.stamp import transaction
+        try:
+            with open_here() as driver, described(), driver.tagged("lakechime-a-1"), transaction(driver.spark, "a", 1, ""):
+                pid = jvm_pid(driver)
+                os.kill(pid, signal.SIGKILL)
+                while is_alive(pid):
+                    pass
+                driver.spark.range(3).count()
+        except SparkFailedError as error:
+            say(error)
+        with open_here() as driver:
+            say(driver.kind, driver.spark.range(4).count())
+    """
+    assert run_client(code, tmp_path, spark_jars, small_settings()) == ["the Spark driver is gone: start the run again", "local 4"]
+
+
+def test_a_session_of_somebody_else_is_joined_and_left_running(tmp_path: Path, spark_jars: Path) -> None:
+    need_bash()
+    code = """
+        from lakechime_dagster.spark.drivers.java import find_java
+        os.environ["JAVA_HOME"] = str(find_java().home)
+        from pyspark.sql import SparkSession
+        theirs = (SparkSession.builder.master("local[1]")
+            .config("spark.driver.extraClassPath", f"{jars}/*").config("spark.ui.enabled", "false")
+            .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+            .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog").getOrCreate())
+        with open_here() as driver:
+            say(driver.kind, driver.spark.range(3).count())
+        say(theirs.range(2).count())
+    """
+    assert run_client(code, tmp_path, spark_jars, small_settings()) == ["joined 3", "2"]
+
+
+def run_tagged(driver: Driver, tag: str, outcomes: dict[str, str]) -> None:
+    with driver.tagged(tag):
+        try:
+            driver.spark.sql(LONG_JOB).collect()
+        except (Py4JError, PySparkException) as error:
+            outcomes[tag] = str(error)

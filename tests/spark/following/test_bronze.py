@@ -1,0 +1,149 @@
+"""The messages of a feed in their table: each once, whatever they hold and however often a step is tried."""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.cdc.messages.readers import MessageFormat
+from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.feeds.files import FilesFeed
+from lakechime_dagster.lake import JsonLines, Maxwell
+from lakechime_dagster.spark.following import bronze
+from lakechime_dagster.spark.following.bronze import ingest
+from lakechime_dagster.spark.following.bronze_job import BronzeJob
+from lakechime_dagster.spark.job import Outcome, TableResult
+from lakechime_dagster.triggers.feeds import FeedPlace
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from tests.support.follows import read
+from tests.support.refreshes import open_log
+
+pytestmark = pytest.mark.spark
+
+
+@dataclass
+class Fed:
+    """A folder and the table of its messages, whose lane each `run` moves on by one step over all that is new."""
+
+    spark: SparkSession
+    job: BronzeJob
+    step: int = 0
+    place: FeedPlace | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def drop(self, name: str, *content: bytes) -> None:
+        with (Path(self.job.folder) / name).open("ab") as file:
+            file.writelines(line + b"\n" for line in content)
+
+    def run(self) -> TableResult:
+        """The next step."""
+        self.step += 1
+        end = FilesFeed(Path(self.job.folder), "*.jsonl").look(self.place).end
+        result = self.attempt(self.step, 1, end)
+        self.place = end
+        return result
+
+    def attempt(self, step: int, attempt: int, end: FeedPlace | None) -> TableResult:
+        stamp = CommitStamp(lane=LaneId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Place(feed=end))
+        job = replace(self.job, start=Place(feed=self.place), may_settle_empty=attempt == 1, **self.options)
+        return ingest(self.spark, job, stamp, open_log)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return sorted(read(self.job.location), key=lambda row: (row["topic"], row["offset"]))
+
+
+@pytest.fixture
+def fed(spark: SparkSession, tmp_path: Path) -> Fed:
+    (tmp_path / "in").mkdir()
+    job = BronzeJob(
+        name="shop.orders__changes", location=str(tmp_path / "orders__changes"), feed=JsonLines("in"), folder=str(tmp_path / "in"),
+        format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint", "name": "string"}),
+    )  # fmt: skip
+    return Fed(spark, job)
+
+
+def told(identity: int, **fields: Any) -> bytes:
+    """A message of Maxwell."""
+    data = {"id": identity, "name": "x"}
+    return json.dumps({"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": data, **fields}).encode()
+
+
+def test_each_message_is_there_once_with_what_was_read_of_it(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bronze, "SLICE", 250)
+    damaged = [b"{", b"\xff\xfe", b"[]", told(4)[:-1]]
+    fed.drop("a.jsonl", told(1), *damaged, told(2))
+    fed.drop("b.jsonl", told(3), b"", b'{"heartbeat')
+    first = fed.run()
+    assert (first.outcome, first.counts.inserted, first.counts.rows_in, first.counts.is_balanced) == (Outcome.COMMITTED, 8, 8, True)
+    assert first.events == {"change": 3, "unreadable": 5}
+    assert [(row["topic"], row["row_key"], row["kind"]) for row in fed.rows] == [
+        ("a.jsonl", "[1]", "change"), *[("a.jsonl", None, "unreadable")] * 4, ("a.jsonl", "[2]", "change"),
+        ("b.jsonl", "[3]", "change"), ("b.jsonl", None, "unreadable"),
+    ]  # fmt: skip
+    assert [row["value"] or row["value_bytes"] for row in fed.rows][1:5] == ["{", b"\xff\xfe", "[]", told(4)[:-1].decode()]
+    assert [row["offset"] for row in fed.rows][:3] == [0, len(told(1)) + 1, len(told(1)) + 3]
+    assert all(row["problem"] for row in fed.rows if row["kind"] == "unreadable")
+    assert DeltaTable(fed.job.location).metadata().configuration == {"delta.appendOnly": "true"}
+
+    fed.drop("a.jsonl", told(5, type="delete"))
+    fed.drop("c.jsonl", told(6))
+    assert fed.run().events == {"change": 2}
+    assert [row["op"] for row in fed.rows if row["row_key"] in ("[5]", "[6]")] == ["d", "c"]
+    assert len(fed.rows) == 10
+
+
+def test_another_attempt_at_a_step_writes_nothing(fed: Fed) -> None:
+    fed.drop("a.jsonl", told(1))
+    end = FilesFeed(Path(fed.job.folder), "*.jsonl").look(None).end
+    assert fed.attempt(1, 1, end).outcome is Outcome.COMMITTED
+    fed.drop("a.jsonl", told(2))
+    wider = FilesFeed(Path(fed.job.folder), "*.jsonl").look(None).end
+    again = fed.attempt(1, 2, wider)
+    assert (again.outcome, again.committed and again.committed.stamp.end.feed) == (Outcome.SKIPPED, end)
+    assert len(fed.rows) == 1
+    fed.step, fed.place = 1, end
+    assert fed.run().counts.inserted == 1
+    assert (fed.attempt(1, 3, wider).outcome, len(fed.rows)) == (Outcome.SKIPPED, 2)
+
+
+def test_without_a_message_there_is_no_commit_but_the_fence_of_a_later_attempt(fed: Fed) -> None:
+    fed.drop("a.jsonl", b"", b"")
+    end = FilesFeed(Path(fed.job.folder), "*.jsonl").look(None).end
+    assert fed.attempt(1, 1, end).outcome is Outcome.NOTHING
+    assert not Path(fed.job.location).exists()
+    fence = fed.attempt(1, 2, end)
+    assert (fence.outcome, fence.counts.inserted, fed.rows) == (Outcome.FENCED, 0, [])
+
+
+def test_a_table_that_was_removed_is_read_from_the_beginning_and_says_so(fed: Fed) -> None:
+    fed.drop("a.jsonl", told(1))
+    end = FilesFeed(Path(fed.job.folder), "*.jsonl").look(None).end
+    fed.place, fed.step, fed.options = end, 1, {"has_committed": True}
+    fed.drop("a.jsonl", told(2))
+    result = fed.run()
+    assert result.counts.inserted == 2
+    assert result.notes[0].endswith("no longer holds what its lane has committed: its feed is read again from the beginning")
+
+
+def test_a_file_that_lost_what_was_claimed_of_it_is_named(fed: Fed) -> None:
+    fed.drop("a.jsonl", told(1))
+    end = FilesFeed(Path(fed.job.folder), "*.jsonl").look(None).end
+    (Path(fed.job.folder) / "a.jsonl").write_bytes(b"")
+    with pytest.raises(FeedUnreadableError, match=r"a\.jsonl holds 0 bytes, and \d+ of it are to be read; put it back as it was"):
+        fed.attempt(1, 1, end)
+
+
+def test_lines_may_be_records_of_kafka(fed: Fed) -> None:
+    fed.options = {"feed": JsonLines("in", records=True)}
+    parts = {"topic": "shop.orders", "topic_id": "k1", "partition": 2, "key": "k", "timestamp_ms": 1_700_000_000_000}
+    fed.drop("a.jsonl", json.dumps({**parts, "offset": 40, "value": told(1).decode(), "headers": [["h", "v"]]}).encode(), b'{"topic":1}')
+    assert fed.run().events == {"change": 1, "unreadable": 1}
+    unread, row = fed.rows
+    assert (row["topic_id"], row["partition"], row["offset"], row["key"], row["row_key"]) == ("k1", 2, 40, "k", "[1]")
+    assert (row["timestamp"].isoformat(), row["headers"]) == ("2023-11-14T22:13:20+00:00", [{"key": "h", "value": b"v"}])
+    assert (unread["value"], unread["problem"]) == ('{"topic":1}', "record: topic: it is text, not 1")

@@ -1,0 +1,36 @@
+"""Two tables are compared by Spark down to the rows that differ, and by what it leaves of its session's confs."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.comparing.checksum import ColumnPair, Comparison
+from lakechime_dagster.cdc.comparing.compare import Fault, Summary, compare, confirmed
+from lakechime_dagster.spark.following.checksums import LakeSide
+
+pytestmark = pytest.mark.spark
+
+CONF = "spark.sql.legacy.parameterSubstitution.constantsOnly"
+
+
+def a_side(spark: SparkSession, view: str, rows: str) -> LakeSide:
+    pairs = [ColumnPair(name=name, source_type="bigint", lake_type="bigint") for name in ("id", "value")]
+    spark.sql(f"SELECT id, id * 10 AS value FROM {rows}").createOrReplaceTempView(view)
+    return LakeSide(spark, Comparison.of(Dialect.POSTGRES, pairs, ["id"]).lake(view))
+
+
+def test_rows_that_differ_are_found_and_found_again(spark: SparkSession):
+    session = spark.newSession()
+    before = session.conf.get(CONF, None)
+    one = a_side(session, "one", "range(1000)")
+    other = a_side(session, "other", "(SELECT IF(id = 700, 7000, id) AS id FROM range(1000))")
+    found = compare(one, other, leaf=500)
+    assert found.faults == {("700",): Fault.MISSING, ("7000",): Fault.EXTRA}
+    assert confirmed(found, one, other).faults == found.faults
+    assert session.conf.get(CONF, None) == before
+
+
+def test_an_empty_table_has_the_checksum_of_nothing(spark: SparkSession):
+    nothing = a_side(spark.newSession(), "nothing", "range(0)")
+    assert nothing.summary(None, None) == Summary(0, 0, 0)
+    assert nothing.middle(None, None, 0) is None

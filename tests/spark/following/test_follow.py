@@ -1,0 +1,242 @@
+"""A table that follows a database is what the database was, whatever comes in which step."""
+
+import datetime as dt
+import random
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.cdc.change import Change
+from lakechime_dagster.cdc.meaning.wire import order_text
+from lakechime_dagster.cdc.messages.debezium import DebeziumReader
+from lakechime_dagster.cdc.messages.record import Changes, Record
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.lake.own_columns import END_AT, END_SEQ, START_AT, START_SEQ
+from lakechime_dagster.spark.job import Outcome
+from tests.cdc.captures import captures
+from tests.cdc.factories import make_record
+from tests.cdc.meaning.test_fold import history
+from tests.cdc.oracle import histories_of, rows_of
+from tests.cdc.order_messages import KEYS, messages
+from tests.cdc.test_captures import TABLES, UNTOLD, differences, label
+from tests.support.follows import Followed, read
+from tests.support.orders import deletion, order
+
+pytestmark = pytest.mark.spark
+CAPTURES = {capture.name: capture for capture in captures()}
+SHARDS = 150
+ON_SPARK = (  # of what was recorded, a table for each kind of value or of step; the plain fold is held against all
+    "mariadb-types.numbers",
+    "mariadb-types.moments",
+    "postgres-types.texts",
+    "postgres-toast.documents",
+    "postgres-key_change.ranks",
+    "mariadb-truncate.staging",
+    "mariadb-flattened_defaults.orders",
+    "postgres-defaults.stock",
+)
+
+
+def test_any_order_and_any_split_gives_the_table_of_the_oracle(spark: SparkSession, tmp_path: Path) -> None:
+    """Of many histories, each a shard of one table, with some messages that come again."""
+    dice = random.Random(5)
+    records = [record for shard in range(SHARDS) for record in messages(shard_history(dice, str(shard)), f"shard{shard}")]
+    told = [*records, *dice.sample(records, 100)]
+    dice.shuffle(told)
+    table = Followed(spark, tmp_path, KEYS)
+    for part in range(4):
+        table.tell(told[part::4])
+        result = table.run()
+        assert result.counts.is_balanced
+        assert sum(result.events.values()) == len(told[part::4])
+        assert "quarantined" not in result.events
+    reader = DebeziumReader(Debezium(), KEYS)
+    changes = [change for record in records if isinstance(found := reader.read(record), Changes) for change in found.changes]
+    assert {(row["shard"], row["id"]): row for row in table.rows} == rows_of(changes, (*KEYS, "a", "b"))
+
+
+def test_any_order_and_any_split_gives_the_histories_of_the_oracle(spark: SparkSession, tmp_path: Path) -> None:
+    dice = random.Random(6)
+    records = [record for shard in range(SHARDS) for record in messages(shard_history(dice, str(shard)), f"shard{shard}")]
+    told = dice.sample(records, len(records))
+    table = Followed(spark, tmp_path, KEYS, merge={"stored_as_scd_type": 2, "track_history_except_column_list": ("b",)})
+    for part in range(3):
+        table.tell(told[part::3])
+        assert table.run().counts.is_balanced
+    reader = DebeziumReader(Debezium(), KEYS)
+    changes = [change for record in records if isinstance(found := reader.read(record), Changes) for change in found.changes]
+    columns = (*KEYS, "a", "b")
+    expected = {
+        (*key, order_text(row.start_seq)): (dict(row.columns), row.start_at, row.end_seq and order_text(row.end_seq), row.end_at)
+        for key, rows in histories_of(changes, columns, [*KEYS, "a"]).items()
+        for row in rows
+    }
+    assert {(row["shard"], row["id"], row[START_SEQ]): told_span(row, columns) for row in read(table.location)} == expected
+
+
+def told_span(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[dict[str, Any], int | None, str | None, int | None]:
+    start_at, end_at = (row[name] and round(row[name].timestamp() * 1000) for name in (START_AT, END_AT))
+    return {name: row[name] for name in columns}, start_at, row[END_SEQ], end_at
+
+
+def shard_history(dice: random.Random, shard: str) -> list[Change]:
+    """What a database does to a few rows of a shard; each of its sources is a shard of its own."""
+
+    def own(change: Change) -> Change:
+        key, continues = ((f"{shard}{one[0]}", one[1]) if one else one for one in (change.key, change.continues))
+        return replace(change, source=f"{shard}{change.source}", key=key or (), continues=continues)
+
+    return [own(change) for change in history(dice, dice.randint(1, 12))]
+
+
+def test_an_attempt_that_dies_between_its_commits_leaves_the_next_one_the_same_work(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though more has come meanwhile: what was remembered decides the range of the step."""
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    table.tell([order(1, at=3, name="Bob"), deletion(2, at=4)])
+    end = table.end()
+    with monkeypatch.context() as dying:
+        dying.setattr("lakechime_dagster.spark.following.follow.write_rows", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            table.attempt(2)
+    table.tell([order(1, at=5, name="Cid"), order(3, at=6)])
+    assert [row["name"] for row in table.rows] == ["Ann", "Ann"]
+    second = table.attempt(2, attempt=2)
+    assert second.committed is not None
+    assert second.committed.stamp.end.sources == end.sources
+    assert (second.counts.updated, second.counts.deleted) == (1, 1)
+    assert [row["name"] for row in table.rows] == ["Bob"]
+    assert table.attempt(2, attempt=1).outcome is Outcome.SKIPPED  # the first one, if it was not dead
+    table.step, table.place = 2, end.sources["orders__changes"]
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Cid"), (3, "Ann")]
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_step_without_a_difference_commits_nothing_and_a_later_attempt_a_fence(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=2)])
+    table.run()
+    table.tell([replace(order(1, at=2), offset=7), order(1, at=1)])
+    again = table.attempt(2)
+    assert again.outcome is Outcome.NOTHING
+    assert again.events == {"delivered again": 1, "stale": 1}
+    assert table.attempt(2, attempt=2).outcome is Outcome.FENCED
+    table.place, table.step = table.end().sources["orders__changes"], 2
+    assert table.attempt(3).outcome is Outcome.NOTHING
+    assert table.attempt(3, attempt=2).outcome is Outcome.FENCED
+
+
+def test_a_lane_whose_ledger_was_lost_does_its_steps_again_by_what_was_remembered(spark: SparkSession, tmp_path: Path) -> None:
+    """Its place is known from the table then, in which the last three steps left no commit: two had no difference, one died."""
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    place, before = table.place, tmp_path / "before"
+    shutil.copytree(table.location, before)
+    for again in ([replace(order(1, at=1), offset=3)], [heartbeat()], [order(1, at=4, name="Bob")]):
+        table.tell(again)
+        table.run()
+    shutil.rmtree(table.location)
+    before.rename(table.location)
+    remembered, table.place = table.remembered, place
+    results = [table.attempt(step, attempt=2) for step in (2, 3, 4)]
+    assert [one.outcome for one in results] == [Outcome.FENCED, Outcome.FENCED, Outcome.COMMITTED]
+    assert [row["name"] for row in table.rows] == ["Bob", "Ann"]
+    assert table.remembered == remembered
+
+
+def heartbeat() -> Record:
+    return make_record({"ts_ms": 5}, key=None, offset=3)
+
+
+def test_a_table_is_rebuilt_from_its_bronze_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3)])
+    table.run()
+    DeltaTable(table.location).update(updates={"name": "'damaged'"})
+    table.place = SnapshotPlace()
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Ann")]
+    table.tell([order(1, at=4, name="Bob")])
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Bob")]
+
+
+@pytest.mark.parametrize(("name", "topic"), [one for one in TABLES if label(*one) in ON_SPARK], ids=lambda one: one.rpartition(".")[2])
+def test_what_real_databases_said_gives_their_rows(spark: SparkSession, tmp_path: Path, name: str, topic: str) -> None:
+    capture = CAPTURES[name]
+    envelope = Debezium(tombstones_delete=name.endswith("flattened_defaults"))
+    table = Followed(spark, tmp_path, capture.keys[topic], envelope)
+    records = list(capture.of(topic))
+    for part in range(2):
+        table.tell(records[part::2])
+        table.run()
+    assert differences(table.rows, capture.rows[topic], capture.keys[topic]) <= UNTOLD.get(label(name, topic), set())
+
+
+def test_what_is_remembered_does_not_grow_with_the_age_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",), options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4})
+    table.tell([order(9, at=1, ts_ms=1), deletion(9, at=2, ts_ms=2)])
+    table.run()
+    for at in (10, 20, 30):
+        table.tell([order(1 + i, at=at + i, ts_ms=at + i) for i in range(4)])
+        table.run()
+    assert {row["key"] for row in table.remembered if row["role"] in ("change", "base")} == {f"[{number}]" for number in (1, 2, 3, 4)}
+    assert len(table.remembered) < 16
+    late = [order(9, at=1, name="late", ts_ms=1), order(2, at=25, name="late", ts_ms=25)]
+    table.tell([replace(one, partition=1) for one in late])
+    assert table.run().events == {"stale": 1, "quarantined": 1}  # nobody knows any more that the one was deleted
+    assert [row["id"] for row in table.rows] == [1, 2, 3, 4]
+
+
+def test_nothing_is_forgotten_while_the_feed_holds_more(spark: SparkSession, tmp_path: Path) -> None:
+    """As what lies in another partition may be older by far."""
+    table = Followed(spark, tmp_path, ("id",), options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4})
+    table.tell([order(9, at=1, ts_ms=1), deletion(9, at=2, ts_ms=2)], has_more=True)
+    table.run()
+    for at in (10, 20, 30):
+        table.tell([order(1 + i, at=at + i, ts_ms=at + i) for i in range(4)], has_more=True)
+        table.run()
+    table.tell([replace(order(9, at=1, name="late", ts_ms=1), partition=1)], has_more=True)
+    assert table.run().events == {"stale": 1}
+    remembered = len(table.remembered)
+    table.tell([order(1, at=40, ts_ms=40)])
+    table.run()
+    assert len(table.remembered) < remembered
+    assert [row["id"] for row in table.rows] == [1, 2, 3, 4]
+
+
+def test_a_table_that_follows_no_database_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    write_deltalake(table.location, pa.table({"id": [7]}))
+    table.tell([order(1, at=1)])
+    with pytest.raises(LaneHeldError, match=r"there is a table at .* that follows no database; move it away"):
+        table.attempt(1)
+    assert read(table.location) == [{"id": 7}]
+
+
+def test_messages_that_were_made_anew_replace_no_table_unasked(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    shutil.rmtree(table.bronze)
+    table.tell([order(3, at=3)])
+    with pytest.raises(LaneHeldError, match=r"RECREATED.*`lakechime cdc rebuild orders` makes the table anew"):
+        table.attempt(2)
+    assert [row["id"] for row in table.rows] == [1, 2]

@@ -1,0 +1,174 @@
+"""A table that follows a database and keeps deleted rows: each with its last values, and when the database deleted it."""
+
+import datetime as dt
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.cdc.messages.debezium import DebeziumReader
+from lakechime_dagster.cdc.messages.record import Changes
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.lake.deletes import Deletes
+from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.lake.own_columns import DELETED_AT
+from lakechime_dagster.spark.job import Outcome
+from tests.cdc.factories import envelope_schema, make_payload, make_record
+from tests.cdc.oracle import kept_rows_of
+from tests.cdc.order_messages import KEYS, messages
+from tests.spark.following.test_follow import SHARDS, shard_history
+from tests.support.follows import Followed
+from tests.support.orders import at_position, deletion, levelled, order, snapshot_row, truncation
+
+pytestmark = pytest.mark.spark
+
+
+def soft(spark: SparkSession, folder: Path, **options: object) -> Followed:
+    return Followed(spark, folder, ("id",), options={"deletes": Deletes.SOFT, **options})
+
+
+def told(row: Mapping[str, Any]) -> tuple[int, str, int | None]:
+    """A row by its key, its name, and when it was deleted."""
+    return row["id"], row["name"], deleted_ms(row)
+
+
+def deleted_ms(row: Mapping[str, Any]) -> int | None:
+    return row[DELETED_AT] and round(row[DELETED_AT].timestamp() * 1000)
+
+
+def test_any_order_and_any_split_gives_the_table_of_the_oracle(spark: SparkSession, tmp_path: Path) -> None:
+    dice = random.Random(7)
+    records = [record for shard in range(SHARDS) for record in messages(shard_history(dice, str(shard)), f"shard{shard}")]
+    some = [*records, *dice.sample(records, 100)]
+    dice.shuffle(some)
+    table = Followed(spark, tmp_path, KEYS, options={"deletes": Deletes.SOFT})
+    for part in range(3):
+        table.tell(some[part::3])
+        assert table.run().counts.is_balanced
+    reader = DebeziumReader(Debezium(), KEYS)
+    changes = [change for record in records if isinstance(found := reader.read(record), Changes) for change in found.changes]
+    columns = (*KEYS, "a", "b")
+    found = {(row["shard"], row["id"]): ({name: row[name] for name in columns}, deleted_ms(row)) for row in table.rows}
+    assert found == kept_rows_of(changes, columns)
+
+
+def test_a_deleted_row_stays_with_its_last_values_until_it_comes_again(spark: SparkSession, tmp_path: Path) -> None:
+    table = soft(spark, tmp_path)
+    table.tell([order(1, at=1), order(2, at=2), order(2, at=3, name="Bob")])
+    table.run()
+    table.tell([deletion(2, at=4, ts_ms=40), order(3, at=5), deletion(3, at=6, ts_ms=60), deletion(9, at=7)])
+    counts = table.run().counts
+    assert [told(row) for row in table.rows] == [(1, "Ann", None), (2, "Bob", 40), (3, "Ann", 60)]
+    assert (counts.inserted, counts.updated, counts.deleted) == (1, 0, 1)
+    table.tell([order(2, at=8, name="Cid"), replace(order(3, at=5, name="late"), offset=9, partition=1)])
+    counts = table.run().counts
+    assert [told(row) for row in table.rows] == [(1, "Ann", None), (2, "Cid", None), (3, "late", 60)]
+    assert (counts.inserted, counts.updated, counts.deleted) == (1, 1, 0)
+
+
+def test_a_truncation_deletes_all_rows_softly_and_leaves_those_that_were_deleted_before(spark: SparkSession, tmp_path: Path) -> None:
+    table = soft(spark, tmp_path)
+    table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3, ts_ms=30)])
+    table.run()
+    table.tell([truncation(at=5, ts_ms=50), order(3, at=6)])
+    counts = table.run().counts
+    assert [told(row) for row in table.rows] == [(1, "Ann", 50), (2, "Ann", 30), (3, "Ann", None)]
+    assert (counts.inserted, counts.updated, counts.deleted, counts.unchanged) == (1, 0, 1, 0)
+
+
+def test_a_snapshot_that_lacks_too_many_of_the_rows_that_are_there_holds_the_lane(spark: SparkSession, tmp_path: Path) -> None:
+    table = soft(spark, tmp_path)
+    table.tell([*(order(number, at=number) for number in range(1, 21)), *(deletion(number, at=10 + number) for number in range(11, 21))])
+    table.run()
+    snapshot = [snapshot_row(1, at=40, mark="first", ts_ms=400), replace(snapshot_row(2, at=40, mark="last", ts_ms=401), offset=41)]
+    table.tell(snapshot)
+    with pytest.raises(LaneHeldError, match=r"lacks 8 of 10 rows, more than max_delete_ratio=0\.1"):
+        table.attempt(2)
+    table.options = {**table.options, "max_delete_ratio": 0.9}
+    assert table.run().counts.deleted == 8
+    assert [row["id"] for row in table.rows if row[DELETED_AT] is None] == [1, 2]
+    assert [deleted_ms(row) for row in table.rows if 2 < row["id"] < 11] == [400] * 8
+
+
+def test_a_deleted_row_that_nothing_else_remembers_keeps_its_values(spark: SparkSession, tmp_path: Path) -> None:
+    table = soft(spark, tmp_path, allowed_lateness=dt.timedelta(milliseconds=5), collects_above=4)
+    table.tell([*(order(9, at=at, name=name, ts_ms=at) for at, name in enumerate(("Ann", "Ann", "Bob"))), deletion(9, at=3, ts_ms=3)])
+    table.run()
+    for at in (10, 20):
+        table.tell([order(1 + i, at=at + i, ts_ms=at + i) for i in range(4)])
+        table.run()
+    assert "[9]" not in {row["key"] for row in table.remembered}
+    late = [order(9, at=2, name="Bob", ts_ms=2), deletion(9, at=3, ts_ms=3), order(9, at=1, name="late", ts_ms=1), order(9, at=5, ts_ms=5)]
+    table.tell([replace(one, partition=1) for one in late])
+    assert table.run().events == {"delivered again": 2, "stale": 1, "quarantined": 1}
+    assert told(table.rows[-1]) == (9, "Bob", 3)
+    table.tell([order(9, at=50, name="Cid", ts_ms=50), truncation(at=60, ts_ms=60)])
+    table.run()
+    assert [told(row)[1:] for row in table.rows] == [("Ann", 60)] * 4 + [("Cid", 60)]
+
+
+def test_a_deleted_row_has_the_defaults_of_columns_that_were_added_while_it_was_there(spark: SparkSession, tmp_path: Path) -> None:
+    records = [order(1, at=1), order(2, at=2), deletion(1, at=4), levelled(3, at=5, level=1), deletion(2, at=8)]
+    for folder, parts in (("at_once", [records]), ("one_after_another", [records[:3], records[3:]])):
+        table = soft(spark, tmp_path / folder)
+        for part in parts:
+            table.tell(part)
+            table.run()
+        assert [(row["id"], row["level"], row[DELETED_AT] is None) for row in table.rows] == [(1, None, False), (2, 7, False), (3, 1, True)]
+
+
+def test_a_table_that_is_widened_keeps_when_its_rows_were_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    table = soft(spark, tmp_path)
+    table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3, ts_ms=30)])
+    table.run()
+    wide = [("id", "int64", False), ("name", "string", True), ("amount", "int64", True)]
+    row = {"id": 2**40, "name": "Eve", "amount": 7}
+    table.tell([make_record(make_payload(source=at_position(4), after=row), schema=envelope_schema(*wide), key={"id": 2**40})])
+    assert dict(table.run().schema) == {"id": "bigint", "name": "string", "amount": "bigint"}
+    assert [told(row) for row in table.rows] == [(1, "Ann", None), (2, "Ann", 30), (2**40, "Eve", None)]
+
+
+def test_a_table_begins_to_keep_deleted_rows_with_the_step_after_it_is_declared(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=1), order(2, at=2), order(3, at=3), deletion(3, at=4)])
+    table.run()
+    table.options = {"deletes": Deletes.SOFT}
+    table.tell([replace(order(1, at=1), offset=5)])
+    begun = table.run()
+    assert (begun.outcome, begun.notes) == (Outcome.COMMITTED, ("column __DELETED_AT was added, as timestamp",))
+    assert [told(row) for row in table.rows] == [(1, "Ann", None), (2, "Ann", None)]
+    table.tell([deletion(2, at=6, ts_ms=60)])
+    assert table.run().notes == ()
+    assert [told(row) for row in table.rows] == [(1, "Ann", None), (2, "Ann", 60)]
+
+
+def test_a_table_that_is_to_keep_no_deleted_rows_any_more_is_held_until_it_is_made_anew(spark: SparkSession, tmp_path: Path) -> None:
+    table = soft(spark, tmp_path)
+    table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3)])
+    table.run()
+    table.options = {}
+    table.tell([order(1, at=4, name="Bob")])
+    with pytest.raises(LaneHeldError, match=r"orders: the table holds rows that were deleted, and is not declared so any more; .* rebuild"):
+        table.attempt(2)
+    table.merge = {"stored_as_scd_type": 2}
+    with pytest.raises(LaneHeldError, match=r"holds rows that were deleted"):
+        table.attempt(2)
+    table.merge = {}
+    table.place = SnapshotPlace()
+    table.run()
+    assert table.rows == [{"id": 1, "name": "Bob", "amount": 5}]
+
+
+def test_a_column_of_the_database_with_the_name_of_one_of_its_own_is_not_taken(spark: SparkSession, tmp_path: Path) -> None:
+    columns = [("id", "int32", False), ("name", "string", True), ("__deleted_at", "string", True)]
+    row = {"id": 1, "name": "Ann", "__deleted_at": "never"}
+    table = soft(spark, tmp_path)
+    table.tell([make_record(make_payload(source=at_position(1), after=row), schema=envelope_schema(*columns))])
+    told = "it is one that tables have of their own; give it another name by columns={'__deleted_at': …}"
+    assert f"column __deleted_at is not taken: {told}" in table.run().notes
+    assert table.rows == [{"id": 1, "name": "Ann", DELETED_AT: None}]

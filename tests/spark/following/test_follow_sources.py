@@ -1,0 +1,244 @@
+"""What concerns a whole source of a table that follows a database: truncations, snapshots, epochs, hours, shards, heartbeats."""
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.cdc.messages.record import Record
+from lakechime_dagster.dce.commits import TableSize
+from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.spark.job import Outcome
+from tests.cdc.factories import envelope_schema, make_payload, make_record
+from tests.support.follows import Followed
+from tests.support.orders import at_position, deletion, order, snapshot_row, truncation
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_truncation_takes_all_rows_of_its_source_unless_it_is_declared_to_be_ignored(spark: SparkSession, tmp_path: Path) -> None:
+    records = [order(1, at=1), order(2, at=2), truncation(at=3), order(2, at=4, name="Bob")]
+    for folder, merge, rows in (("all", {}, [(2, "Bob")]), ("none", {"apply_as_truncates": False}, [(1, "Ann"), (2, "Bob")])):
+        table = Followed(spark, tmp_path / folder, ("id",), merge=merge)
+        for part in (records[:2], records[2:]):
+            table.tell(part)
+            table.run()
+        assert [(row["id"], row["name"]) for row in table.rows] == rows
+
+
+def test_few_messages_meet_many_rows_and_much_that_is_remembered(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",), few=TableSize(rows=3, bytes=1_000_000))
+    parts = [
+        [order(number, at=number) for number in (1, 2, 3)], [order(number, at=number) for number in range(4, 9)],
+        [order(2, at=20, name="Bob"), deletion(3, at=21)], [order(9, at=22)], [order(2, at=19, name="late"), order(3, at=23, name="again")],
+        [order(9, at=24, amount=6)], [truncation(at=30), order(7, at=31)],
+    ]  # fmt: skip
+    found = []
+    for part in parts:
+        table.tell(part)
+        table.run()
+        found.append({row["id"]: row["name"] for row in table.rows})
+    assert found[2] == dict.fromkeys((1, 4, 5, 6, 7, 8), "Ann") | {2: "Bob"}
+    assert found[5] == dict.fromkeys((1, 4, 5, 6, 7, 8, 9), "Ann") | {2: "Bob", 3: "again"}
+    assert found[6] == {7: "Ann"}
+
+
+def test_positions_that_begin_anew_hold_the_lane_until_somebody_says_that_they_may(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(1, at=10, name="old"), order(2, at=20)])
+    table.run()
+    table.tell([replace(order(1, at=4, name="new"), offset=21), replace(order(3, at=6), offset=22)])
+    with pytest.raises(
+        LaneHeldError, match=r"goes back from \[3, 20, 0\] to \[3, 4, 0\] at offset 21.*lakechime cdc epoch orders --confirm"
+    ):
+        table.attempt(2)
+    table.confirm_epoch("m.shop.orders", 1)
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "new"), (2, "Ann"), (3, "Ann")]
+    table.tell([replace(order(3, at=8, name="newer"), offset=23)])
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "new"), (2, "Ann"), (3, "newer")]
+
+
+def test_a_whole_snapshot_after_positions_began_anew_speaks_for_its_source(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",), options={"max_delete_ratio": 0.5})
+    table.tell([order(1, at=10), order(2, at=20)])
+    table.run()
+    table.tell(
+        [
+            replace(snapshot_row(2, at=4, mark="first"), offset=21),
+            replace(snapshot_row(3, at=4, mark="last"), offset=22),
+            replace(order(3, at=5, name="Bob"), offset=23),
+        ]
+    )
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(2, "Ann"), (3, "Bob")]
+
+
+def test_messages_that_come_again_further_on_in_their_topic_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """As a connector sends them that was killed before it could say how far it was."""
+    records = [order(1, at=10), order(2, at=11), order(1, at=12, name="Bob")]
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell(records)
+    table.run()
+    table.tell([replace(one, offset=offset) for offset, one in enumerate([*records[1:], order(3, at=13)], start=20)])
+    assert table.run().events == {"delivered again": 2, "applied": 1}
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Bob"), (2, "Ann"), (3, "Ann")]
+
+
+def test_a_snapshot_that_lacks_too_many_rows_holds_the_lane(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(number, at=number) for number in range(1, 21)])
+    table.run()
+    table.tell([snapshot_row(1, at=30, mark="first"), replace(snapshot_row(2, at=30, mark="last"), offset=31)])
+    with pytest.raises(LaneHeldError, match=r"lacks 18 of 20 rows, more than max_delete_ratio=0\.1"):
+        table.attempt(2)
+    assert len(table.rows) == 20
+    table.options = {"max_delete_ratio": 0.9}
+    table.run()
+    assert [row["id"] for row in table.rows] == [1, 2]
+
+
+def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(spark: SparkSession, tmp_path: Path) -> None:
+    hour, minute = 3_600_000, 60_000
+    table = Followed(spark, tmp_path, ("id",), options={"max_transaction": dt.timedelta(minutes=1)})
+    table.tell([order(1, at=1, ts_ms=5 * hour)])
+    assert table.run().complete == (5 * hour - minute, 5 * hour - minute)
+    shard = {**at_position(1, 5 * hour + minute), "db": "shard"}
+    beside = {**at_position(3, 20 * hour), "snapshot": "incremental"}  # whose time is not of the log
+    table.tell([
+        make_record(make_payload("r", source=beside, after={"id": 3, "name": "Ann", "amount": 5}), schema=envelope_schema(), offset=3),
+        order(1, at=2, ts_ms=7 * hour + 2 * minute),
+        make_record(make_payload("c", source=shard, after={"id": 2, "name": "Ann", "amount": 5}), schema=envelope_schema()),
+    ])  # fmt: skip
+    second = table.run()
+    assert second.complete == (5 * hour - minute, 5 * hour)
+    assert second.committed is not None
+    assert (second.committed.stamp.watermark, second.committed.stamp.facts) == (5 * hour, {"complete": [5 * hour - minute, 5 * hour]})
+    table.tell([make_record(make_payload("d", source={**shard, "pos": 2, "ts_ms": 8 * hour}, before={"id": 9}), schema=envelope_schema())])
+    third = table.attempt(3)
+    assert (third.outcome, third.complete) == (Outcome.NOTHING, (5 * hour, 7 * hour + minute))
+
+
+def test_rows_of_many_shards_are_one_table_by_the_names_of_their_topics(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("shard", "id"), topics={"shards": r"(?P<shard>\w+)\.orders"})
+    table.tell([of_shard("eu", order(1, at=1)), of_shard("us", order(1, at=1, name="Bob")), of_shard("us", order(2, at=2))])
+    table.run()
+    gone = make_record(make_payload("t", source=at_shard("us", at_position(3)), after=None), schema=envelope_schema(), offset=3)
+    table.tell([replace(gone, topic="us.orders"), of_shard("eu", order(2, at=4, name="Eve"))])
+    table.run()
+    assert [(row["shard"], row["id"], row["name"]) for row in table.rows] == [("eu", 1, "Ann"), ("eu", 2, "Eve")]
+
+
+def of_shard(shard: str, record: Record) -> Record:
+    """A message of the table's topic, as the database of a shard tells it."""
+    value = json.loads(record.value or b"")
+    value["payload"]["source"] = at_shard(shard, value["payload"]["source"])
+    return replace(record, topic=f"{shard}.orders", value=json.dumps(value).encode())
+
+
+def at_shard(shard: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    return {**source, "name": shard}
+
+
+def test_a_heartbeat_completes_the_hours_of_a_quiet_table_with_the_next_step(spark: SparkSession, tmp_path: Path) -> None:
+    """As what came before it may lie in a partition that was asked before it was read."""
+    hour, minute = 3_600_000, 60_000
+    options, topics = {"max_transaction": dt.timedelta(minutes=1)}, {"heartbeats": "demo.*.heartbeat"}
+    table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)
+    table.tell([order(1, at=1, ts_ms=5 * hour)])
+    table.run()
+    ends = []
+    for at in (7, 8):
+        table.tell([beat(at * hour, at)])
+        ends.append(table.run().complete)
+    assert ends == [(5 * hour - minute, 5 * hour - minute), (5 * hour - minute, 7 * hour - minute)]
+    assert [row["id"] for row in table.rows] == [1]
+
+
+def test_while_a_feed_holds_more_no_hour_is_complete_whatever_heartbeats_and_newer_changes_say(
+    spark: SparkSession, tmp_path: Path
+) -> None:  # fmt: skip
+    """As what lies in another partition, and before the heartbeat, may not have been read yet."""
+    hour, minute = 3_600_000, 60_000
+    options, topics = {"max_transaction": dt.timedelta(minutes=1)}, {"heartbeats": "demo.*.heartbeat"}
+    table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)
+    table.tell([order(1, at=1, ts_ms=5 * hour), beat(7 * hour, 2)])
+    table.run()
+    table.tell([order(2, at=4, ts_ms=6 * hour)], has_more=True)
+    second = table.run()
+    assert second.complete is None
+    assert second.committed is not None
+    assert second.committed.stamp.watermark == 5 * hour - minute
+    table.tell([replace(order(3, at=3, ts_ms=6 * hour), partition=1)])
+    assert table.run().complete == (5 * hour - minute, 7 * hour - minute)
+
+
+def test_a_snapshot_speaks_for_its_source_when_the_feed_holds_no_more(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",))
+    table.tell([order(number, at=number) for number in range(1, 21)])
+    table.run()
+    table.tell([snapshot_row(1, at=30, mark="first"), replace(snapshot_row(20, at=30, mark="last"), offset=31)], has_more=True)
+    table.run()
+    assert [row["id"] for row in table.rows] == list(range(1, 21))
+    others = [replace(snapshot_row(number, at=30, mark="true"), partition=1, offset=number) for number in range(3, 20)]
+    table.tell(others)
+    table.run()
+    assert [row["id"] for row in table.rows] == [1, *range(3, 21)]
+    table.tell([order(2, at=40, name="new")])
+    table.run()
+    assert [row["id"] for row in table.rows] == list(range(1, 21))
+
+
+@pytest.mark.parametrize(("most", "committed"), [(None, []), (0, [2, 3, 4]), (1, [3])])
+def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_tells_the_watermark(
+    spark: SparkSession, tmp_path: Path, most: int | None, committed: list[int]
+) -> None:  # fmt: skip
+    hour = 3_600_000
+    options, topics = {"max_transaction": dt.timedelta(0), "max_continuous_empty_commits": most}, {"heartbeats": "demo.*.heartbeat"}
+    table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)
+    table.tell([order(1, at=1, ts_ms=hour)])
+    table.run()
+    log = table.log("orders")
+    empty = {}
+    for step in range(2, 5):
+        table.tell([beat(step * hour, step)])
+        result = table.run()
+        if result.committed is not None:
+            assert (result.outcome, result.counts.changed) == (Outcome.FENCED, 0)
+            empty[step] = result.committed.stamp.watermark
+        assert log.watermark() == max([hour, *empty.values()])
+    assert empty == {step: (step - 1) * hour for step in committed}  # a heartbeat is heard with the next step
+    assert [row["id"] for row in table.rows] == [1]
+
+
+def test_a_step_without_a_message_repeats_the_watermark_where_it_commits(spark: SparkSession, tmp_path: Path) -> None:
+    options = {"max_transaction": dt.timedelta(0), "max_continuous_empty_commits": 0}
+    table = Followed(spark, tmp_path, ("id",), options=options)
+    table.tell([order(1, at=1, ts_ms=7)])
+    table.run()
+    result = table.run()
+    assert result.committed is not None
+    assert (result.outcome, result.committed.stamp.watermark) == (Outcome.FENCED, 7)
+
+
+def test_each_attempt_counts_the_same_steps_without_a_commit(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",), options={"max_continuous_empty_commits": 1})
+    for at in (1, 1):
+        table.tell([order(1, at=at)])
+        table.run()
+    table.tell([order(1, at=1)])
+    ends = [table.attempt(3, number, end=table.end()) for number in (1, 1)]
+    assert [one.outcome for one in ends] == [Outcome.FENCED, Outcome.SKIPPED]
+    assert table.log("orders").last_committed(table.lane) == ends[0].committed
+
+
+def beat(ts_ms: int, at: int) -> Record:
+    source = {**at_position(at, ts_ms), "table": "heartbeat"}
+    payload = make_payload("u", source=source, after={"name": "lake", "at": ts_ms})
+    return replace(make_record(payload, key=None, offset=at), topic="demo.shop.heartbeat")

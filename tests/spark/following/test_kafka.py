@@ -1,0 +1,222 @@
+"""Exact ranges of a real Kafka's topics, read by Spark with a login."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from lakechime_dagster.cdc.messages.readers import MessageFormat
+from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.feeds.kafka import KafkaFeed
+from lakechime_dagster.lake import KafkaTopic, Maxwell
+from lakechime_dagster.lake.kafka import java_settings
+from lakechime_dagster.spark.drivers.failures import SparkFailedError, described
+from lakechime_dagster.spark.following.bronze import ingest
+from lakechime_dagster.spark.following.bronze_job import BronzeJob
+from lakechime_dagster.spark.following.kafka import EARLIEST, read_topics, spans_after
+from lakechime_dagster.spark.job import Outcome, TableResult
+from lakechime_dagster.triggers.feeds import KafkaPlace, TopicPlace
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from tests.support.follows import read
+from tests.support.refreshes import open_log
+from tests.support.topics import ENVIRONMENT, Topics
+
+
+@dataclass
+class Reading:
+    """What Spark reads of a test's topics between looks at them."""
+
+    spark: SparkSession
+    topics: Topics
+    place: KafkaPlace
+
+    def look(self) -> KafkaPlace:
+        end = KafkaFeed(self.topics.feed(), ENVIRONMENT, is_ordered_by_position=True).look(self.place).end
+        assert isinstance(end, KafkaPlace)
+        return end
+
+    def frame(self, end: KafkaPlace | None = None, environment: dict[str, str] = ENVIRONMENT) -> DataFrame | None:
+        return read_topics(self.spark, self.topics.feed(), self.place, end or self.look(), environment)
+
+    def values(self, end: KafkaPlace | None = None) -> Sequence[tuple[str, int, int, str]]:
+        """Topic, partition, offset and value of each message."""
+        frame = self.frame(end)
+        assert frame is not None
+        rows = frame.selectExpr("topic", "partition", "offset", "cast(value AS string)").collect()
+        return sorted((row[0].partition(".")[2], *row[1:]) for row in rows)
+
+
+@pytest.fixture
+def reading(spark: SparkSession, topics: Topics) -> Reading:
+    return Reading(spark, topics, KafkaPlace())
+
+
+@pytest.mark.spark
+@pytest.mark.services
+def test_a_message_is_read_with_all_its_parts_and_the_id_of_its_topic(reading: Reading) -> None:
+    reading.topics.create("orders")
+    reading.topics.send("orders", "a", key="k")
+    reading.topics.send("orders", None)
+    frame = reading.frame()
+    assert frame is not None
+    first, tombstone = sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda row: row["offset"])
+    assert first.pop("timestamp").year > 2000
+    (topic_id,) = reading.look().topics
+    assert first == {
+        "topic": reading.topics.named("orders"), "topic_id": topic_id, "partition": 0, "offset": 0, "key": b"k", "value": b"a",
+        "headers": [{"key": "origin", "value": b"test"}],
+    }  # fmt: skip
+    assert (tombstone["key"], tombstone["value"]) == (None, None)
+
+
+@pytest.mark.spark
+@pytest.mark.services
+def test_ranges_that_follow_each_other_give_each_committed_message_once(reading: Reading) -> None:
+    reading.topics.create("orders")
+    reading.topics.send("orders", "a")
+    reading.topics.aborted("orders", "no", "no")
+    reading.topics.committed("orders", "b")
+    end = reading.look()
+    with reading.topics.transaction("orders", "late") as producer:
+        reading.topics.send("orders", "c")
+        open_end = reading.look()
+        first = reading.values(open_end)
+        producer.commit_transaction(30)
+    reading.place = open_end
+    reading.topics.create("orders_2", 2)
+    reading.topics.send("orders_2", "d", partition=1)
+    reading.topics.grow("orders", 2)
+    reading.topics.send("orders", "e", partition=1)
+    second = reading.values()
+    assert open_end == end
+    assert first == [("orders", 0, 0, "a"), ("orders", 0, 4, "b")]
+    assert second == [("orders", 0, 6, "late"), ("orders", 0, 7, "c"), ("orders", 1, 0, "e"), ("orders_2", 1, 0, "d")]
+
+
+@pytest.mark.spark
+@pytest.mark.services
+def test_steps_of_a_limit_give_each_message_once_and_those_of_heartbeats_last(reading: Reading) -> None:
+    reading.topics.create("orders", 3)
+    reading.topics.create("beats")
+    reading.topics.send("beats", "beat")
+    for partition, count in enumerate((9, 4)):
+        reading.topics.send("orders", *(f"{partition}-{number}" for number in range(count)), partition=partition)
+    reading.topics.aborted("orders", "no", "no")
+    topic = reading.topics.feed("orders*", heartbeats=reading.topics.named("beats"), max_offsets=5)
+    feed, has_more = KafkaFeed(topic, ENVIRONMENT, is_ordered_by_position=True), True
+    steps: list[list[tuple[str, int, int, str]]] = []
+    while has_more:
+        look = feed.look(reading.place)
+        end, has_more = look.step_end or look.end, look.step_end is not None
+        assert isinstance(end, KafkaPlace)
+        frame = reading.frame(end)
+        steps.append(sorted(reading.values(end)) if frame is not None else [])
+        reading.place = end
+    read_ = sorted(message for step in steps for message in step)
+    assert read_ == [
+        ("beats", 0, 0, "beat"), *(("orders", 0, number, f"0-{number}") for number in range(9)),
+        *(("orders", 1, number, f"1-{number}") for number in range(4)),
+    ]  # fmt: skip
+    assert all(len(step) <= 5 for step in steps)
+    assert ("beats", 0, 0, "beat") in steps[-1]
+    assert len(steps) == 4
+
+
+@pytest.mark.spark
+@pytest.mark.services
+def test_a_range_of_an_aborted_transaction_alone_has_no_row_and_one_without_an_offset_is_not_read(reading: Reading) -> None:
+    reading.topics.create("orders")
+    reading.topics.aborted("orders", "no")
+    assert reading.values() == []
+    reading.place = reading.look()
+    assert reading.frame() is None
+
+
+@pytest.mark.spark
+@pytest.mark.services
+def test_offsets_that_are_gone_when_they_are_read_end_the_read(reading: Reading) -> None:
+    reading.topics.create("orders")
+    reading.topics.send("orders", "a")
+    reading.place = reading.look()
+    reading.topics.send("orders", "b", "c", "d")
+    end = reading.look()
+    reading.topics.cut("orders", 3)
+    with pytest.raises(SparkFailedError, match=r"offset=1, .* is out of range for partition \S+orders-0"), described():
+        reading.values(end)
+
+
+@pytest.mark.spark
+@pytest.mark.services
+def test_a_topic_that_was_made_anew_after_the_claim_is_not_read(reading: Reading) -> None:
+    reading.topics.create("orders")
+    reading.topics.send("orders", "a")
+    end = reading.look()
+    reading.topics.delete("orders")
+    with pytest.raises(FeedUnreadableError, match=r"cannot be read: UnknownTopicOrPartitionException"):
+        reading.frame(end)
+    reading.topics.create("orders")
+    reading.topics.send("orders", "b")
+    with pytest.raises(FeedUnreadableError, match=r"orders is to be read with id \S+, and has id \S+ now: it was made anew"):
+        reading.frame(end)
+
+
+@pytest.mark.spark
+@pytest.mark.services
+def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(reading: Reading, tmp_path: Path) -> None:
+    job = BronzeJob(
+        name="shop.orders__changes", location=str(tmp_path / "table"), feed=reading.topics.feed(), environment=ENVIRONMENT,
+        format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint"}),
+    )  # fmt: skip
+
+    def attempt(step: int, number: int, start: KafkaPlace, end: KafkaPlace) -> TableResult:
+        stamp = CommitStamp(lane=LaneId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Place(feed=end))
+        return ingest(reading.spark, replace(job, start=Place(feed=start), may_settle_empty=number == 1), stamp, open_log)
+
+    reading.topics.create("orders", 2)
+    told = '{"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": {"id": 7}}'
+    reading.topics.send("orders", told, b"\xff\x00", None, key="k", partition=1)
+    first = reading.look()
+    result = attempt(1, 1, reading.place, first)
+    assert (result.outcome, result.counts.rows_in, result.events) == (Outcome.COMMITTED, 3, {"change": 1, "tombstone": 1, "unreadable": 1})
+    reading.topics.aborted("orders", "no")
+    second = reading.look()
+    assert attempt(1, 2, reading.place, second).outcome is Outcome.SKIPPED
+    assert attempt(2, 1, first, second).outcome is Outcome.NOTHING
+    change, unreadable, tombstone = sorted(read(job.location), key=lambda row: row["offset"])
+    (topic_id,) = first.topics
+    assert (change["topic"], change["topic_id"], change["partition"]) == (reading.topics.named("orders"), topic_id, 1)
+    assert (change["kind"], change["row_key"], change["value"], change["key"]) == ("change", "[7]", told, "k")
+    assert (change["headers"], change["timestamp"].year > 2000) == ([{"key": "origin", "value": b"test"}], True)
+    assert (unreadable["kind"], unreadable["value"], unreadable["value_bytes"]) == ("unreadable", None, b"\xff\x00")
+    assert (tombstone["kind"], tombstone["value"], tombstone["value_bytes"]) == ("tombstone", None, None)
+
+
+@pytest.mark.spark
+@pytest.mark.services
+def test_a_wrong_password_is_said_without_it(reading: Reading) -> None:
+    reading.topics.create("orders")
+    reading.topics.send("orders", "a")
+    end = reading.look()
+    with pytest.raises(FeedUnreadableError, match="Authentication failed: Invalid username or password") as raised:
+        reading.frame(end, {"KAFKA_PASSWORD": "not-s3cret"})
+    assert "s3cret" not in str(raised.value)
+
+
+def test_a_partition_that_the_start_does_not_know_is_read_from_its_first_offset() -> None:
+    start = KafkaPlace({"A": TopicPlace("orders", {0: 3, 1: 2}), "B": TopicPlace("gone", {0: 9})})
+    end = KafkaPlace({"A": TopicPlace("orders", {0: 5, 1: 2, 2: 1, 3: 0}), "B": TopicPlace("gone", {0: 9})})
+    assert spans_after(start, end) == {"A": {0: (3, 5), 2: (EARLIEST, 1)}}
+
+
+@pytest.mark.parametrize(("mechanism", "module"), [("PLAIN", "plain.PlainLoginModule"), ("SCRAM-SHA-512", "scram.ScramLoginModule")])
+def test_a_login_and_certificates_are_put_as_javas_client_takes_them(mechanism: str, module: str) -> None:
+    options = {"sasl.mechanisms": mechanism, "sasl.username": "lake", "sasl.password": "$PASSWORD", "ssl.ca.location": "/etc/ca.pem"}
+    settings: dict[str, Any] = java_settings(KafkaTopic("orders", bootstrap="broker:9092", options=options), {"PASSWORD": 'a"b\\c'})
+    assert settings == {
+        "bootstrap.servers": "broker:9092", "sasl.mechanism": mechanism,
+        "ssl.truststore.type": "PEM", "ssl.truststore.location": "/etc/ca.pem",
+        "sasl.jaas.config": f'org.apache.kafka.common.security.{module} required username="lake" password="a\\"b\\\\c";',
+    }  # fmt: skip

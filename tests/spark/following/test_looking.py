@@ -1,0 +1,83 @@
+"""A look at what messages tell finds the same in whatever batches they come."""
+
+from itertools import pairwise
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakechime_dagster.cdc.change import Change, Operation
+from lakechime_dagster.cdc.meaning.merging import Fate
+from lakechime_dagster.cdc.order import UPSERT, Order, Position
+from lakechime_dagster.cdc.remembering.state import Role, StateRow, change_row
+from lakechime_dagster.spark.batches import Batches, record_batches
+from lakechime_dagster.spark.following.looking import Look, Looked, looked_at
+from lakechime_dagster.spark.following.remembered import Seen, place_row
+
+NUMBERS = ("transaction", "ts_ms")
+NAMES = ("fate", *StateRow._fields, "schema", "types", "defaults")
+LOOKED = pa.schema([(name, pa.int64() if name in NUMBERS else pa.string()) for name in NAMES])
+PART = pa.schema([("part", pa.string()), ("told", pa.string())])
+NOTHING_KNOWN = Seen()
+Told = tuple[str | int | None, ...]
+LINE = ("shop", "orders", 0)
+CHANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), min_size=1, max_size=12, unique_by=lambda one: one[0])
+
+
+def told(offset: int, position: int, key: int = 1, snapshot: str | None = None) -> Told:
+    """A change of `looking.LOOKED_DDL`."""
+    order = Order(position=(position,), rank=UPSERT, topic="orders", partition=0, offset=offset)
+    change = Change(source="shop", operation=Operation.UPDATE, order=order, key=(key,), event_ms=1000 + offset, snapshot=snapshot)
+    return None, *change_row(change)._replace(columns=None), "s1", None, None
+
+
+def look(rows: list[Told], parts: int = 1, before: Seen = NOTHING_KNOWN) -> Looked:
+    def batches(part: list[Told]) -> Batches:
+        return record_batches(part, LOOKED)
+
+    at = Look(PART, before.offsets)
+    size = -(-len(rows) // parts)
+    found = [batch for i in range(0, len(rows), size) for batch in at(batches(rows[i : i + size]))]
+    return looked_at([tuple(row.values()) for row in pa.Table.from_batches(found).to_pylist()], before)
+
+
+@given(CHANGES, st.integers(1, 5))
+def test_of_changes_in_the_order_of_their_offsets_any_batches_tell_the_same(changes: list[tuple[int, int]], parts: int):
+    rows = [told(offset, position) for offset, position in sorted(changes)]
+    assert look(rows, parts) == look(rows)
+
+
+@given(CHANGES, st.integers(1, 5))
+def test_a_line_that_goes_back_is_never_taken_for_one_that_does_not(changes: list[tuple[int, int]], parts: int):
+    came = look([told(*change) for change in changes], parts).lines[LINE]
+    goes_back = any(one > other for (_, one), (_, other) in pairwise(sorted(changes)))
+    assert came.may_go_back or not goes_back
+    assert (came.newest, came.offset) == ((max(position for _, position in changes),), max(offset for offset, _ in changes))
+
+
+def test_what_was_read_before_is_not_compared_with_where_the_line_had_come():
+    place: Position = (7,)
+    before = Seen(places=(place_row("shop", ("orders", 0), (0, place), 10, None),))
+    assert not look([told(10, 5)], before=before).lines[LINE].may_go_back
+    assert look([told(11, 5)], before=before).lines[LINE].may_go_back
+    assert not look([told(11, 7)], before=before).lines[LINE].may_go_back
+
+
+def test_the_time_of_a_row_that_was_read_beside_the_log_is_not_the_source_s():
+    found = look([told(1, 1), told(2, 2, snapshot="incremental")])
+    assert found.lines[LINE].newest_ms == 1001
+
+
+def test_fates_schemas_and_the_oldest_change_of_each_are_found():
+    shown = (*told(4, 4)[:-2], '{"id": "int"}', "{}")
+    unreadable = (Fate.QUARANTINED.value, *StateRow(*[None] * len(StateRow._fields)), None, None, None)  # type: ignore[arg-type]
+    seen = look([told(5, 5), shown, unreadable, unreadable], parts=2).seen
+    assert seen.fates[Fate.QUARANTINED.value] == 2
+    assert [schema.types for schema in seen.schemas] == [{"id": "int"}]
+    assert {key: order.offset for key, order in seen.used.items()} == {("shop", "s1"): 4}
+
+
+def test_of_each_server_the_newest_heartbeat_is_found():
+    beats = [(None, *StateRow(Role.BEAT.value, None, "shop", None, ts_ms=at), None, None, None) for at in (3, 9, 5)]  # type: ignore[arg-type]
+    (beat,) = look(beats, parts=3).seen.beats  # type: ignore[arg-type]
+    assert (beat.source, beat.ts_ms) == ("shop", 9)
