@@ -22,11 +22,11 @@ from sqlglot import exp
 
 from lakechime_dagster.cdc.comparing.compare import Key
 from lakechime_dagster.cdc.comparing.load import LOAD, LOADS, ORIGIN, Progress, check_reach
-from lakechime_dagster.cdc.comparing.repair import REPAIRS, RowWriter, Texts, Words
+from lakechime_dagster.cdc.comparing.repair import RowWriter, Texts, Words
 from lakechime_dagster.cdc.messages.bronze import COLUMNS
 from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.cdc.order import Position
+from lakechime_dagster.cdc.order import REPAIRS, Position
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.resources.platform import Platform

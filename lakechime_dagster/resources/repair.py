@@ -10,12 +10,13 @@ from sqlglot import exp
 from lakechime_dagster.cdc.comparing.checksum import Comparison
 from lakechime_dagster.cdc.comparing.compare import Key
 from lakechime_dagster.cdc.comparing.monitored import comparison_of, in_batches
-from lakechime_dagster.cdc.comparing.repair import ORIGIN, REPAIRS, RowWriter, UnrepairableError, Words, left_out, words_of
+from lakechime_dagster.cdc.comparing.repair import ORIGIN, RowWriter, UnrepairableError, Words, left_out, words_of
 from lakechime_dagster.cdc.meaning.wire import order_of
 from lakechime_dagster.cdc.messages.bronze import COLUMNS
 from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.messages.readers import MessageFormat, format_of
 from lakechime_dagster.cdc.messages.record import Record
+from lakechime_dagster.cdc.order import REPAIRS
 from lakechime_dagster.cdc.remembering.state import Role
 from lakechime_dagster.lake.change_tables import STATE, ChangeTable
 from lakechime_dagster.lake.envelopes import Debezium

@@ -25,7 +25,8 @@ class ToldCut:
     """A cut, its place in the database's log, and that place as the connector's `source` tells it.
 
     A message there loses to all changes that the cut does not see, and wins against all that the table's messages told before
-    it. Changes that it sees and of which no message had come yet win too, and say the same or come before others that do.
+    it. Changes that it sees and of which no message had come yet win too, and say the same or come before others that do; key
+    changes among them take what their rows were before the cut (`Order.is_read_after`).
     """
 
     cut: "Cut"

@@ -10,10 +10,10 @@ from sqlglot import exp
 
 from lakechime_dagster.capture.rows import TABLE, column, known, since, texts
 from lakechime_dagster.cdc.comparing.lost import Came, Counted, End, Lacking, Within, counted
-from lakechime_dagster.cdc.comparing.repair import REPAIRS
 from lakechime_dagster.cdc.messages.bronze import Kind
 from lakechime_dagster.cdc.messages.record import Control
 from lakechime_dagster.cdc.messages.transactions import END
+from lakechime_dagster.cdc.order import REPAIRS
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.resources.followed import Followed
 from lakechime_dagster.triggers.grid import DAY_MS

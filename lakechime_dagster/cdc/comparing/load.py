@@ -6,8 +6,7 @@ import orjson
 
 from lakechime_dagster.cdc.comparing.compare import Key
 from lakechime_dagster.cdc.comparing.log_place import BinlogPlace, StatedPlace, WalPlace
-from lakechime_dagster.cdc.comparing.repair import REPAIRS
-from lakechime_dagster.cdc.order import Position
+from lakechime_dagster.cdc.order import REPAIRS, Position
 from lakechime_dagster.errors import LakeChimeError
 
 LOADS = f"{REPAIRS}load/"  # with which the topic ids of such messages begin

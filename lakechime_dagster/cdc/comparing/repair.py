@@ -22,7 +22,6 @@ from lakechime_dagster.cdc.schemas.connect import ConnectSchema, connect_schema
 from lakechime_dagster.cdc.schemas.written import written
 from lakechime_dagster.errors import LakeChimeError
 
-REPAIRS = "lakechime-repair/"  # with which the topic ids of such messages begin
 ORIGIN = ("lakechime-origin", b"repair")  # their header
 OF_BINLOG = ("mariadb", "mysql")  # connectors whose places are those of a binary log
 CONNECTORS = (*OF_BINLOG, "postgresql")  # of which places can be written

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.cdc.order import REPAIRS, Order
 
 BEFORE_ALL = Order(epoch=-1)
 AFTER_ALL = Order(epoch=2**31)
@@ -63,6 +63,19 @@ class Image:
         upserted = self.upserted if self.upserted is not None and self.upserted < order else None
         return Image(upserted=upserted, deleted=self.deleted, columns=columns)
 
+    def found_at(self, order: Order) -> "Image":
+        """What of this the change at an order found; what a later reading of the database carried again is not known."""
+        ended = None if self.ended is None else self.ended.order
+        orders = [self.upserted, self.deleted, ended, *(held[0] for held in self.columns.values())]
+        later = {one for one in orders if one is not None and one.is_read_after(order)}
+        if not later:
+            return self
+        if self.deleted in later:
+            return Image()
+        columns = {name: held for name, held in self.columns.items() if held[0] not in later}
+        upserted, ended = None if self.upserted in later else self.upserted, None if ended in later else self.ended
+        return replace(self, upserted=upserted, columns=columns, ended=ended)
+
     def without(self, deleted: Order) -> "Image":
         """After a deletion or truncation, which takes what came before it; what is newer stays."""
         if deleted <= self.deleted:
@@ -101,15 +114,34 @@ class Kept:
     frontiers: Mapping[str, Order] = field(default_factory=dict)
     _turns: dict[Key, "Turns"] = field(default_factory=dict, init=False, repr=False, compare=False)
     _images: dict[tuple[Key, Order], Image] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _found: dict[tuple[Key, Order], Image] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def image(self, key: Key, below: Order = AFTER_ALL) -> Image:
         """What is known of a key by the changes below an order. It is computed once: what others continue is asked of many times."""
         if not self._images:
             self._continue_all()
+        window = self.windows.get(key)
+        if window is None:
+            return Image()
         found = self._images.get((key, below))
         if found is None:
-            found = self._images[key, below] = self._image(key, below)
+            found = self._images[key, below] = self._image(window, self._turns_of(key), key, below)
         return found
+
+    def found(self, key: Key, order: Order) -> Image:
+        """What the change at an order found of a key: its image there, without what later readings of the database told."""
+        window = self.windows.get(key)
+        if window is None:
+            return Image()
+        turns, base = self._turns_of(key), window.base.found_at(order)
+        later = [one for one in turns.reads if one.is_read_after(order)]
+        if not later and base is window.base:
+            return self.image(key, order)
+        image = self._found.get((key, order))
+        if image is None:
+            known = Turns(one for one in window.changes if one.order not in later)
+            image = self._found[key, order] = self._image(replace(window, base=base), known, key, order)
+        return image
 
     def _continue_all(self) -> None:
         """Computes what each key change continues, the first ones first, so that none has to go back over all that its row was before."""
@@ -118,22 +150,18 @@ class Kept:
         for change in sorted(changes, key=_order):
             self.continued(Image(), change)
 
-    def _image(self, key: Key, below: Order) -> Image:
-        window = self.windows.get(key)
-        if window is None:
-            return Image()
+    def _image(self, window: Window, turns: "Turns", key: Key, below: Order) -> Image:
         ends = [order for order in (window.base.end, *self.truncated.get(window.source, ())) if order < below]
-        image = window.base.before(below).without(max([*ends, self._taken_below(key, below)]))
-        for change in self._turns_of(key).upserts_between(image.deleted, below):
+        image = window.base.before(below).without(max([*ends, self._taken_below(turns, key, below)]))
+        for change in turns.upserts_between(image.deleted, below):
             image = self.continued(image, change).carrying(change.order, change.columns)
         return image
 
-    def _taken_below(self, key: Key, below: Order) -> Order:
+    def _taken_below(self, turns: "Turns", key: Key, below: Order) -> Order:
         """The greatest order at which a deletion below an order takes what is there.
 
         Deletions are looked at in turn, each once: what one of them takes depends on those before it.
         """
-        turns = self._turns_of(key)
         count = bisect_left(turns.deletions, below, key=_order)
         while len(turns.taken) < count:
             taken = self.taken(key, turns.deletions[len(turns.taken)])
@@ -150,7 +178,7 @@ class Kept:
             return deletion.order
         by_event = {event_of(one.order): one for one in reversed(changes)}  # one that came again is the first one
         in_turn = sorted(by_event.values(), key=_order)
-        rows = [BEFORE_ALL] if self.image(key, in_turn[0].order).upserted is not None else []  # by what began each, the first one first
+        rows = [BEFORE_ALL] if self.found(key, in_turn[0].order).upserted is not None else []  # by what began each, the first one first
         for change in in_turn:
             if change.operation.is_upsert and (change.continues is not None or not rows):
                 rows.append(change.order)
@@ -165,7 +193,7 @@ class Kept:
         """An image with the columns that a key change takes from its old key; as it is where the change is none."""
         if change.continues is None:
             return image
-        old = self.image(change.continues, self._left(change))
+        old = self.found(change.continues, self._left(change))
         return image.carrying(change.order, {name: value for name, (_, value) in old.columns.items()})
 
     def _left(self, change: Change) -> Order:
@@ -190,16 +218,20 @@ class Turns:
 
     Attributes:
         taken: Of the first deletions, as many as were looked at, the greatest order that they take; see `Kept`.
+        reads: The orders of what was read for a repair.
     """
 
     def __init__(self, changes: Iterable[Change]) -> None:
         self.deletions: list[Change] = []
         self.taken: list[Order] = []
+        self.reads: list[Order] = []
         self.of_transaction: dict[int | None, list[Change]] = {}
         self._upserts: list[Change] = []
         for change in sorted(changes, key=_order):
             (self._upserts if change.operation.is_upsert else self.deletions).append(change)
             self.of_transaction.setdefault(change.transaction, []).append(change)
+            if change.order.topic.startswith(REPAIRS):
+                self.reads.append(change.order)
 
     def upserts_between(self, above: Order, below: Order) -> list[Change]:
         """Those above the one order and below the other."""

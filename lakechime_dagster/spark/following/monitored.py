@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 from lakechime_dagster.cdc.change import Key, Operation
 from lakechime_dagster.cdc.comparing.checksum import Queries
 from lakechime_dagster.cdc.comparing.log_place import BinlogPlace, LogPlace
-from lakechime_dagster.cdc.comparing.repair import REPAIRS
 from lakechime_dagster.cdc.meaning.wire import key_of, key_text
 from lakechime_dagster.cdc.messages.readers import MessageFormat
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader
 from lakechime_dagster.cdc.messages.record import Changes
+from lakechime_dagster.cdc.order import REPAIRS
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.change_tables import STATE
 from lakechime_dagster.lake.own_columns import DELETED_AT, END_SEQ, OWN_COLUMNS

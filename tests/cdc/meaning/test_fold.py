@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.meaning.fold import Image, Kept, collected, with_changes
-from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
-from tests.cdc.oracle import rows_of
+from lakechime_dagster.cdc.order import DELETE, READ, REPAIRS, UPSERT, Order
+from tests.cdc.oracle import done, rows_of
 
 COLUMNS = ("a", "b")
 SOURCES = ("s", "t")
@@ -115,6 +115,49 @@ def test_any_order_and_any_split_of_the_changes_gives_the_same_table(seed: int, 
         table.step(shuffled[start:end])
     assert table.rows == rows_of(changes, COLUMNS)
     assert not table.refused
+
+
+def in_wal(change: Change) -> Change:
+    """The same where PostgreSQL tells it: each position is that of a transaction, in which its changes have places of their own."""
+    transaction, *step = change.order.position
+    return replace(change, order=change.order._replace(position=(10 * transaction - 10, 10 * transaction + (step[0] if step else 0))))
+
+
+def readings(changes: Sequence[Change], told: int, cut: int, dice: random.Random) -> Iterator[Change]:
+    """What a repair tells of some keys as they are after the transaction `cut`, of which messages had told up to `told`."""
+    table: dict[tuple[str, Key], list[dict[str, object]]] = {}
+    for _ in done([one for one in changes if one.order.position[0] < 10 * cut], table):
+        pass
+    order = Order(position=(10 * told - 10, 10 * cut + 9), topic=f"{REPAIRS}orders")
+    for number, ((source, key), rows) in enumerate(table.items()):
+        is_whole = not rows or rows[-1].keys() >= set(COLUMNS)
+        if key and is_whole and dice.random() < 0.5:
+            at_place = order._replace(rank=READ if rows else DELETE, offset=number)
+            operation, columns = (Operation.READ, rows[-1]) if rows else (Operation.DELETE, {})
+            yield Change(source=source, operation=operation, order=at_place, key=key, columns=columns)
+
+
+@given(seed=SEEDS, length=LENGTHS)
+@settings(max_examples=1000)
+def test_a_repair_of_rows_that_were_right_changes_none_whatever_messages_were_on_their_way(seed: int, length: int) -> None:
+    dice = random.Random(seed)
+    changes = [in_wal(change) for change in history(dice, length)]
+    cut = dice.randint(1, length)
+    told = dice.randint(1, cut)
+    repaired = [*changes, *readings(changes, told, cut, dice)]
+    assert Table().step(dice.sample(repaired, len(repaired))).rows == rows_of(changes, COLUMNS)
+
+
+def test_a_key_change_takes_the_row_that_was_there_though_a_repair_has_read_the_key_since() -> None:
+    """A transaction swaps two keys by way of a third; messages tell it when its outcome had been read."""
+    before = [upsert(1, (1,), columns={"a": 1, "b": "of 1"}), upsert(1, (2,), columns={"a": 2, "b": "of 2"}, order=within(1, 1))]
+    swap = list(rotation(2, "s", [(1,), (0,)], {"a": 1}))[:2]
+    for step, (old, new) in enumerate([((2,), (1,)), ((0,), (2,))], start=2):
+        swap.append(replace(deletion(2, old), order=within(2, step, DELETE), transaction=2))
+        swap.append(replace(upsert(2, new, columns={"a": step}, continues=old), order=within(2, step), transaction=2))
+    told = [in_wal(one) for one in [*before, *swap]]
+    read = replace(upsert(0, (1,), Operation.READ, columns={"a": 2, "b": "of 2"}), order=Order(0, (0, 29), READ, f"{REPAIRS}orders"))
+    assert Table().step([*told, read]).rows == {(1,): {"a": 2, "b": "of 2"}, (2,): {"a": 3, "b": "of 1"}}
 
 
 @given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
