@@ -57,7 +57,9 @@ def _nothing_lost(table: ChangeTable) -> dg.AssetChecksDefinition:
 def _same_as_database(table: ChangeTable) -> dg.AssetChecksDefinition:
     monitor = table.monitor
     assert monitor is not None
-    description = f"{table.name} has the rows of {monitor.table} in its database, at one place of the database's log."
+    there = ", ".join(dict.fromkeys(one.table for one in monitor.databases.values()))
+    of = "the databases of its shards" if monitor.shards else "its database"
+    description = f"{table.name} has the rows of {there} in {of}, at one place of the database's log."
 
     @dg.asset_check(asset=asset_key(table.name), name=SAME_AS_DATABASE, description=description)
     def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:

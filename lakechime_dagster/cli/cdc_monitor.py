@@ -98,7 +98,7 @@ def monitor_of(platform: "Platform", table: "ChangeTable", within: float | None 
     from lakechime_dagster.resources.source_queries import check_source_queries
 
     check_source_queries(platform.settings)
-    if table.monitor is None or table.monitor.database is None:
+    if table.monitor is None or not table.monitor.is_comparing:
         raise LakeChimeError(f"{table.name} declares no database to compare it with; declare change_table(…, monitor=Monitor(…))")
     return table.monitor if within is None else replace(table.monitor, within=dt.timedelta(seconds=within))
 

@@ -13,7 +13,7 @@ from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.deletes import Deletes
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
-from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
+from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic, shard_columns
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name
@@ -154,8 +154,13 @@ def _check_monitor(name: str, monitor: object, source: Feed) -> None:
     if not isinstance(monitor, Monitor):
         raise DeclarationError(name, "monitor", f"{shown(monitor)} is no Monitor(database=…, table=…)")
     if monitor.database and source.shards:
-        problem = "compares with one database's table; this one follows those of all shards: leave database= out"
+        problem = "compares with one database's table; this one follows those of all shards: name each one's, Monitor(shards={…})"
         raise DeclarationError(name, "monitor", problem)
+    told = shard_columns(source.shards)
+    for values in monitor.databases if monitor.shards else ():
+        if len(values) != len(told):
+            by = f"tell {', '.join(told)}" if told else "are of one database: the source declares no shards="
+            raise DeclarationError(name, "monitor", f"shards={shown(values)} has {len(values)} values, and the names of the topics {by}")
 
 
 def _check_history(name: str, history: object, source: Feed, envelope: Envelope) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown, without_password
-from lakechime_dagster.lake.databases import check_database, check_table, url_in
+from lakechime_dagster.lake.databases import Database, check_database, check_table, url_in
 from lakechime_dagster.lake.names import checked_columns
 from lakechime_dagster.triggers.grid import Schedule, every
 
@@ -49,6 +49,8 @@ class Monitor:
         database: A URL such as `mysql+pymysql://reader:…@host/shop` or `postgresql+psycopg://…`, or `$NAME`, a variable of
             the environment that holds it. The user needs to read only. None is no comparison.
         table: The table there, as `schema.table`; a schema is a database in MariaDB.
+        shards: Instead of both, of a table whose source has `shards=`, the database's table of each: by the value that the names
+            of its topics tell, or a tuple of such values. A shard that is not named is not compared.
         every: How often they are compared and the probes asked; None is by hand alone.
         columns: Those that are compared, beside the key; None is all.
         within: How far the lake may be behind: a row that differs may be on its way for so long.
@@ -57,6 +59,7 @@ class Monitor:
 
     database: str | None = field(default=None, repr=False)
     table: str | None = None
+    shards: Mapping[str | tuple[str, ...], Database] = field(default_factory=dict, hash=False)
     every: Schedule | None = None
     columns: tuple[str, ...] | None = None
     within: dt.timedelta = dt.timedelta(minutes=2)
@@ -65,6 +68,7 @@ class Monitor:
     def __post_init__(self) -> None:
         if self.database is not None or self.table is not None:
             self._check_database()
+        self._check_shards()
         if self.every is not None and not isinstance(self.every, Schedule):
             raise DeclarationError("Monitor", "every", f"{shown(self.every)} is no schedule; write every(hours=1)")
         if not isinstance(self.within, dt.timedelta) or self.within < dt.timedelta(0):
@@ -77,6 +81,37 @@ class Monitor:
     def _check_database(self) -> None:
         check_database("Monitor", "database", self.database)
         check_table("Monitor", "table", self.table)
+
+    def _check_shards(self) -> None:
+        if not isinstance(self.shards, Mapping):
+            raise DeclarationError("Monitor", "shards", f"{shown(self.shards)} is no mapping; write {{'eu': Database(url, 'shop.orders')}}")
+        if self.shards and self.database is not None:
+            raise DeclarationError("Monitor", "shards", "is declared beside database=; a table follows one database, or shards")
+        for name, database in self.shards.items():
+            values = name if isinstance(name, tuple) else (name,)
+            if not values or not all(isinstance(value, str) for value in values):
+                raise DeclarationError("Monitor", "shards", f"{shown(name)} is no name of a shard; write what its topics tell")
+            if not isinstance(database, Database):
+                told = shown(without_password(database) if isinstance(database, str) else database)
+                raise DeclarationError("Monitor", "shards", f"{shown(name)}: {told} is no Database(url, table)")
+
+    @property
+    def is_comparing(self) -> bool:
+        """Whether it names what the table is compared with."""
+        return self.database is not None or bool(self.shards)
+
+    @property
+    def databases(self) -> dict[tuple[str, ...], Database]:
+        """What the table is compared with, by the values that name a shard; by none where the table follows one database.
+
+        Raises:
+            InvalidValueError: nothing is declared.
+        """
+        if self.shards:
+            return {name if isinstance(name, tuple) else (name,): database for name, database in self.shards.items()}
+        if self.database is None or self.table is None:
+            raise InvalidValueError("database", None, "is not declared; write Monitor(database=…, table=…)")
+        return {(): Database(self.database, self.table)}
 
     def url(self, environment: Mapping[str, str]) -> str:
         """The URL of the database.
@@ -99,11 +134,6 @@ class Monitor:
             raise InvalidValueError("table", None, "is not declared; write Monitor(database=…, table=…)")
         schema, _, name = self.table.partition(".")
         return schema, name
-
-    @property
-    def shown_database(self) -> str:
-        """The database as people may see it."""
-        return without_password(self.database or "")
 
 
 UNDECLARED = Monitor(every=every(minutes=15))  # of a table that declares none

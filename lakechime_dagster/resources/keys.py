@@ -18,6 +18,8 @@ def monitor_check_keys(table: ChangeTable, *, may_compare: bool = True) -> list[
     it is the same; where the topic of schema changes is declared too, that none came since which did to rows what no message tells.
     """
     names = [KEEPS_UP] + [NOTHING_LOST] * bool(table.bronze.feed.transactions)
+    if table.monitor is not None and table.monitor.is_comparing:
+        names += [SAME_AS_DATABASE] * may_compare
     if table.monitor is not None and table.monitor.database is not None:
-        names += [SAME_AS_DATABASE] * may_compare + [IS_PROVEN] * bool(table.bronze.feed.ddl)
+        names += [IS_PROVEN] * bool(table.bronze.feed.ddl)
     return [dg.AssetCheckKey(asset_key(table.name), name) for name in names]

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from lakechime_dagster.cdc.comparing.checksum import Comparison
 from lakechime_dagster.cdc.comparing.compare import Differences, Fault, Key, chunks, compare, confirmed
-from lakechime_dagster.cdc.comparing.monitored import KeptRows, Monitored, canonical_key, comparison_of, in_batches
+from lakechime_dagster.cdc.comparing.monitored import KeptRows, Monitored, Part, canonical_key, comparison_of, in_batches, together
 from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.errors import SourceUnreadableError
 from lakechime_dagster.lake.change_tables import ChangeTable
+from lakechime_dagster.lake.databases import Database, url_in
+from lakechime_dagster.lake.feeds import shard_columns
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.triggers.lanes import LaneId
@@ -57,7 +60,7 @@ def followed(platform: Platform, table: ChangeTable) -> "FollowedTable":
 def monitored(
     spark: "SparkSession", table: "FollowedTable", monitor: Monitor, *, pause: Callable[[float], None] = time.sleep
 ) -> Monitored:  # fmt: skip
-    """Compare a table with that of the database, once.
+    """Compare a table with that of the database, once; of shards each with its own, one after the other.
 
     The database is read at a cut, the lake at its newest version. Keys that changes above the cut touched are left out. A row
     that differs otherwise is read again, until it is known that nothing below the cut is on its way, or for as long as the
@@ -69,28 +72,43 @@ def monitored(
         NotFoundError: it has no such table.
         TableAbsentError: the lake has none.
     """
+    found = dict[str, Monitored]()
+    for values, database in monitor.databases.items():
+        part = Part(keys=table.keys, shard=dict(zip(shard_columns(table.format.shards), values, strict=True)))
+        try:
+            found[", ".join(values)] = _compared(spark, table, monitor, part, database, pause)
+        except SourceUnreadableError as error:
+            raise error if not values else SourceUnreadableError(f"shard {', '.join(values)}: {error}") from error
+    return together(table.name, found) if monitor.shards else next(iter(found.values()))
+
+
+def _compared(
+    spark: "SparkSession", table: "FollowedTable", monitor: Monitor, part: Part, database: Database, pause: Callable[[float], None]
+) -> Monitored:
     from lakechime_dagster.sources.cut import taken
     from lakechime_dagster.sources.tables import TableSide, column_types
     from lakechime_dagster.spark.following.monitored import VIEW, columns_in, side_of, state_of
 
-    start = time.monotonic()
-    where = monitor.source_table
-    with taken(monitor.url(os.environ), seconds=STATEMENT_SECONDS) as cut:
+    start, where = time.monotonic(), database.source_table
+    with taken(url_in(os.environ, database.url, "database"), seconds=STATEMENT_SECONDS) as cut:
         state = state_of(table)
         columns = column_types(cut.connection, *where)
-        comparison, unchecked = comparison_of(cut.dialect, columns, columns_in(spark, table, state), table.keys, monitor.columns)
+        lake = {name: kind for name, kind in columns_in(spark, table, state).items() if name not in part.shard}
+        comparison, unchecked = comparison_of(cut.dialect, columns, lake, part.own_keys, monitor.columns)
         source = TableSide(cut.connection, comparison.source(*where))
-        found = compare(source, side_of(spark, table, state, comparison.lake(VIEW)), ranges=list(chunks(source, RANGE)))
+        queries = comparison.lake(VIEW, only=part.shard)
+        found = compare(source, side_of(spark, table, state, queries), ranges=list(chunks(source, RANGE)))
         kept = KeptRows([row for keys in in_batches(found.faults, AT_ONCE) for row in source.at(keys)])
         place = cut.place
-    again = _Suspects(spark, table, comparison, kept, place, found, state)
+    again = _Suspects(spark, table, part, comparison, kept, place, found, state)
     end = start + monitor.within.total_seconds()
     while again.is_open and (left := end - time.monotonic()) > 0:
         pause(min(LOOK_SECONDS, left))
         again.look()
     return Monitored(
         table=table.name, cut=str(place), version=again.state.version, source_rows=found.source_rows, lake_rows=found.lake_rows,
-        faults=again.faults, left_out=again.left_out, unchecked=unchecked, unresolved=len(found.unresolved), is_passed=again.is_passed,
+        faults={part.whole(key): fault for key, fault in again.faults.items()}, left_out=again.left_out, unchecked=unchecked,
+        unresolved=len(found.unresolved), is_passed=again.is_passed,
         is_truncated=again.is_truncated, seconds=time.monotonic() - start,
     )  # fmt: skip
 
@@ -99,10 +117,10 @@ class _Suspects:
     """Keys that differ, as long as what is missing may be on its way."""
 
     def __init__(
-        self, spark: "SparkSession", table: "FollowedTable", comparison: Comparison, kept: KeptRows, cut: "LogPlace", found: Differences,
-        state: "TableState",
+        self, spark: "SparkSession", table: "FollowedTable", part: Part, comparison: Comparison, kept: KeptRows, cut: "LogPlace",
+        found: Differences, state: "TableState",
     ) -> None:  # fmt: skip
-        self._spark, self._table, self._comparison, self._kept, self._cut = spark, table, comparison, kept, cut
+        self._spark, self._table, self._part, self._comparison, self._kept, self._cut = spark, table, part, comparison, kept, cut
         self._found = found
         self.state = state
         self.left_out, self.is_passed, self.is_truncated = 0, False, False
@@ -124,7 +142,7 @@ class _Suspects:
         if state == self.state:
             return
         self.state = state
-        lake = side_of(self._spark, self._table, state, self._comparison.lake(VIEW))
+        lake = side_of(self._spark, self._table, state, self._comparison.lake(VIEW, only=self._part.shard))
         self._found = confirmed(self._found, self._kept, lake, at_once=AT_ONCE)
         self._leave_out()
 
@@ -133,9 +151,9 @@ class _Suspects:
 
         if not self._found.faults:
             return
-        touched = touched_above(self._spark, self._table, self.state, self._cut)
+        touched = touched_above(self._spark, self._table, self.state, self._cut, self._part.shard)
         self.is_passed, self.is_truncated = touched.is_passed, touched.is_truncated
-        keys = {canonical_key(self._comparison, key) for key in touched.keys}
+        keys = {canonical_key(self._comparison, self._part.own(key)) for key in touched.keys}
         faults = {key: fault for key, fault in self._found.faults.items() if key not in keys}
         self.left_out += len(self._found.faults) - len(faults)
         self._found = replace(self._found, faults=faults)

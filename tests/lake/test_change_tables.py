@@ -80,6 +80,9 @@ def test_other_tables_read_both() -> None:
     assert [one.name for one in Lake("shop", [total, kept, table]).readers("shop.orders__changes")] == ["shop.orders", "gold.kinds"]
 
 
+EU = Database("$EU", "eu.orders")
+
+
 def kafka(heartbeats: str = "", transactions: str = "") -> KafkaTopic:
     return KafkaTopic("orders.all", bootstrap="broker:9092", heartbeats=heartbeats, transactions=transactions)
 
@@ -99,7 +102,15 @@ WRONG = [
     (lambda: KafkaTopic("a", bootstrap="b", shards="a"), "KafkaTopic, shards: 'a' has no named group, such as (?P<shard>"),
     (
         lambda: orders(source=JsonLines("in", shards="(?P<shard>.*)"), monitor=Monitor(database="$SHOP", table="shop.orders")),
-        "shop.orders, monitor: compares with one database's table; this one follows those of all shards: leave database= out",
+        "shop.orders, monitor: compares with one database's table; this one follows those of all shards: name each one's",
+    ),
+    (
+        lambda: orders(source=JsonLines("in"), monitor=Monitor(shards={"eu": EU})),
+        "shop.orders, monitor: shards=('eu',) has 1 values, and the names of the topics are of one database",
+    ),
+    (
+        lambda: orders(source=JsonLines("in", shards="(?P<shard>.*)_(?P<part>.*)"), monitor=Monitor(shards={"eu": EU})),
+        "shop.orders, monitor: shards=('eu',) has 1 values, and the names of the topics tell shard, part",
     ),
     (lambda: JsonLines("in", ddl="shop"), "JsonLines, ddl: 'shop' names topics, which only records=True have"),
     (lambda: orders(schema_from="mysql://shop"), "shop.orders, schema_from: 'mysql://shop' is no Database(url, table)"),

@@ -7,15 +7,23 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
-from lakechime_dagster.lake import Limits, Monitor
+from lakechime_dagster.lake import Database, Limits, Monitor
 from lakechime_dagster.triggers import every
-from tests.lake.test_change_tables import orders
+from tests.lake.test_change_tables import EU, orders
 
 URL = "mysql+pymysql://reader:secret@db/shop"
+ALONE: dict[str, Any] = {"database": None, "table": None}
 
 
 def a_monitor(**declared: Any) -> Monitor:
     return Monitor(**{"database": URL, "table": "shop.orders", **declared})
+
+
+def test_the_databases_of_shards_are_named_by_what_topics_tell() -> None:
+    assert a_monitor().databases == {(): Database(URL, "shop.orders")}
+    alone = a_monitor(**ALONE, shards={"eu": EU, ("us", "1"): EU})
+    assert (alone.databases, alone.is_comparing, Monitor().is_comparing) == ({("eu",): EU, ("us", "1"): EU}, True, False)
+    assert len({alone, a_monitor(**ALONE, shards={"eu": EU})}) == 2
 
 
 def test_a_table_is_declared_with_its_monitor() -> None:
@@ -28,14 +36,13 @@ def test_a_table_is_declared_with_its_monitor() -> None:
 def test_the_database_may_be_named_by_a_variable() -> None:
     monitor = a_monitor(database="$SHOP_DATABASE")
     assert monitor.url({"SHOP_DATABASE": URL}) == URL
-    assert monitor.shown_database == "$SHOP_DATABASE"
     with pytest.raises(InvalidValueError, match=re.escape("database '$SHOP_DATABASE': is not in the environment")):
         monitor.url({})
 
 
 def test_a_password_is_not_shown() -> None:
     monitor = a_monitor()
-    assert "secret" not in f"{monitor!r} {monitor} {monitor.shown_database} {orders(monitor=monitor)!r}"
+    assert "secret" not in f"{monitor!r} {monitor} {orders(monitor=monitor)!r}"
 
 
 @pytest.mark.parametrize(
@@ -51,6 +58,11 @@ def test_a_password_is_not_shown() -> None:
         ({"columns": "amount"}, "Monitor, columns: "),
         ({"limits": 5}, "Monitor, limits: 5 is no Limits(…)"),
         ({"table": None}, "Monitor, table: None is no schema.table"),
+        ({"shards": {"eu": EU}}, "Monitor, shards: is declared beside database=; a table follows one database, or shards"),
+        ({**ALONE, "shards": ["eu"]}, "Monitor, shards: ['eu'] is no mapping; write {'eu': Database(url, 'shop.orders')}"),
+        ({**ALONE, "shards": {5: EU}}, "Monitor, shards: 5 is no name of a shard; write what its topics tell"),
+        ({**ALONE, "shards": {(): EU}}, "Monitor, shards: () is no name of a shard"),
+        ({**ALONE, "shards": {"eu": "mysql://u:secret@h"}}, "Monitor, shards: 'eu': "),
     ],
 )
 def test_a_monitor_that_cannot_work_is_refused_by_its_field(declared: dict[str, Any], problem: str) -> None:

@@ -46,6 +46,7 @@ class Shop:
     schema: str
     url: str
     lake: Followed
+    name: str = "shop"  # of the connector
     messages: list[Record] = field(default_factory=list)
     told: int = 0
 
@@ -115,13 +116,15 @@ class Shop:
             return
         file, byte = self.place()
         row = None if identity is None else self._row(identity)
-        told = {"connector": "mariadb", "name": "shop", "db": self.schema, "table": "orders", "file": file, "pos": byte - 1, "row": 0}
+        told = {"connector": "mariadb", "name": self.name, "db": self.schema, "table": "orders", "file": file, "pos": byte - 1, "row": 0}
         payload = {"before": None, "after": row, "source": {**told, "ts_ms": TOLD_MS, **source}, "op": op}
         if op == "d":
             payload["before"] = {"id": identity, "note": None, "amount": None, "placed": None}
         value = json.dumps({"schema": SCHEMA, "payload": payload}).encode()
         key = None if identity is None else json.dumps({"id": identity}).encode()
-        self.messages.append(Record(topic="shop.orders", topic_id="t1", offset=len(self.messages), key=key, value=value))
+        self.messages.append(
+            Record(topic=f"{self.name}.orders", topic_id=f"id of {self.name}", offset=len(self.messages), key=key, value=value)
+        )
 
     def _row(self, identity: int) -> dict[str, Any] | None:
         for line in self.database.run(ROW.format(identity)):
@@ -134,12 +137,19 @@ class Shop:
 @contextmanager
 def a_shop(server: MariaDB, spark: SparkSession, folder: Path) -> Iterator[Shop]:
     """A shop whose lake has followed the first ten orders."""
+    with shop_in(server, Followed(spark, folder, keys=("id",))) as shop:
+        yield shop
+
+
+@contextmanager
+def shop_in(server: MariaDB, lake: Followed, name: str = "shop") -> Iterator[Shop]:
+    """A shop whose first ten orders a lake has followed, which may follow others too."""
     schema = f"shop_{uuid.uuid4().hex[:8]}"
     admin = server.session()
     admin.run(f"CREATE DATABASE {schema}", f"USE {schema}", DDL)
     try:
         url = f"mysql+pymysql://{CAPTURE_USER}:{CAPTURE_USER}@127.0.0.1:{server.port}/{schema}"
-        shop = Shop(admin, schema, url, Followed(spark, folder, keys=("id",)))
+        shop = Shop(admin, schema, url, lake, name)
         for identity in range(1, 11):
             shop.insert(identity)
         shop.follow()

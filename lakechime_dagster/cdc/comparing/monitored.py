@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -57,6 +57,48 @@ class Monitored:
         """How many keys differ in each way."""
         found = Counter(self.faults.values())
         return {fault: found[fault] for fault in Fault}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The rows of a table that follow one table of a database: all, or those of a shard.
+
+    Attributes:
+        keys: The columns of the table's key.
+        shard: Of the columns that the names of topics tell, which the database's table does not have, the values.
+    """
+
+    keys: tuple[str, ...]
+    shard: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def own_keys(self) -> tuple[str, ...]:
+        """The columns of the key that the database's table has."""
+        return tuple(name for name in self.keys if name not in self.shard)
+
+    def own(self, key: change.Key) -> change.Key:
+        """A key of the table as the database's has it."""
+        return tuple(value for name, value in zip(self.keys, key, strict=True) if name not in self.shard)
+
+    def whole(self, key: Key) -> Key:
+        """A key of the database's table as that of the lake has it."""
+        own = iter(key)
+        return tuple(self.shard[name] if name in self.shard else next(own) for name in self.keys)
+
+
+def together(table: str, shards: Mapping[str, Monitored]) -> Monitored:
+    """The comparisons of all shards, by their names, as one of the table."""
+    found = list(shards.values())
+    unchecked: dict[str, str] = {}
+    for one in found:
+        unchecked |= one.unchecked
+    return Monitored(
+        table=table, cut="; ".join(f"{name}: {one.cut}" for name, one in shards.items()), version=min(one.version for one in found),
+        source_rows=sum(one.source_rows for one in found), lake_rows=sum(one.lake_rows for one in found),
+        faults={key: fault for one in found for key, fault in one.faults.items()}, left_out=sum(one.left_out for one in found),
+        unchecked=unchecked, unresolved=sum(one.unresolved for one in found), is_passed=all(one.is_passed for one in found),
+        is_truncated=any(one.is_truncated for one in found), seconds=sum(one.seconds for one in found),
+    )  # fmt: skip
 
 
 def key_shown(key: Key) -> str:

@@ -11,6 +11,12 @@ from lakechime_dagster.cdc.messages.record import Changes, Reading, Record, Tomb
 TYPE = "string"
 
 
+def shard_of(shards: re.Pattern[str], topic: str) -> dict[str, str] | None:
+    """What the name of a topic tells of its rows: of each column its value; None if it does not match."""
+    found = shards.fullmatch(topic)
+    return None if found is None else {name: value or "" for name, value in found.groupdict().items()}
+
+
 class ShardReader(EnvelopeReader):
     """Reads the messages of many topics, whose names tell columns of the rows.
 
@@ -39,10 +45,10 @@ class ShardReader(EnvelopeReader):
         return self._told.get(topic) or self._told.setdefault(topic, self._columns(topic))
 
     def _columns(self, topic: str) -> dict[str, str]:
-        found = self._pattern.fullmatch(topic)
+        found = shard_of(self._pattern, topic)
         if found is None:
             raise ValueError(f"topic: {shown(topic)} does not match shards={shown(self._pattern.pattern)}, by which it tells columns")
-        return {name: value or "" for name, value in found.groupdict().items()}
+        return found
 
     def _with(self, change: Change, told: Mapping[str, str]) -> Change:
         """A change of the table of all shards; a truncation is one of its own shard, as that is a source of its own."""

@@ -1,6 +1,7 @@
 """A table that follows a database as a monitor looks at it: a version of it, and the keys that changes after a cut touched."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from lakechime_dagster.cdc.meaning.wire import key_of, key_text
 from lakechime_dagster.cdc.messages.readers import MessageFormat
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader
 from lakechime_dagster.cdc.messages.record import Changes
+from lakechime_dagster.cdc.messages.shards import shard_of
 from lakechime_dagster.cdc.order import REPAIRS
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.change_tables import STATE
@@ -110,11 +112,16 @@ class Touched:
     is_passed: bool = False
 
 
-def touched_above(spark: SparkSession, table: FollowedTable, state: TableState, cut: LogPlace) -> Touched:
-    """What the messages that are in a state of the table say of changes above a cut; one without a position says nothing."""
+def touched_above(spark: SparkSession, table: FollowedTable, state: TableState, cut: LogPlace, shard: Mapping[str, str]) -> Touched:
+    """What the messages that are in a state of the table say of changes above a cut; one without a position says nothing.
+
+    Of a `shard`, which is named by what its topics tell, only they count.
+    """
     if state.bronze is None:
         return Touched()
     rows = pinned(spark, table.bronze_location, state.bronze).where((F.col("kind") == "change") & F.col("position").isNotNull())
+    if shard:
+        rows = rows.where(F.col("topic").isin(_topics(rows, re.compile(table.format.shards), shard)))
     is_above = _is_above(cut)
     lines = rows.groupBy("topic_id", "partition").agg(F.bool_or(is_above).alias("passed")).collect()
     lines = [line for line in lines if not line["topic_id"].startswith(REPAIRS)]
@@ -126,6 +133,10 @@ def touched_above(spark: SparkSession, table: FollowedTable, state: TableState, 
         keys=frozenset(key_of(key) for (key,) in told if key is not None), is_truncated=any(key is None for (key,) in told),
         is_passed=all(line["passed"] for line in lines),
     )  # fmt: skip
+
+
+def _topics(rows: DataFrame, shards: re.Pattern[str], shard: Mapping[str, str]) -> list[str]:
+    return [topic for (topic,) in rows.select("topic").distinct().collect() if shard_of(shards, topic) == shard]
 
 
 def _format(spark: SparkSession, table: FollowedTable) -> MessageFormat:
