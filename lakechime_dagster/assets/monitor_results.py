@@ -16,6 +16,7 @@ from lakechime_dagster.triggers.grid import from_milliseconds
 
 MAX_SHOWN = 50  # keys, or sources, of the metadata
 MAX_TOLD = 5  # transactions that an alarm names
+NEWEST = "newest ids in the database"  # by shard
 PLACE, SEEN = "place of the database's log", "seen to be the same"  # names of metadata
 
 
@@ -54,6 +55,9 @@ def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
     metadata["seconds since news, by source"] = _table(("source", "in the messages", "in the table", "heartbeat"), heard)
     metadata["unread"] = _table(("where", "bytes or messages"), {name: (count,) for name, count in found.unread.items()})
     metadata["left"] = _table(("where", "seconds", "by"), {one.where: (one.seconds, one.told) for one in found.left})
+    if found.newest:
+        metadata[NEWEST] = dg.MetadataValue.json({one.shard: one.in_database for one in found.newest})
+        metadata["ids ahead of the lake"] = max(one.in_database - (one.in_lake or 0) for one in found.newest)
     if found.unasked:
         metadata["the database was not asked"] = found.unasked
     return dg.AssetCheckResult(

@@ -2,7 +2,8 @@
 
 import dagster as dg
 
-from lakechime_dagster.assets.monitor_results import PLACE, kept_up, proven, same, whole
+from lakechime_dagster.assets.monitor_results import NEWEST, PLACE, kept_up, proven, same, whole
+from lakechime_dagster.cdc.comparing.keeping_up import SeenId
 from lakechime_dagster.cdc.comparing.untold import SeenSame
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.lake import Lake
@@ -14,6 +15,7 @@ from lakechime_dagster.resources.names import IS_PROVEN, KEEPS_UP, NOTHING_LOST,
 from lakechime_dagster.resources.source_queries import check_source_queries
 
 MAX_COMPARISONS = 500  # that are looked at for one which passed
+MAX_LOOKS = 100  # at whether the table keeps up, for one that is old enough
 
 
 def watched(lake: Lake) -> list[ChangeTable]:
@@ -31,11 +33,13 @@ def _keeps_up(table: ChangeTable) -> dg.AssetChecksDefinition:
     monitor = table.monitor or UNDECLARED
 
     @dg.asset_check(asset=asset_key(table.name), name=KEEPS_UP, description="What came is read soon, and nothing is lost before it is.")
-    def check(lakechime: LakeChimeResource) -> dg.AssetCheckResult:
+    def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
         from lakechime_dagster.resources.followed import Followed
         from lakechime_dagster.resources.keeping_up import keeping_up
 
-        return kept_up(keeping_up(Followed(lakechime.platform(), table), monitor), monitor.limits)
+        followed = Followed(lakechime.platform(), table)
+        before = newest_seen(context.instance, table, followed.platform.store.now() - round(monitor.limits.behind.total_seconds() * 1000))
+        return kept_up(keeping_up(followed, monitor, before), monitor.limits)
 
     return check
 
@@ -83,6 +87,18 @@ def _is_proven(table: ChangeTable) -> dg.AssetChecksDefinition:
         return proven(unproven(Followed(lakechime.platform(), table), seen), seen, table)
 
     return check
+
+
+def newest_seen(instance: dg.DagsterInstance, table: ChangeTable, until_ms: int) -> dict[str, SeenId]:
+    """By shard the newest id that the database had at the last look that was not after a moment."""
+    key = dg.AssetCheckKey(asset_key(table.name), KEEPS_UP)
+    for record in instance.event_log_storage.get_asset_check_execution_history(key, limit=MAX_LOOKS):
+        found = record.event.asset_check_evaluation if record.event is not None else None
+        if record.event is not None and found is not None and NEWEST in found.metadata:
+            at_ms, ids = round(record.event.timestamp * 1000), found.metadata[NEWEST].value
+            if at_ms <= until_ms and isinstance(ids, dict):
+                return {shard: SeenId(one, at_ms) for shard, one in ids.items() if isinstance(one, int)}
+    return {}
 
 
 def last_seen_same(instance: dg.DagsterInstance, table: ChangeTable) -> SeenSame | None:

@@ -59,7 +59,7 @@ class Monitor:
 
     database: str | None = field(default=None, repr=False)
     table: str | None = None
-    shards: Mapping[str | tuple[str, ...], Database] = field(default_factory=dict, hash=False)
+    shards: Mapping[str, Database] | Mapping[tuple[str, ...], Database] = field(default_factory=dict, hash=False)
     every: Schedule | None = None
     columns: tuple[str, ...] | None = None
     within: dt.timedelta = dt.timedelta(minutes=2)

@@ -1,12 +1,13 @@
 """Measuring whether a table that follows a database keeps up with it; without a JVM, and without a comparison."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from sqlglot import exp
 
 from lakechime_dagster.capture.rows import TABLE, column, since, texts
-from lakechime_dagster.cdc.comparing.keeping_up import Heard, KeepingUp, Lane, Left
+from lakechime_dagster.cdc.comparing.keeping_up import Heard, KeepingUp, Lane, Left, NewestId, SeenId
 from lakechime_dagster.cdc.meaning.wire import order_of
 from lakechime_dagster.cdc.messages.bronze import Kind
 from lakechime_dagster.cdc.messages.record import Control
@@ -17,17 +18,22 @@ from lakechime_dagster.lake.envelopes import tells_position
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.resources.followed import Followed
+from lakechime_dagster.resources.newest import newest_ids
 from lakechime_dagster.resources.source_queries import QUERIES_OFF
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.sources.log_kept import KeptBinlog, Slot, log_kept
 from lakechime_dagster.triggers.feeds import FeedPlace, KafkaPlace, spans_between
 from lakechime_dagster.triggers.grid import DAY_MS
 
+NOTHING_SEEN: Mapping[str, SeenId] = MappingProxyType({})
 _HEARTBEATS = "heartbeat."  # what stands before the name of the server in the topic of its heartbeats
 
 
-def keeping_up(followed: Followed, monitor: Monitor) -> KeepingUp:
-    """What can be measured of a table now; the database is asked where the monitor names one and the settings allow it."""
+def keeping_up(followed: Followed, monitor: Monitor, before: Mapping[str, SeenId] = NOTHING_SEEN) -> KeepingUp:
+    """What can be measured of a table now; the database is asked where the monitor names one and the settings allow it.
+
+    `before` is by shard the newest id that a database had so long ago that the lake should have it.
+    """
     now_ms = followed.platform.store.now()
     problems: list[str] = []
     unread, left = _feed(followed, problems)
@@ -36,12 +42,14 @@ def keeping_up(followed: Followed, monitor: Monitor) -> KeepingUp:
     heard = heard_of(followed, places, now_ms, _days(kept))
     if isinstance(kept, KeptBinlog):
         left += left_in_binlog(kept, places, heard, now_ms)
+    newest = list(newest_ids(followed, monitor, before)) if followed.platform.settings.may_ask_sources else []
     slots = kept if isinstance(kept, tuple) else ()
     left += [Left(f"slot {slot.name}", 0, f"it is {slot.status}") for slot in slots if slot.status in ("unreserved", "lost")]
     return KeepingUp(
         table=followed.table.name, now_ms=now_ms, lanes=_lanes(followed, bool(unread)), unread=unread, heard=heard,
         problems=tuple(problems), waiting=followed.waiting(), quarantined=followed.quarantine.count(), left=tuple(left),
-        wal=max((slot.kept for slot in slots), default=None), unasked=unasked,
+        wal=max((slot.kept for slot in slots), default=None), newest=tuple(one for one in newest if isinstance(one, NewestId)),
+        unasked=unasked or "; ".join(one for one in newest if isinstance(one, str)),
     )  # fmt: skip
 
 
@@ -129,7 +137,7 @@ def _lane(followed: Followed, name: str, waits: bool) -> Lane:
 def _asked(followed: Followed, monitor: Monitor) -> tuple[str, KeptBinlog | tuple[Slot, ...] | None]:
     """What the database keeps of its log, or why it was not asked."""
     if monitor.database is None:
-        return "none is declared", None
+        return "" if monitor.shards else "none is declared", None
     if not followed.platform.settings.may_ask_sources:
         return QUERIES_OFF, None
     try:

@@ -55,6 +55,30 @@ class Left:
     told: str = ""
 
 
+@dataclass(frozen=True)
+class SeenId:
+    """The newest id that a database had at a moment, in milliseconds since the epoch."""
+
+    id: int
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewestId:
+    """The newest ids of a database's table and of the lake's.
+
+    Attributes:
+        shard: Whose; empty where the table follows one database.
+        in_lake: None where it has no row.
+        lacking: One that the database had at an earlier look and has still, and the lake has not.
+    """
+
+    shard: str
+    in_database: int
+    in_lake: int | None
+    lacking: SeenId | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class KeepingUp:
     """What was measured of a table.
@@ -64,6 +88,7 @@ class KeepingUp:
         problems: Why something could not be measured that should be.
         waiting: Rows outside of the table, as nobody sent a column; None where they are too many to be counted.
         wal: Bytes of PostgreSQL's log that slots keep.
+        newest: The newest ids of databases whose tables have one.
         unasked: Why the database was not asked; empty where it was.
     """
 
@@ -77,6 +102,7 @@ class KeepingUp:
     quarantined: int = 0
     left: tuple[Left, ...] = ()
     wal: int | None = None
+    newest: tuple[NewestId, ...] = ()
     unasked: str = ""
 
     def seconds_since(self, moment_ms: int | None) -> float | None:
@@ -96,7 +122,8 @@ class KeepingUp:
 
 def beyond(found: KeepingUp, limits: Limits) -> list[str]:
     """What of the measures is beyond the limits, in words."""
-    return [*found.problems, *_stuck(found, limits), *_silent(found, limits), *_soon_gone(found, limits), *_outside(found, limits)]
+    late = [*_stuck(found, limits), *_silent(found, limits), *_lacking(found)]
+    return [*found.problems, *late, *_soon_gone(found, limits), *_outside(found, limits)]
 
 
 def _stuck(found: KeepingUp, limits: Limits) -> Iterator[str]:
@@ -117,6 +144,14 @@ def _silent(found: KeepingUp, limits: Limits) -> Iterator[str]:
         newest = max((at for at in (heard.in_messages, heard.heartbeat) if at is not None), default=None)
         if limits.quiet is not None and newest is not None and _is_older(found, newest, limits.quiet):
             yield f"{source} has told nothing for {_words(found.seconds_since(newest))}, not even a heartbeat: is its connector stuck?"
+
+
+def _lacking(found: KeepingUp) -> Iterator[str]:
+    for one in found.newest:
+        if one.lacking is not None:
+            where = f" of shard {one.shard}" if one.shard else ""
+            since = _words(found.seconds_since(one.lacking.at_ms))
+            yield f"row {one.lacking.id}{where}, which the database had {since} ago and has still, is not in {found.table}"
 
 
 def _soon_gone(found: KeepingUp, limits: Limits) -> Iterator[str]:
