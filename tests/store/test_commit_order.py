@@ -41,7 +41,10 @@ class FeedReader:
 
 
 class NaiveReader:
-    """The broken twin: remembers the highest number that it saw, not caring which transactions are still running."""
+    """The broken twin: remembers the highest number that it saw, not caring which transactions are still running.
+
+    It reads all that is there: far behind the writers, as pages would leave it on a busy machine, there is nothing to lose.
+    """
 
     def __init__(self, store: SqlDCEStore) -> None:
         self.store, self.last, self.seen = store, 0, Seen()
@@ -49,7 +52,7 @@ class NaiveReader:
     def read(self) -> int:
         query = select(dce_event.c.seq, dce_event.c.partition_key, dce_event.c.snapshot_id)
         with at_once(self.store.engine) as connection:
-            rows = connection.execute(query.where(dce_event.c.seq > self.last).order_by(dce_event.c.seq).limit(5_000)).all()
+            rows = connection.execute(query.where(dce_event.c.seq > self.last).order_by(dce_event.c.seq)).all()
         self.seen.update((row.partition_key.strip("[]"), row.snapshot_id) for row in rows)
         self.last = rows[-1].seq if rows else self.last
         return len(rows)
