@@ -41,6 +41,12 @@ def _moment(at_ms: int | None) -> str:
     return "a time that is not told" if at_ms is None else f"{from_milliseconds(at_ms):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def not_there(table: ChangeTable) -> dg.AssetCheckResult:
+    """Before its first step there is no table to be compared: nothing is wrong, and nothing known."""
+    description = f"{table.name} is not there yet, as no step of it has been: it is compared then"
+    return dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.WARN, description=description)
+
+
 def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
     """The measures as a check; numbers are plotted by Dagster."""
     problems = beyond(found, limits)

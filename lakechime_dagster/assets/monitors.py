@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from lakechime_dagster.assets.monitor_results import NEWEST, PLACE, kept_up, proven, same, whole
+from lakechime_dagster.assets.monitor_results import NEWEST, PLACE, kept_up, not_there, proven, same, whole
 from lakechime_dagster.cdc.comparing.keeping_up import SeenId
 from lakechime_dagster.cdc.comparing.untold import SeenSame
 from lakechime_dagster.lake.change_tables import ChangeTable
@@ -69,6 +69,8 @@ def _same_as_database(table: ChangeTable) -> dg.AssetChecksDefinition:
     def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
         platform = lakechime.platform()
         check_source_queries(platform.settings)
+        if not platform.log(table.name, table.location).exists():
+            return not_there(table)
         with opened_driver(platform, context.log.info) as driver:
             return same(monitored(driver.spark, followed(platform, table), monitor), table)
 

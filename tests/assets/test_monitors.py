@@ -153,6 +153,16 @@ def test_a_database_that_cannot_be_asked_is_no_fault_of_the_table_and_one_that_m
     assert (refused.code, refused.err.strip().endswith(f"{off}; set it to on")) == (1, True)
 
 
+def test_a_table_that_is_not_there_yet_is_no_fault_of_the_run_that_would_compare_it(lakechime: Cli, tmp_path: Path) -> None:
+    table = Shop.declared(lakechime, monitor=Monitor(database=DATABASE, table="shop.orders"), source=JsonLines(str(tmp_path))).table
+    same_alone = {dg.AssetCheckKey(dg.AssetKey(["shop", "orders"]), "same_as_database")}
+    job = build_definitions(Lake("shop", [table])).resolve_job_def("shop__monitors").get_subset(asset_check_selection=same_alone)
+    with dg.DagsterInstance.ephemeral() as instance:
+        (found,) = job.execute_in_process(instance=instance).get_asset_check_evaluations()
+    told = (found.passed, found.severity, found.description)
+    assert told == (False, dg.AssetCheckSeverity.WARN, "shop.orders is not there yet, as no step of it has been: it is compared then")
+
+
 def compared(**declared: Any) -> Monitored:
     whole = {
         "table": NAME, "cut": "binlog 1:4", "version": 3, "source_rows": 9, "lake_rows": 9, "faults": {}, "unchecked": {}, "seconds": 0.5,
