@@ -1,5 +1,7 @@
 """The code location of the benchmark of freshness: a table that follows one of a database, as it comes."""
 
+import os
+
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import CDCMerge, Debezium, KafkaTopic, Lake, change_table
 
@@ -7,8 +9,10 @@ KAFKA = "LAKECHIME_TEST_KAFKA"  # the variable that holds the address of the bro
 DATABASE = "shop"
 
 orders = change_table(
-    "shop.orders", source=KafkaTopic(f"{DATABASE}.{DATABASE}.orders", bootstrap=f"${KAFKA}"), envelope=Debezium(),
+    "shop.orders",
+    source=KafkaTopic(f"{DATABASE}.{DATABASE}.orders", bootstrap=os.environ.get(KAFKA, "127.0.0.1:9092")),
+    envelope=Debezium(),
     merge=CDCMerge(keys=("id",)),
-)  # fmt: skip
+)
 lake = Lake("bench", [orders])
 defs = build_definitions(lake)

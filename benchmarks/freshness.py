@@ -51,7 +51,7 @@ class Writer(Background):
     def turn(self) -> None:
         batch = len(self.committed) + 1
         time.sleep(max(0.0, self._begin + batch / PER_SECOND - time.time()))
-        first = ROWS + self._half * batch
+        first = ROWS + 1 + self._half * (batch - 1)
         rows = ", ".join(f"({n}, 'customer {n}', {n % 997}.50, NOW(6), {batch})" for n in range(first, first + self._half))
         ids = ", ".join(map(str, self._dice.sample(range(1, first), self._half)))
         change = f"UPDATE orders SET amount = amount + 1, changed_at = NOW(6), batch = {batch} WHERE id IN ({ids})"
