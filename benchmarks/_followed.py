@@ -4,8 +4,8 @@ import os
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import CDCMerge, Debezium, KafkaTopic, Lake, change_table
+from tests.support.impatient import KAFKA
 
-KAFKA = "LAKECHIME_TEST_KAFKA"  # the variable that holds the address of the broker
 DATABASE = "shop"
 
 orders = change_table(

@@ -7,13 +7,11 @@ a second insert rows and change as many, of a table of 100,000. The lake has the
 import argparse
 import random
 import statistics
-import tempfile
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -25,7 +23,7 @@ from tests.support.background import Background
 from tests.support.chain import Place, chain
 from tests.support.followed_table import FollowedTable
 from tests.support.mariadb import MariaDB, mariadb_server
-from tests.support.stack import debezium_settings
+from tests.support.stack import debezium_settings, servers_folder
 from tests.support.stack_jars import ensure_stack_jars
 
 ROWS = 100_000
@@ -113,9 +111,7 @@ def followed() -> Iterator[tuple[MariaDB, FollowedTable]]:
     """A database, and its table in the lake."""
     settings = load_settings()
     spark = settings.spark.model_copy(update={"driver": "warm"})
-    with tempfile.TemporaryDirectory(prefix="lakechime-bench-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # the database's user enters it
+    with servers_folder() as folder:
         (folder / "home").mkdir()
         place = Place(folder / "home", folder, settings.jars, ensure_stack_jars(), spark)
         with mariadb_server(folder / "mariadb") as mariadb:

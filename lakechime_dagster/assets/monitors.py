@@ -1,5 +1,7 @@
 """Checks of tables that follow a database: whether each keeps up with it, lost nothing, is the same and is proven to be."""
 
+from collections.abc import Iterator
+
 import dagster as dg
 
 from lakechime_dagster.assets.monitor_results import NEWEST, PLACE, kept_up, not_there, proven, same, whole
@@ -14,8 +16,7 @@ from lakechime_dagster.resources.monitor import followed, monitored, opened_driv
 from lakechime_dagster.resources.names import IS_PROVEN, KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE
 from lakechime_dagster.resources.source_queries import check_source_queries
 
-MAX_COMPARISONS = 500  # that are looked at for one which passed
-MAX_LOOKS = 100  # at whether the table keeps up, for one that is old enough
+MAX_LOOKS = 500  # evaluations of a check among which one is looked for
 
 
 def watched(lake: Lake) -> list[ChangeTable]:
@@ -93,21 +94,24 @@ def _is_proven(table: ChangeTable) -> dg.AssetChecksDefinition:
 
 def newest_seen(instance: dg.DagsterInstance, table: ChangeTable, until_ms: int) -> dict[str, SeenId]:
     """By shard the newest id that the database had at the last look that was not after a moment."""
-    key = dg.AssetCheckKey(asset_key(table.name), KEEPS_UP)
-    for record in instance.event_log_storage.get_asset_check_execution_history(key, limit=MAX_LOOKS):
-        found = record.event.asset_check_evaluation if record.event is not None else None
-        if record.event is not None and found is not None and NEWEST in found.metadata:
-            at_ms, ids = round(record.event.timestamp * 1000), found.metadata[NEWEST].value
-            if at_ms <= until_ms and isinstance(ids, dict):
-                return {shard: SeenId(one, at_ms) for shard, one in ids.items() if isinstance(one, int)}
+    for at_ms, found in _evaluations(instance, table, KEEPS_UP):
+        ids = found.metadata[NEWEST].value if NEWEST in found.metadata else None
+        if at_ms <= until_ms and isinstance(ids, dict):
+            return {shard: SeenId(one, at_ms) for shard, one in ids.items() if isinstance(one, int)}
     return {}
 
 
 def last_seen_same(instance: dg.DagsterInstance, table: ChangeTable) -> SeenSame | None:
     """When the table was the same as the database's last; None if no comparison that is looked at says so."""
-    key = dg.AssetCheckKey(asset_key(table.name), SAME_AS_DATABASE)
-    for record in instance.event_log_storage.get_asset_check_execution_history(key, limit=MAX_COMPARISONS):
-        found = record.event.asset_check_evaluation if record.event is not None else None
-        if record.event is not None and found is not None and found.passed and PLACE in found.metadata:
-            return SeenSame(str(found.metadata[PLACE].value), round(record.event.timestamp * 1000))
+    for at_ms, found in _evaluations(instance, table, SAME_AS_DATABASE):
+        if found.passed and PLACE in found.metadata:
+            return SeenSame(str(found.metadata[PLACE].value), at_ms)
     return None
+
+
+def _evaluations(instance: dg.DagsterInstance, table: ChangeTable, check: str) -> Iterator[tuple[int, dg.AssetCheckEvaluation]]:
+    """What a check said of a table and when, in milliseconds since the epoch; the newest one first."""
+    key = dg.AssetCheckKey(asset_key(table.name), check)
+    for record in instance.event_log_storage.get_asset_check_execution_history(key, limit=MAX_LOOKS):
+        if record.event is not None and (found := record.event.asset_check_evaluation) is not None:
+            yield round(record.event.timestamp * 1000), found

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 from sqlglot import exp
 
@@ -25,11 +24,10 @@ from lakechime_dagster.sources.log_kept import KeptBinlog, Slot, log_kept
 from lakechime_dagster.triggers.feeds import FeedPlace, KafkaPlace, spans_between
 from lakechime_dagster.triggers.grid import DAY_MS
 
-NOTHING_SEEN: Mapping[str, SeenId] = MappingProxyType({})
 _HEARTBEATS = "heartbeat."  # what stands before the name of the server in the topic of its heartbeats
 
 
-def keeping_up(followed: Followed, monitor: Monitor, before: Mapping[str, SeenId] = NOTHING_SEEN) -> KeepingUp:
+def keeping_up(followed: Followed, monitor: Monitor, before: Mapping[str, SeenId]) -> KeepingUp:
     """What can be measured of a table now; the database is asked where the monitor names one and the settings allow it.
 
     `before` is by shard the newest id that a database had so long ago that the lake should have it.

@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING
 
 from lakechime_dagster.cdc.comparing.checksum import Comparison
 from lakechime_dagster.cdc.comparing.compare import Differences, Fault, Key, chunks, compare, confirmed
-from lakechime_dagster.cdc.comparing.monitored import KeptRows, Monitored, Part, canonical_key, comparison_of, in_batches, together
+from lakechime_dagster.cdc.comparing.monitored import (
+    KeptRows,
+    Monitored,
+    Part,
+    canonical_key,
+    comparison_of,
+    in_batches,
+    parts_of,
+    together,
+)
 from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import SourceUnreadableError
 from lakechime_dagster.lake.change_tables import ChangeTable
-from lakechime_dagster.lake.databases import Database, url_in
-from lakechime_dagster.lake.feeds import shard_columns
+from lakechime_dagster.lake.databases import url_in
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.triggers.lanes import LaneId
@@ -73,24 +81,21 @@ def monitored(
         TableAbsentError: the lake has none.
     """
     found = dict[str, Monitored]()
-    for values, database in monitor.databases.items():
-        part = Part(keys=table.keys, shard=dict(zip(shard_columns(table.format.shards), values, strict=True)))
+    for part in parts_of(monitor, table.keys, table.format.shards):
         try:
-            found[", ".join(values)] = _compared(spark, table, monitor, part, database, pause)
+            found[part.name] = _compared(spark, table, monitor, part, pause)
         except SourceUnreadableError as error:
-            raise error if not values else SourceUnreadableError(f"shard {', '.join(values)}: {error}") from error
-    return together(table.name, found) if monitor.shards else next(iter(found.values()))
+            raise SourceUnreadableError(f"{part.told}{error}") from error
+    return together(table.name, found)
 
 
-def _compared(
-    spark: "SparkSession", table: "FollowedTable", monitor: Monitor, part: Part, database: Database, pause: Callable[[float], None]
-) -> Monitored:
+def _compared(spark: "SparkSession", table: "FollowedTable", monitor: Monitor, part: Part, pause: Callable[[float], None]) -> Monitored:
     from lakechime_dagster.sources.cut import taken
     from lakechime_dagster.sources.tables import TableSide, column_types
     from lakechime_dagster.spark.following.monitored import VIEW, columns_in, side_of, state_of
 
-    start, where = time.monotonic(), database.source_table
-    with taken(url_in(os.environ, database.url, "database"), seconds=STATEMENT_SECONDS) as cut:
+    start, where = time.monotonic(), part.database.source_table
+    with taken(url_in(os.environ, part.database.url, "database"), seconds=STATEMENT_SECONDS) as cut:
         state = state_of(table)
         columns = column_types(cut.connection, *where)
         lake = {name: kind for name, kind in columns_in(spark, table, state).items() if name not in part.shard}
@@ -108,8 +113,7 @@ def _compared(
     return Monitored(
         table=table.name, cut=str(place), version=again.state.version, source_rows=found.source_rows, lake_rows=found.lake_rows,
         faults={part.whole(key): fault for key, fault in again.faults.items()}, left_out=again.left_out, unchecked=unchecked,
-        unresolved=len(found.unresolved), is_passed=again.is_passed,
-        is_truncated=again.is_truncated, seconds=time.monotonic() - start,
+        unresolved=len(found.unresolved), is_passed=again.is_passed, is_truncated=again.is_truncated, seconds=time.monotonic() - start,
     )  # fmt: skip
 
 

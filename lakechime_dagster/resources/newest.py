@@ -7,9 +7,9 @@ from sqlglot import exp
 
 from lakechime_dagster.capture.rows import TABLE, column, row_is
 from lakechime_dagster.cdc.comparing.keeping_up import NewestId, SeenId
+from lakechime_dagster.cdc.comparing.monitored import Part, parts_of
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lake.databases import Database, url_in
-from lakechime_dagster.lake.feeds import shard_columns
+from lakechime_dagster.lake.databases import url_in
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.resources.followed import Followed
 from lakechime_dagster.sources.newest import newest_id
@@ -27,34 +27,28 @@ def newest_ids(followed: Followed, monitor: Monitor, before: Mapping[str, SeenId
         monitor: Which names the databases.
         before: By shard the newest id that a database had at an earlier look.
     """
-    if not monitor.is_comparing:
-        return
-    for values, database in monitor.databases.items():
-        shard = dict(zip(shard_columns(followed.table.bronze.feed.shards), values, strict=True))
-        name = ", ".join(values)
+    feed = followed.table.bronze.feed
+    for part in parts_of(monitor, followed.table.keys, feed.shards) if monitor.is_comparing else ():
         try:
-            found = _newest(followed, database, shard, before.get(name))
+            found = _newest(followed, part, before.get(part.name))
         except LakeChimeError as error:
-            yield f"shard {name}: {error}" if name else str(error)
-            continue
-        if found is not None:
-            yield NewestId(shard=name, in_database=found[0], in_lake=found[1], lacking=found[2])
+            yield f"{part.told}{error}"
+        else:
+            yield from [found] if found is not None else []
 
 
-def _newest(
-    followed: Followed, database: Database, shard: Mapping[str, str], before: SeenId | None
-) -> tuple[int, int | None, SeenId | None] | None:
-    """The newest id of the database, that of the lake, and the earlier one where the database has it still and the lake has not."""
-    types = followed.target.types()
-    names = zip(followed.table.keys, followed.table.bronze.keys, strict=True)
-    own = [(here, there) for here, there in names if here not in shard]
-    if len(own) != 1 or types.get(own[0][0]) not in WHOLE:
+def _newest(followed: Followed, part: Part, before: SeenId | None) -> NewestId | None:
+    """What a database and the lake say; None where the table has no such ids, or no row."""
+    types, target = followed.target.types(), followed.target
+    there = dict(zip(followed.table.keys, followed.table.bronze.keys, strict=True))
+    if len(part.own_keys) != 1 or types.get(part.own_keys[0]) not in WHOLE:
         return None
-    ((here, there),) = own
-    newest, is_there = newest_id(url_in(os.environ, database.url, "database"), database.source_table, there, before and before.id)
+    (key,) = part.own_keys
+    url = url_in(os.environ, part.database.url, "database")
+    newest, is_there = newest_id(url, part.database.source_table, there[key], before and before.id)
     if newest is None:
         return None
-    of_shard = row_is(shard, types)
-    (lake,) = followed.target.query(exp.select(exp.Max(this=column(here)).as_("newest")).from_(TABLE).where(*of_shard))
-    is_lacking = before is not None and is_there and not followed.target.count(*of_shard, *row_is({here: before.id}, types))
-    return newest, lake["newest"], before if is_lacking else None
+    rows = row_is(part.shard, types)
+    (lake,) = target.query(exp.select(exp.Max(this=column(key)).as_("newest")).from_(TABLE).where(*rows))
+    is_lacking = before is not None and is_there and not target.count(*rows, *row_is({key: before.id}, types))
+    return NewestId(shard=part.name, in_database=newest, in_lake=lake["newest"], lacking=before if is_lacking else None)

@@ -33,6 +33,21 @@ def connected(url: str) -> Iterator[tuple[sa.Connection, Dialect]]:
         yield connection, Dialect(address.get_backend_name())
 
 
+def limit_statements(connection: sa.Connection, seconds: int) -> None:
+    """No statement of a connection takes longer from here on. PostgreSQL takes no snapshot for that."""
+    if connection.dialect.name == Dialect.POSTGRES:
+        connection.execute(sa.text(f"SET statement_timeout = '{seconds:d}s'"))
+    elif is_mariadb(connection):
+        connection.execute(sa.text("SET SESSION max_statement_time = :seconds"), {"seconds": seconds})
+    else:
+        connection.execute(sa.text("SET SESSION max_execution_time = :milliseconds"), {"milliseconds": 1000 * seconds})
+
+
+def is_mariadb(connection: sa.Connection) -> bool:
+    """Whether a connection of MySQL's dialect is one to MariaDB."""
+    return connection.dialect.is_mariadb  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def dialect_of(url: str) -> Dialect:
     """The kind of the database that a URL names; nothing is connected.
 

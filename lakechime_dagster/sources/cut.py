@@ -14,7 +14,7 @@ from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.comparing.log_place import BinlogPlace, LogPlace, TransactionSnapshot, lsn_of
 from lakechime_dagster.cdc.position import binlog_place
 from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError
-from lakechime_dagster.sources.connection import connected
+from lakechime_dagster.sources.connection import connected, is_mariadb, limit_statements
 
 # up to where PostgreSQL's log is: what was committed with synchronous_commit=off is in it, and written to the disk a little later
 LSN = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END"
@@ -59,9 +59,10 @@ def binlog_snapshot(connection: sa.Connection, seconds: int) -> BinlogPlace:
         SourceUnreadableError: It is MySQL, or writes no binary log.
     """
     connection.execute(sa.text("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-    if not connection.dialect.is_mariadb:  # pyright: ignore[reportAttributeAccessIssue]
+    if not is_mariadb(connection):
         raise SourceUnreadableError("MySQL does not tell where its binary log stands without a lock; only MariaDB is cut")
-    connection.execute(sa.text("SET SESSION max_statement_time = :seconds, time_zone = '+00:00'"), {"seconds": seconds})
+    limit_statements(connection, seconds)
+    connection.execute(sa.text("SET SESSION time_zone = '+00:00'"))
     connection.execute(sa.text("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"))
     status = {name.lower(): value for name, value in connection.execute(sa.text("SHOW STATUS LIKE 'binlog_snapshot_%'"))}
     position = binlog_place(f"{status.get('binlog_snapshot_file')}:{status.get('binlog_snapshot_position')}")
@@ -73,7 +74,7 @@ def binlog_snapshot(connection: sa.Connection, seconds: int) -> BinlogPlace:
 def _of_postgres(connection: sa.Connection, seconds: int, table: tuple[str, str] | None) -> TransactionSnapshot:
     """PostgreSQL tells which transactions a snapshot sees; the log's place is asked after the snapshot was taken."""
     connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-    connection.execute(sa.text(f"SET LOCAL statement_timeout = '{seconds:d}s'"))  # these two take no snapshot yet
+    limit_statements(connection, seconds)
     if table is not None:
         schema, name = table
         quoted = connection.dialect.identifier_preparer.format_table(sa.table(name, schema=schema))

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.position import binlog_place
-from lakechime_dagster.sources.connection import connected
+from lakechime_dagster.sources.connection import connected, limit_statements
 
 SECONDS = 10  # that a statement may take
 _DAY = 86_400
@@ -53,6 +53,7 @@ def log_kept(url: str) -> KeptBinlog | tuple[Slot, ...]:
 
 
 def _of_mysql(connection: sa.Connection) -> KeptBinlog:
+    limit_statements(connection, SECONDS)
     names = [row[0] for row in connection.execute(sa.text("SHOW BINARY LOGS"))]
     numbers = [binlog_place(f"{name}:4")[0] for name in names]
     settings = {row[0]: row[1] for row in connection.execute(sa.text("SHOW GLOBAL VARIABLES LIKE '%expire_logs_%'"))}
@@ -62,6 +63,6 @@ def _of_mysql(connection: sa.Connection) -> KeptBinlog:
 
 def _of_postgres(connection: sa.Connection) -> tuple[Slot, ...]:
     connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-    connection.execute(sa.text("SELECT set_config('statement_timeout', :limit, true)"), {"limit": f"{SECONDS}s"})
+    limit_statements(connection, SECONDS)
     rows = connection.execute(sa.text(_SLOTS)).all()
     return tuple(Slot(name=name, is_active=active, status=status, kept=kept or 0, safe=safe) for name, active, status, kept, safe in rows)

@@ -6,9 +6,9 @@ import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.messages.findings import Finding, Weight
-from lakechime_dagster.sources.connection import connected
+from lakechime_dagster.sources.connection import connected, limit_statements
 
-_LIMIT = "10s"  # that a statement may take; what is asked of MySQL are variables
+SECONDS = 10  # that a statement may take; what is asked of MySQL are variables
 _WANTED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
 _WHY = {
     "log_bin": "no binary log is written, which the connector reads",
@@ -56,7 +56,7 @@ def _of_mysql(connection: sa.Connection, schema: str, table: str) -> Iterator[Fi
 
 def _of_postgres(connection: sa.Connection, schema: str, table: str) -> Iterator[Finding]:
     connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-    connection.execute(sa.text("SELECT set_config('statement_timeout', :limit, true)"), {"limit": _LIMIT})
+    limit_statements(connection, SECONDS)
     level = connection.execute(sa.text("SHOW wal_level")).scalar_one()
     if level != "logical":
         remedy = "ALTER SYSTEM SET wal_level = 'logical';  -- and start the server anew"

@@ -2,8 +2,7 @@
 
 import sqlalchemy as sa
 
-from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.sources.connection import connected
+from lakechime_dagster.sources.connection import connected, limit_statements
 
 SECONDS = 10  # that a statement may take
 
@@ -27,21 +26,10 @@ def newest_id(url: str, table: tuple[str, str], key: str, earlier: int | None) -
     schema, name = table
     column = sa.column(key)
     rows = sa.table(name, column, schema=schema)
-    with connected(url) as (connection, dialect):
-        _limit(connection, dialect)
+    with connected(url) as (connection, _):
+        limit_statements(connection, SECONDS)
         newest = connection.scalar(sa.select(sa.func.max(column)).select_from(rows))
         if not isinstance(newest, int):
             return None, False
-        return newest, earlier is not None and connection.scalar(
-            sa.select(sa.true()).select_from(rows).where(column == earlier)
-        ) is not None
-
-
-def _limit(connection: sa.Connection, dialect: Dialect) -> None:
-    """Statements of this connection end in time."""
-    if dialect is Dialect.POSTGRES:
-        connection.execute(sa.text("SELECT set_config('statement_timeout', :limit, false)"), {"limit": f"{SECONDS}s"})
-    elif connection.dialect.is_mariadb:  # pyright: ignore[reportAttributeAccessIssue]
-        connection.execute(sa.text("SET SESSION max_statement_time = :seconds"), {"seconds": SECONDS})
-    else:
-        connection.execute(sa.text("SET SESSION max_execution_time = :milliseconds"), {"milliseconds": SECONDS * 1000})
+        is_there = sa.exists().select_from(rows).where(column == earlier)
+        return newest, earlier is not None and bool(connection.scalar(sa.select(is_there)))

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.remembering.open_transactions import Probe
 from lakechime_dagster.errors import SourceDeniedError, SourceUnreadableError
-from lakechime_dagster.sources.connection import connected, dialect_of
+from lakechime_dagster.sources.connection import connected, dialect_of, limit_statements
 
 SECONDS = 10  # that a statement may take
 _FRESH_SECONDS, _TRIES = 0.2, 10  # the list is made anew when nobody has read it for a tenth of a second
@@ -63,9 +63,8 @@ def open_transactions(url: str, table: str) -> Probe:
 def _prepared(connection: sa.Connection) -> str:
     """Limit the session, and say who it is; `trx_started` is in the zone of the server, whatever that of the session."""
     connection.execution_options(isolation_level="AUTOCOMMIT")  # transactions are begun by words of their own
-    is_mariadb = connection.dialect.is_mariadb  # pyright: ignore[reportAttributeAccessIssue]
-    limit = "max_statement_time = :seconds" if is_mariadb else "max_execution_time = :seconds * 1000"
-    connection.execute(sa.text(f"SET SESSION {limit}, time_zone = 'SYSTEM'"), {"seconds": SECONDS})
+    limit_statements(connection, SECONDS)
+    connection.execute(sa.text("SET SESSION time_zone = 'SYSTEM'"))
     return connection.execute(sa.text("SELECT CURRENT_USER()")).scalar_one()
 
 

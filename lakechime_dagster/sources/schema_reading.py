@@ -7,7 +7,7 @@ from lakechime_dagster.cdc.comparing.log_place import lsn_of
 from lakechime_dagster.cdc.order import Order, Position
 from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 from lakechime_dagster.errors import SourceUnreadableError
-from lakechime_dagster.sources.connection import connected
+from lakechime_dagster.sources.connection import connected, limit_statements
 from lakechime_dagster.sources.cut import LSN, binlog_snapshot
 from lakechime_dagster.sources.tables import column_types
 
@@ -41,5 +41,5 @@ def _position(connection: sa.Connection, dialect: Dialect) -> Position:
         position = binlog_snapshot(connection, SECONDS).position
         connection.execute(sa.text("COMMIT"))
         return position
-    connection.execute(sa.text(f"SET statement_timeout = '{SECONDS}s'"))
+    limit_statements(connection, SECONDS)
     return (lsn_of(connection.execute(sa.text(f"SELECT ({LSN})::text")).scalar_one()),)

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.comparing.log_place import BinlogPlace, StatedPlace, WalPlace, lsn_of
 from lakechime_dagster.errors import LakeChimeError, SourceUnreadableError
-from lakechime_dagster.sources.connection import connected, dialect_of
+from lakechime_dagster.sources.connection import connected, dialect_of, limit_statements
 from lakechime_dagster.sources.cut import LSN, Cut, taken
 from lakechime_dagster.sources.tables import column_types
 
@@ -93,7 +93,7 @@ def _place_below(url: str, schema: str, table: str, seconds: int, pause: Callabl
     """Where the log stood before it was asked who was writing to a table; all these have ended."""
     with connected(url) as (connection, _):
         connection.execution_options(isolation_level="AUTOCOMMIT")
-        connection.execute(sa.text("SELECT set_config('statement_timeout', :limit, false)"), {"limit": f"{seconds}s"})
+        limit_statements(connection, seconds)
         is_standby, lsn = connection.execute(sa.text(f"SELECT pg_is_in_recovery(), {LSN}::text")).one()
         if is_standby:
             raise SourceUnreadableError(

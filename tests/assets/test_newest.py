@@ -102,5 +102,5 @@ def test_tables_without_whole_numbers_as_ids_are_not_asked_and_a_shard_that_does
     source = JsonLines(str(tmp_path / "in"), shards=r"(?P<shard>\w+).*")
     sharded = Shop.declared(lakechime, monitor=Monitor(shards=shards), source=source, merge=CDCMerge(keys=("shard", "id")))
     assert sharded.table.monitor is not None
-    found = keeping_up(Followed(lakechime.platform, sharded.table), sharded.table.monitor)
+    found = keeping_up(Followed(lakechime.platform, sharded.table), sharded.table.monitor, {})
     assert (found.newest, found.unasked.startswith("shard eu: ")) == ((), True)

@@ -7,6 +7,7 @@ process id, however the tests end.
 import tempfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,13 @@ def stack_jars() -> Path:
 
 @pytest.fixture(scope="session")
 def stack_folder() -> Iterator[Path]:
+    """For the servers of all tests of the process."""
+    with servers_folder() as folder:
+        yield folder
+
+
+@contextmanager
+def servers_folder() -> Iterator[Path]:
     """Not below pytest's folder: that is closed to the user that MariaDB runs as when we are root."""
     with tempfile.TemporaryDirectory(prefix="lakechime-stack-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)

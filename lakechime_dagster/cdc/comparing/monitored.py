@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -12,6 +12,9 @@ from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.comparing.checksum import ColumnPair, Comparison
 from lakechime_dagster.cdc.comparing.compare import Fault, Key, Row
 from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.lake.databases import Database
+from lakechime_dagster.lake.feeds import shard_columns
+from lakechime_dagster.lake.monitors import Monitor
 
 LAKE_LACKS = "the lake's table does not have it"  # why a column of the database is not compared
 
@@ -64,12 +67,24 @@ class Part:
     """The rows of a table that follow one table of a database: all, or those of a shard.
 
     Attributes:
+        database: Whose table.
         keys: The columns of the table's key.
         shard: Of the columns that the names of topics tell, which the database's table does not have, the values.
     """
 
+    database: Database
     keys: tuple[str, ...]
-    shard: Mapping[str, str] = field(default_factory=dict)
+    shard: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """Of the shard; empty where all rows follow one table."""
+        return ", ".join(self.shard.values())
+
+    @property
+    def told(self) -> str:
+        """What stands before an error that concerns this part alone."""
+        return f"shard {self.name}: " if self.shard else ""
 
     @property
     def own_keys(self) -> tuple[str, ...]:
@@ -86,14 +101,25 @@ class Part:
         return tuple(self.shard[name] if name in self.shard else next(own) for name in self.keys)
 
 
+def parts_of(monitor: Monitor, keys: tuple[str, ...], shards: str) -> list[Part]:
+    """What is compared of a table with which database, by its key and the expression by which the names of topics tell shards.
+
+    Raises:
+        InvalidValueError: The monitor names no database.
+    """
+    told = shard_columns(shards)
+    return [Part(database=one, keys=keys, shard=dict(zip(told, values, strict=True))) for values, one in monitor.databases.items()]
+
+
 def together(table: str, shards: Mapping[str, Monitored]) -> Monitored:
-    """The comparisons of all shards, by their names, as one of the table."""
+    """The comparisons of all parts of a table, by the names of their shards, as one of the table."""
     found = list(shards.values())
     unchecked: dict[str, str] = {}
     for one in found:
         unchecked |= one.unchecked
+    cuts = [f"{name}: {one.cut}" if name else one.cut for name, one in shards.items()]
     return Monitored(
-        table=table, cut="; ".join(f"{name}: {one.cut}" for name, one in shards.items()), version=min(one.version for one in found),
+        table=table, cut="; ".join(cuts), version=min(one.version for one in found),
         source_rows=sum(one.source_rows for one in found), lake_rows=sum(one.lake_rows for one in found),
         faults={key: fault for one in found for key, fault in one.faults.items()}, left_out=sum(one.left_out for one in found),
         unchecked=unchecked, unresolved=sum(one.unresolved for one in found), is_passed=all(one.is_passed for one in found),

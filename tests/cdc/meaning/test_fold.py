@@ -1,6 +1,5 @@
 """The fold gives the same table for any order and any split of the same changes: that of the oracle."""
 
-import itertools
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,16 +11,13 @@ from hypothesis import strategies as st
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.meaning.fold import Image, Kept, collected, with_changes
 from lakechime_dagster.cdc.order import DELETE, READ, REPAIRS, UPSERT, Order
+from tests.cdc.meaning.arrivals import at, delivered_again, follow_in_parts, follow_in_time
 from tests.cdc.oracle import done, rows_of
 
 COLUMNS = ("a", "b")
 SOURCES = ("s", "t")
 SEEDS = st.integers(0, 2**32)
 LENGTHS = st.integers(1, 12)
-
-
-def at(position: int, rank: int = UPSERT) -> Order:
-    return Order(position=(position,), rank=rank, topic="changes", partition=0, offset=3 * position + rank)
 
 
 def within(position: int, step: int, rank: int = UPSERT) -> Order:
@@ -109,10 +105,8 @@ def test_any_order_and_any_split_of_the_changes_gives_the_same_table(seed: int, 
     dice = random.Random(seed)
     changes = history(dice, length)
     shuffled = dice.sample(changes, len(changes))
-    cuts = sorted({0, len(changes), *(dice.randrange(length) for _ in range(3) if len(changes) >= length)})
     table = Table()
-    for start, end in itertools.pairwise(cuts):
-        table.step(shuffled[start:end])
+    follow_in_parts(table, shuffled, dice)
     assert table.rows == rows_of(changes, COLUMNS)
     assert not table.refused
 
@@ -166,12 +160,7 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(see
     dice = random.Random(seed)
     changes = history(dice, length)
     table = Table()
-    by_arrival = sorted(changes, key=lambda change: (change.order.position[0] + dice.randint(0, lateness), dice.random()))
-    for index, change in enumerate(by_arrival):
-        table.step([change])
-        expected = min((later.order for later in by_arrival[index + 1 :]), default=at(10**6))
-        if dice.random() < 0.5:
-            table.collect(at(expected.position[0], READ))
+    follow_in_time(table, changes, lateness, dice)
     assert table.rows == rows_of(changes, COLUMNS)
     assert not table.refused
 
@@ -181,7 +170,7 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(see
 def test_changes_that_are_delivered_again_change_nothing(seed: int, length: int) -> None:
     dice = random.Random(seed)
     changes = history(dice, length)
-    again = [replace(one, order=one.order._replace(offset=one.order.offset + 1000)) for one in changes if dice.random() < 0.5]
+    again = delivered_again(changes, 0.5, dice)
     assert Table().step(dice.sample([*changes, *again], len(changes) + len(again))).rows == rows_of(changes, COLUMNS)
 
 

@@ -1,6 +1,5 @@
 """A table that is kept by steps over what is remembered as text is that of the oracle, and each change meets one fate."""
 
-import itertools
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -14,10 +13,11 @@ from lakechime_dagster.cdc.meaning.fold import BEFORE_ALL, Row
 from lakechime_dagster.cdc.meaning.merging import Fate, Known, Merged, merged
 from lakechime_dagster.cdc.meaning.soft import Soft
 from lakechime_dagster.cdc.meaning.wire import image_of, key_text
-from lakechime_dagster.cdc.order import READ, Order
+from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.remembering.collecting import collected_rows, frontier_before
 from lakechime_dagster.cdc.remembering.state import Role, StateRow, base_row, known_of, remembered
-from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, SOURCES, at, deletion, history, upsert
+from tests.cdc.meaning.arrivals import at, follow_in_parts, follow_in_time
+from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, SOURCES, deletion, history, upsert
 from tests.cdc.oracle import rows_of
 
 
@@ -94,10 +94,8 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length
     changes = [told(change) for change in history(dice, length)]
     again = dice.sample(changes, dice.randrange(len(changes) + 1))
     shuffled = dice.sample([*changes, *again], len(changes) + len(again))
-    cuts = sorted({0, len(shuffled), *(dice.randrange(length) for _ in range(3) if len(shuffled) >= length)})
     lake = Lake()
-    for start, end in itertools.pairwise(cuts):
-        lake.step(shuffled[start:end])
+    follow_in_parts(lake, shuffled, dice)
     assert lake.rows == rows_of(changes, COLUMNS)
     assert not lake.refused
     assert sum(lake.fates.values()) == sum(change.operation is not Operation.TRUNCATE for change in shuffled)
@@ -108,13 +106,8 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length
 def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(seed: int, length: int, lateness: int) -> None:
     dice = random.Random(seed)
     changes = [told(change) for change in history(dice, length)]
-    by_arrival = sorted(changes, key=lambda change: (change.order.position[0] + dice.randint(0, lateness), dice.random()))
     lake = Lake()
-    for index, change in enumerate(by_arrival):
-        lake.step([change])
-        expected = min((later.order for later in by_arrival[index + 1 :]), default=at(10**6))
-        if dice.random() < 0.5:
-            lake.collect(at(expected.position[0], READ))
+    follow_in_time(lake, changes, lateness, dice)
     assert lake.rows == rows_of(changes, COLUMNS)
     assert not lake.refused
     lake.collect(at(10**6))

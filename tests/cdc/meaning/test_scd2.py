@@ -1,6 +1,5 @@
 """The history of each key is that of the oracle, for any order and any split of the same changes; its open rows are the table."""
 
-import itertools
 import math
 import random
 from collections.abc import Sequence
@@ -12,7 +11,8 @@ from hypothesis import strategies as st
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.meaning.scd2 import TRACK_ALL, Histories, HistoryRow, TrackHistory, collected, history, with_changes
 from lakechime_dagster.cdc.order import DELETE, READ, Order
-from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, SOURCES, at, deletion, upsert, within
+from tests.cdc.meaning.arrivals import at, delivered_again, follow_in_parts, follow_in_time
+from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, SOURCES, deletion, upsert, within
 from tests.cdc.meaning.test_fold import history as some_changes
 from tests.cdc.oracle import histories_of, rows_of
 
@@ -68,12 +68,10 @@ def oracle(changes: Sequence[Change], track: TrackHistory) -> dict[Key, list[tup
 def test_any_order_and_any_split_of_the_changes_gives_the_same_histories(seed: int, length: int, track: TrackHistory) -> None:
     dice = random.Random(seed)
     changes = timed(some_changes(dice, length))
-    again = [replace(one, order=one.order._replace(offset=one.order.offset + 1000)) for one in changes if dice.random() < 0.3]
+    again = delivered_again(changes, 0.3, dice)
     shuffled = dice.sample([*changes, *again], len(changes) + len(again))
-    cuts = sorted({0, len(shuffled), *(dice.randrange(len(shuffled) + 1) for _ in range(3))})
     table = Table(track)
-    for start, end in itertools.pairwise(cuts):
-        table.step(shuffled[start:end])
+    follow_in_parts(table, shuffled, dice)
     assert table.told() == oracle(changes, track)
     assert table.open == rows_of(changes, COLUMNS)
     assert not table.refused
@@ -87,12 +85,7 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
     dice = random.Random(seed)
     changes = timed(some_changes(dice, length))
     table = Table(track)
-    by_arrival = sorted(changes, key=lambda change: (change.order.position[0] + dice.randint(0, lateness), dice.random()))
-    for index, change in enumerate(by_arrival):
-        table.step([change])
-        expected = min((later.order for later in by_arrival[index + 1 :]), default=at(10**6))
-        if dice.random() < 0.5:
-            table.collect(at(expected.position[0], READ))
+    follow_in_time(table, changes, lateness, dice)
     assert table.told() == oracle(changes, track)
     assert table.open == rows_of(changes, COLUMNS)
 

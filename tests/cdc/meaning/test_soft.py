@@ -1,6 +1,5 @@
 """A table that keeps deleted rows is that of the oracle, for any order and any split of the same changes."""
 
-import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,8 @@ from hypothesis import strategies as st
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.meaning.merging import Fate
 from lakechime_dagster.cdc.order import DELETE, READ
-from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, at, deletion, history, upsert
+from tests.cdc.meaning.arrivals import at, delivered_again, follow_in_parts, follow_in_time
+from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, deletion, history, upsert
 from tests.cdc.meaning.test_merging import Lake, told
 from tests.cdc.oracle import kept_rows_of, rows_of
 
@@ -38,12 +38,10 @@ def deleted(position: int) -> Change:
 def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length: int) -> None:
     dice = random.Random(seed)
     changes = timed(history(dice, length))
-    again = [replace(one, order=one.order._replace(offset=one.order.offset + 1000)) for one in changes if dice.random() < 0.3]
+    again = delivered_again(changes, 0.3, dice)
     shuffled = dice.sample([*changes, *again], len(changes) + len(again))
-    cuts = sorted({0, len(shuffled), *(dice.randrange(len(shuffled) + 1) for _ in range(3))})
     lake = Lake(keeps_deleted=True)
-    for start, end in itertools.pairwise(cuts):
-        lake.step(shuffled[start:end])
+    follow_in_parts(lake, shuffled, dice)
     assert lake.kept_rows == kept_rows_of(changes, COLUMNS)
     assert {key: row for key, (row, ended) in lake.kept_rows.items() if ended is None} == rows_of(changes, COLUMNS)
     assert not lake.refused
@@ -55,13 +53,8 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length
 def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(seed: int, length: int, lateness: int) -> None:
     dice = random.Random(seed)
     changes = timed(history(dice, length))
-    by_arrival = sorted(changes, key=lambda change: (change.order.position[0] + dice.randint(0, lateness), dice.random()))
     lake = Lake(keeps_deleted=True)
-    for index, change in enumerate(by_arrival):
-        lake.step([change])
-        expected = min((later.order for later in by_arrival[index + 1 :]), default=at(10**6))
-        if dice.random() < 0.5:
-            lake.collect(at(expected.position[0], READ))
+    follow_in_time(lake, changes, lateness, dice)
     assert lake.kept_rows == kept_rows_of(changes, COLUMNS)
     assert not lake.refused
     lake.collect(at(10**6))
