@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.kafka_limit import Unread, step_end, what_is_left
+from lakechime_dagster.feeds.kafka_topics import TopicState
 from lakechime_dagster.feeds.look import Look
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.triggers.feeds import FeedPlace, KafkaPlace, Span, TopicPlace
@@ -13,22 +14,6 @@ CHOICES = (
     "`trigger resume` goes on with all that is there and gives up what is gone, `trigger resume --from latest` leaves out that too; after "
     "either a new snapshot by the connector brings the rows again"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TopicState:
-    """A topic as it is.
-
-    Attributes:
-        topic_id: What tells it from one that is made under its name later; its name where the cluster has no ids.
-        spans: By partition, the first offset that is there, and the last stable one, before which every transaction has ended.
-        ends: By partition, the offset that the next message will get.
-    """
-
-    topic_id: str
-    name: str
-    spans: Mapping[int, Span]
-    ends: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

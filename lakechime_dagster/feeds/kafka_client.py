@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[rep
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.feeds.kafka import TopicState
+from lakechime_dagster.feeds.kafka_topics import TopicState
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.kafka import librdkafka_settings, without_secrets
 

@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.feeds.kafka import TopicState
 from lakechime_dagster.feeds.kafka_client import ask_topics
+from lakechime_dagster.feeds.kafka_topics import TopicState
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.kafka import librdkafka_settings, without_secrets
 

@@ -3,7 +3,8 @@
 import pytest
 
 from lakechime_dagster.errors import FeedUnreadableError, InvalidValueError
-from lakechime_dagster.feeds.kafka import KafkaFeed, TopicState, judged
+from lakechime_dagster.feeds.kafka import KafkaFeed, judged
+from lakechime_dagster.feeds.kafka_topics import TopicState
 from lakechime_dagster.feeds.look import Look
 from lakechime_dagster.lake import KafkaTopic
 from lakechime_dagster.triggers.feeds import KafkaPlace, Span, TopicPlace, feed_place

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.feeds.kafka import TopicState, judged
+from lakechime_dagster.feeds.kafka import judged
 from lakechime_dagster.feeds.kafka_limit import shares
+from lakechime_dagster.feeds.kafka_topics import TopicState
 from lakechime_dagster.feeds.look import Look
 from lakechime_dagster.lake import KafkaTopic
 from lakechime_dagster.triggers.feeds import KafkaPlace, Span, TopicPlace
