@@ -3,7 +3,8 @@
 Imported when a cluster is asked, not before: Kafka's client is an extra.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -30,16 +31,26 @@ def ask_topics(feed: KafkaTopic, environment: Mapping[str, str], seconds: float)
     """
     said: list[str] = []
     settings: dict[str, Any] = {"log_level": 0, "error_cb": lambda error: said.append(error.str())}
-    client = None
+    retrying = Retrying(retry=retry_if_exception(_is_passing), stop=stop_after_delay(seconds), wait=wait_fixed(0.2), reraise=True)
     try:
-        client = AdminClient(settings | librdkafka_settings(feed, environment))
-        retrying = Retrying(retry=retry_if_exception(_is_passing), stop=stop_after_delay(seconds), wait=wait_fixed(0.2), reraise=True)
-        return retrying(_ask, feed, client, seconds)
+        with _client(settings | librdkafka_settings(feed, environment)) as client:
+            return retrying(_ask, feed, client, seconds)
     except KafkaException as error:
-        if client is not None:
-            client.poll(0)  # hands over what `error_cb` is told
         reason = without_secrets("; ".join(dict.fromkeys((error.args[0].str(), *said))), feed, environment)
         raise FeedUnreadableError(f"{feed} cannot be asked: {reason}; check its bootstrap and options") from error
+
+
+@contextmanager
+def _client(settings: dict[str, Any]) -> Iterator[AdminClient]:
+    """A client that ends here, whatever still refers to it.
+
+    Left to the garbage collector it may be ended by a thread of another client, at which the library aborts the process.
+    """
+    with AdminClient(settings) as client:
+        try:
+            yield client
+        finally:
+            client.poll(0)  # hands over what `error_cb` is told
 
 
 class _ChangingError(FeedUnreadableError):

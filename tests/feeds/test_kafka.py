@@ -1,5 +1,9 @@
 """Topics of a real Kafka as a feed: what a look at them finds, whatever happens to them between two looks."""
 
+import gc
+from collections.abc import Iterator
+
+import psutil
 import pytest
 
 from lakechime_dagster.errors import FeedUnreadableError, InvalidValueError
@@ -13,6 +17,15 @@ from tests.support.processes import free_port
 from tests.support.topics import ENVIRONMENT, LOGIN, Topics
 
 FEED = KafkaTopic("orders", bootstrap="broker:9092")
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """What nothing refers to but a cycle stays."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.mark.services
@@ -133,6 +146,14 @@ def test_a_broker_that_does_not_answer_is_said_with_its_address_and_without_a_pa
     assert PASSWORD not in str(raised.value)
 
 
+def test_a_cluster_that_was_asked_in_vain_leaves_nothing_to_the_garbage_collector(no_collection: None) -> None:
+    before = threads()
+    feed = KafkaFeed(KafkaTopic("orders", bootstrap=f"127.0.0.1:{free_port()}"), {}, is_ordered_by_position=True, seconds=0.1)
+    with pytest.raises(FeedUnreadableError):
+        feed.look(None)
+    assert threads() <= before
+
+
 def test_an_option_that_the_environment_does_not_have_is_named() -> None:
     feed = KafkaFeed(KafkaTopic("orders", bootstrap="broker:9092", options=LOGIN), {}, is_ordered_by_position=True)
     with pytest.raises(InvalidValueError, match=r"options\['sasl.password'\] '\$KAFKA_PASSWORD': is not in the environment"):
@@ -197,3 +218,8 @@ def place_of(look: Look) -> KafkaPlace:
 def offsets(look: Look) -> dict[str, dict[int, int]]:
     """By the topic's name in the test."""
     return {topic.name.partition(".")[2]: dict(topic.offsets) for topic in place_of(look).topics.values()}
+
+
+def threads() -> set[int]:
+    """Of this process; a client has some of its own until it ends."""
+    return {thread.id for thread in psutil.Process().threads()}

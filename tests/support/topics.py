@@ -20,11 +20,11 @@ LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl
 class Topics:
     """The topics of one test, whose names begin with a prefix of its own."""
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: Kafka, admin: AdminClient) -> None:
         self.kafka = kafka
+        self._admin = admin
         self.prefix = f"test-{uuid.uuid4().hex[:8]}"
         self._settings = {"bootstrap.servers": kafka.address, "log_level": 0}
-        self._admin = AdminClient(self._settings)
 
     def feed(self, glob: str = "*", **declared: Any) -> KafkaTopic:
         """Topics of this test, asked with a login."""
@@ -57,19 +57,19 @@ class Topics:
         deleted.result()
 
     def send(self, name: str, *values: str | bytes | None, partition: int = 0, key: str | None = None, at_ms: int = 0) -> None:
-        producer = Producer(self._settings | {"linger.ms": 0})  # one that lived longer would not know of new partitions
-        _send(producer, self.named(name), values, partition, key, at_ms)
-        assert producer.flush(30) == 0
+        with Producer(self._settings | {"linger.ms": 0}) as producer:  # one that lived longer would not know of new partitions
+            _send(producer, self.named(name), values, partition, key, at_ms)
+            assert producer.flush(30) == 0
 
     @contextmanager
     def transaction(self, name: str, *values: str, partition: int = 0) -> Iterator[Producer]:
         """A transaction that holds these messages, all at the broker; its end is the caller's."""
-        producer = Producer(self._settings | {"transactional.id": uuid.uuid4().hex, "linger.ms": 0})
-        await_found(lambda: _is_initialised(producer), "the coordinator of transactions", 60)
-        producer.begin_transaction()
-        _send(producer, self.named(name), values, partition, None)
-        assert producer.flush(30) == 0
-        yield producer
+        with Producer(self._settings | {"transactional.id": uuid.uuid4().hex, "linger.ms": 0}) as producer:
+            await_found(lambda: _is_initialised(producer), "the coordinator of transactions", 60)
+            producer.begin_transaction()
+            _send(producer, self.named(name), values, partition, None)
+            assert producer.flush(30) == 0
+            yield producer
 
     def aborted(self, name: str, *values: str) -> None:
         with self.transaction(name, *values) as producer:
@@ -81,9 +81,10 @@ class Topics:
 
 
 @pytest.fixture
-def topics(kafka: Kafka) -> Topics:
+def topics(kafka: Kafka) -> Iterator[Topics]:
     """Topics that no other test sees."""
-    return Topics(kafka)
+    with AdminClient({"bootstrap.servers": kafka.address, "log_level": 0}) as admin:
+        yield Topics(kafka, admin)
 
 
 def _send(producer: Producer, topic: str, values: Sequence[str | bytes | None], partition: int, key: str | None, at_ms: int = 0) -> None:
