@@ -19,9 +19,8 @@ class Operation(StrEnum):
     DELETE = "d"
     TRUNCATE = "t"
 
-    @property
-    def is_upsert(self) -> bool:
-        return self in (Operation.READ, Operation.CREATE, Operation.UPDATE)
+    def __init__(self, letter: str) -> None:
+        self.is_upsert = letter in "rcu"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -170,10 +170,10 @@ def _print_rows(document: Mapping[str, Any]) -> None:
 def _orders(text: str) -> dict[str, Any]:
     """What the hidden column tells: the source, the orders of the newest upsert and deletion, and those of columns told otherwise."""
     told = json.loads(text)
-    deleted = json.loads(told["ended"][0] if "ended" in told else told["deleted"])
+    deleted = told["ended"][0] if "ended" in told else told.get("deleted")
     return {
-        "source": told["source"], "upserted": told["at"] and json.loads(told["at"]), "deleted": deleted if deleted[0] >= 0 else None,
-        "columns": {column: json.loads(order) for column, order in told["columns"].items()},
+        "source": told["source"], "upserted": told["at"] and json.loads(told["at"]), "deleted": deleted and json.loads(deleted),
+        "columns": {column: json.loads(order) for column, order in told.get("columns", {}).items()},
     }  # fmt: skip
 
 

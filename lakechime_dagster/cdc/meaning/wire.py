@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakechime_dagster.cdc.change import Key
-from lakechime_dagster.cdc.meaning.fold import Ended, Image
+from lakechime_dagster.cdc.meaning.fold import BEFORE_ALL, Ended, Image
 from lakechime_dagster.cdc.order import Order
 
-_AS_IT_IS = {int, str, bool, type(None)}  # but for numbers of more than 64 bits
+_AT_ONCE = {int, str, bool, type(None), Decimal, dt.datetime, dt.date, bytes}  # what JSON has, and what is asked for one by one
 _LARGE = 2**63
 _EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)  # the usual one rounds to 28 digits
 
@@ -33,9 +33,9 @@ def decoded(text: str) -> Any:
 
 def row_text(row: Mapping[str, Any]) -> str:
     """A row as text: an object of its columns."""
-    if all(type(value) in _AS_IT_IS for value in row.values()):
+    if _AT_ONCE.issuperset(map(type, row.values())):
         try:
-            return orjson.dumps(row).decode()
+            return orjson.dumps(row, default=_tagged, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
         except TypeError:  # a number of more than 64 bits
             pass
     return orjson.dumps({name: _tagged(value) for name, value in row.items()}).decode()
@@ -48,6 +48,8 @@ def row_of(text: str) -> dict[str, Any]:
 
 def key_text(key: Key) -> str:
     """A key as text; decimal numbers that are equal have one text, however many zeros stand at their ends."""
+    if all(type(value) is str or (type(value) is int and -_LARGE <= value < _LARGE) for value in key):
+        return orjson.dumps(key).decode()
     return encoded([value.normalize(_EXACT) if isinstance(value, Decimal) else value for value in key])
 
 
@@ -92,12 +94,19 @@ def image_text(image: Image, source: str) -> str:
     """What is known of a key, but for the values of its columns: the source that feeds it, and the orders.
 
     Of columns that the newest upsert carried, which most are, none is told. Those that it carried as null are named: a table
-    shows the same for one that nobody carried. Of a row that ended its end is told too.
+    shows the same for one that nobody carried. Of a row that ended its end is told too, and its last deletion where there was
+    one: each row of a table has such a text.
     """
     at = {name: order_text(order) for name, (order, _) in image.columns.items() if order != image.upserted}
     null = [name for name, (_, value) in image.columns.items() if value is None and name not in at]
     upserted = image.upserted and order_text(image.upserted)
-    told = {"source": source, "at": upserted, "deleted": order_text(image.deleted), "columns": at, "null": null}
+    told: dict[str, Any] = {"source": source, "at": upserted}
+    if image.deleted != BEFORE_ALL:
+        told["deleted"] = order_text(image.deleted)
+    if at:
+        told["columns"] = at
+    if null:
+        told["null"] = null
     if image.ended is not None:
         told["ended"] = [order_text(image.ended.order), image.ended.at]
     return orjson.dumps(told).decode()
@@ -107,12 +116,13 @@ def image_of(text: str, columns: Mapping[str, Any]) -> tuple[str, Image]:
     """The source that feeds a key, and what is known of it, given the values of its columns and null for what it does not know."""
     told = orjson.loads(text)
     upserted = None if told["at"] is None else order_of(told["at"])
-    at = {name: order_of(order) for name, order in told["columns"].items()}
+    deleted = order_of(told["deleted"]) if "deleted" in told else BEFORE_ALL
+    at, null = {name: order_of(order) for name, order in told.get("columns", {}).items()}, told.get("null", ())
     if upserted is not None:
-        at |= {name: upserted for name, value in columns.items() if name not in at and (value is not None or name in told["null"])}
+        at |= {name: upserted for name, value in columns.items() if name not in at and (value is not None or name in null)}
     known = {name: (order, columns[name]) for name, order in at.items()}
     ended = None if (end := told.get("ended")) is None else Ended(order_of(end[0]), end[1])
-    return told["source"], Image(upserted=upserted, deleted=order_of(told["deleted"]), columns=known, ended=ended)
+    return told["source"], Image(upserted=upserted, deleted=deleted, columns=known, ended=ended)
 
 
 def has_ended(text: str) -> bool:

@@ -4,7 +4,7 @@ Of a key that no recent change is of, the table's own row says all. With the fir
 before, and its changes are added from then on: late ones may still come between them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -145,9 +145,9 @@ def known_of(rows: Iterable[StateRow]) -> Known | None:
     return Known(source=told[0].source, row=row, base=base, waiting=waiting, span=span, changes=tuple(map(change_of, changes)))
 
 
-def remembered(step: KeyStep, known: Known | None) -> list[StateRow]:
+def remembered(step: KeyStep, known: Known | None, row_of_change: Callable[[Change], StateRow] = change_row) -> list[StateRow]:
     """What is to be remembered of a key after a step: its new changes, and before the first of them what was known."""
-    rows = [change_row(change) for change in step.added]
+    rows = [row_of_change(change) for change in step.added]
     if not rows or known is None or known.changes or not (known.base.upserted or known.base.deleted > BEFORE_ALL):
         return rows
     return [base_row(step.key, known.source, known.base, known.waiting, known.span), *rows]

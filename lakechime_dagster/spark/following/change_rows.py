@@ -71,6 +71,9 @@ def merged_ddl(columns: Mapping[str, str]) -> str:
     return f"`what` string, `operation` string, `row` struct<{row}>, {STATE_DDL}, {COORDINATE_DDL}, `reason` string, `count` bigint"
 
 
+_OF_ONE_TYPE = {type(None), str, bytes, datetime}  # whose values are of no wider type
+
+
 class What:
     """The kinds of rows that merging gives back, and of counts: of the operations of its rows, of refusals, of fates."""
 
@@ -269,14 +272,15 @@ class Merging:
             if (found := known_of(before)) is not None:
                 known[key_of(text)] = found
         step = merged(known, changes, self.truncated, self.frontiers, self.soft)
-        counts.update({(What.FATE, fate.value): count for fate, count in step.fates.items()})
+        for fate, count in step.fates.items():
+            counts[What.FATE, fate] += count
         counts[What.REFUSALS, None] += len(step.refused)
         for refused in step.refused:
             row = told[id(refused.change)]
             yield (What.REFUSED, None, None, *row[:size], *row[size + 1 :], refused.reason, None)
         histories = None if self.tracked is None else self.tracked.histories(step.kept, known)
         for one in step.keys:
-            for kept in remembered(one, known.get(one.key)):
+            for kept in remembered(one, known.get(one.key), lambda change: StateRow(*told[id(change)][:size])):
                 yield (What.STATE, None, None, *kept, None, None, None, None, None)
             before = targets.get(key_text(one.key), [])
             for operation, row in self._row(one, before, types) if histories is None else self._history(one, before, histories, types):
@@ -343,8 +347,8 @@ def deleted_at(ended: Ended | None) -> datetime | None:
 
 def conformed(value: Any, kind: pa.DataType) -> Any:
     """A value of a narrower type as one of the table's type."""
-    if value is None:
-        return None
+    if type(value) in _OF_ONE_TYPE:
+        return value
     if pa.types.is_decimal(kind):
         return Decimal(value)
     if pa.types.is_floating(kind):

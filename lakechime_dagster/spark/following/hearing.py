@@ -18,7 +18,7 @@ from lakechime_dagster.spark.following.remembered import OPENED, Seen, columns_i
 from lakechime_dagster.spark.following.rows import Computing, Rows
 from lakechime_dagster.spark.following.stages import Heard
 from lakechime_dagster.spark.following.told_schemas import readings_in, told_schemas
-from lakechime_dagster.spark.ranges import CHANGE, RangeRead, pinned
+from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, pinned
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.triggers.lanes import Committed
 
@@ -57,7 +57,8 @@ class Hearing:
         known = Seen() if before is None else seen_before(before)
         messages = read.end if read.images is None else read.images.where(F.col(CHANGE) == 1)
         tables = self._tables(messages, known) if self.job.format.is_typed_elsewhere else []
-        told = self._told(messages, [TableSchema.of_row(row) for row in known.tables] + tables)
+        apart = spread(messages.select(*MESSAGE), read) if self.compute is self.compute.workers else messages.select(*MESSAGE)
+        told = self._told(apart, [TableSchema.of_row(row) for row in known.tables] + tables)
         ordered = in_epochs(self.spark, self.job.name, told, read.end, known)
         probe = self.job.asked.probe
         seen = replace(
@@ -92,7 +93,7 @@ class Hearing:
             ignores_truncates=not merge.apply_as_truncates, ignores_nulls=merge.ignore_null_updates,
             has_bare_tombstones=isinstance(envelope, Debezium) and envelope.tombstones_delete,
         )  # fmt: skip
-        return self.compute.rows(rows.select(*MESSAGE), are_few=True).on_batches(reading, TOLD_DDL)
+        return self.compute.rows(rows, are_few=True).on_batches(reading, TOLD_DDL)
 
     def _state_before(self) -> Rows | None:
         """What was remembered before the step: by the version that the attempt which decided it read, else by the newest."""
@@ -107,6 +108,17 @@ class Hearing:
         if self.decided is not None:
             return self.decided.stamp.facts.get(AS_OF)
         return self.state.log.version if self.state.log.exists() else None
+
+
+def spread(messages: DataFrame, read: RangeRead) -> DataFrame:
+    """The messages of a range in as many parts as there are cores: those of one file would be read by one of them.
+
+    Those of a partition of a topic stay beside each other: where their positions go back they would all be looked at here.
+    """
+    cores = messages.sparkSession.sparkContext.defaultParallelism
+    if read.method is not ReadMethod.LOG_FILES or len(read.files) >= cores:
+        return messages
+    return messages.repartitionByRange(cores, "topic_id", "partition", "offset")
 
 
 def known_until(job: ChangeJob, heard: Heard) -> Until | None:
