@@ -1,0 +1,103 @@
+"""An event as the lake takes it: one JSON object within bounds, or the reason why it is none.
+
+The reasons are looked for in their order, each in the whole text: whoever reads it in another way finds the same one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from lakechime_dagster.schema.json_text import Fields, Fraction, Integer, parsed
+
+MAX_DEPTH = 512  # objects and arrays within each other, the event itself among them
+MAX_NAME = 32 * 1024  # bytes of a field's name, in UTF-8
+MAX_NUMBER = 1_000  # characters
+
+
+class Refusal(StrEnum):
+    """Why a text is no event.
+
+    Attributes:
+        NOT_UTF8: Its bytes are no text.
+        NOT_JSON: It is not one value of RFC 8259 and nothing else; a byte order mark, `NaN` and single quotes are not of it.
+        NOT_OBJECT: It is one of another kind.
+        TOO_DEEP: More than `MAX_DEPTH` objects and arrays are within each other.
+        NAME_TOO_LONG: The name of a field has more than `MAX_NAME` bytes.
+        NUMBER_TOO_LONG: A number has more than `MAX_NUMBER` characters.
+    """
+
+    NOT_UTF8 = "not_utf8"
+    NOT_JSON = "not_json"
+    NOT_OBJECT = "not_object"
+    TOO_DEEP = "too_deep"
+    NAME_TOO_LONG = "name_too_long"
+    NUMBER_TOO_LONG = "number_too_long"
+
+
+class Flag(StrEnum):
+    """What is odd about an event that is taken all the same.
+
+    Attributes:
+        DUPLICATE: A field's name is there several times in one object.
+        SURROGATE: A text or a name has half of a surrogate pair, which no UTF-8 has.
+    """
+
+    DUPLICATE = "duplicate"
+    SURROGATE = "surrogate"
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event: its fields as `json_text` gives them, and what is odd about them."""
+
+    fields: Fields
+    flags: frozenset[Flag] = frozenset()
+
+
+def event_of(raw: str | bytes) -> Event | Refusal:
+    """The event that a text is, or why it is none."""
+    try:
+        fields = parsed(raw if isinstance(raw, str) else raw.decode())
+    except UnicodeDecodeError:
+        return Refusal.NOT_UTF8
+    except ValueError:
+        return Refusal.NOT_JSON
+    if not isinstance(fields, Fields):
+        return Refusal.NOT_OBJECT
+    flags, problems = set[Flag](), set[Refusal]()
+    for value, depth in _all_values(fields):
+        if depth > MAX_DEPTH:
+            return Refusal.TOO_DEEP
+        match value:
+            case Integer() | Fraction() if len(value) > MAX_NUMBER:
+                problems.add(Refusal.NUMBER_TOO_LONG)
+            case str() if _has_half(value):
+                flags.add(Flag.SURROGATE)
+            case Fields():
+                names = [name for name, _ in value]
+                flags |= {Flag.DUPLICATE} if len({*names}) < len(names) else set()
+                flags |= {Flag.SURROGATE} if any(map(_has_half, names)) else set()
+                problems |= {Refusal.NAME_TOO_LONG} if any(map(_is_long, names)) else set()
+            case _:
+                pass
+    return next((one for one in Refusal if one in problems), None) or Event(fields, frozenset(flags))
+
+
+def _all_values(fields: Fields) -> Iterator[tuple[Any, int]]:
+    """All values of an event, each with how many objects and arrays it is or is within."""
+    waiting: list[tuple[Any, int]] = [(fields, 1)]
+    while waiting:
+        value, depth = waiting.pop()
+        yield value, depth
+        if isinstance(value, list):
+            inner = [one for _, one in value] if isinstance(value, Fields) else value
+            waiting += [(one, depth + isinstance(one, list)) for one in inner]
+
+
+def _has_half(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text)
+
+
+def _is_long(name: str) -> bool:
+    return len(name) > MAX_NAME // 4 and len(name.encode(errors="surrogatepass")) > MAX_NAME

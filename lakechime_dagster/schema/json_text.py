@@ -1,0 +1,102 @@
+"""JSON as RFC 8259 has it, read with nothing lost: numbers as they are spelled, and each of several fields of one name.
+
+Python's own reader does the work where it can. It gives up where values are nested deeper than Python calls functions; from
+there on one that calls none does the same.
+"""
+
+import json
+import re
+from typing import Any, NoReturn
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class Fields(list[tuple[str, Any]]):
+    """An object: its fields in their order, also several of one name."""
+
+
+class Integer(str):
+    """A number without a fraction and an exponent, as it is spelled."""
+
+
+class Fraction(str):
+    """A number with one of them, as it is spelled."""
+
+
+def parsed(text: str) -> Any:
+    """The value that a text is: `Fields`, a list, `Integer`, `Fraction`, text, a truth value or None.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        return parsed_without_calls(text)
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=Fields, parse_int=Integer, parse_float=Fraction, parse_constant=_constant)
+
+
+def parsed_without_calls(text: str) -> Any:
+    """The same, by a reader that calls no function for what is within."""
+    containers: list[list[Any]] = []
+    names: list[str | None] = []  # of each container the field whose value is read; None of a list
+    at = _after_space(text, 0)
+    while True:
+        opened = text[at : at + 1]
+        if opened in ("{", "["):
+            value: Any = Fields() if opened == "{" else []
+            at = _after_space(text, at + 1)
+            if text[at : at + 1] != _closing(value):
+                name, at = _name(text, at) if opened == "{" else (None, at)
+                containers.append(value)
+                names.append(name)
+                continue
+            at += 1
+        else:
+            value, at = _DECODER.raw_decode(text, at)  # of what holds no other value
+        at = _after_space(text, at)
+        while containers:
+            container, name = containers[-1], names[-1]
+            container.append(value if name is None else (name, value))
+            follows = text[at : at + 1]
+            if follows == ",":
+                at = _after_space(text, at + 1)
+                if name is not None:
+                    names[-1], at = _name(text, at)
+                break
+            if follows != _closing(container):
+                raise ValueError(f"a comma or {_closing(container)} is missing at character {at}")
+            containers.pop()
+            names.pop()
+            value, at = container, _after_space(text, at + 1)
+        else:
+            if at != len(text):
+                raise ValueError(f"more than one value: the next begins at character {at}")
+            return value
+
+
+def _closing(container: list[Any]) -> str:
+    return "}" if isinstance(container, Fields) else "]"
+
+
+def _name(text: str, at: int) -> tuple[str, int]:
+    """The name of a field, and where its value begins."""
+    if text[at : at + 1] != '"':
+        raise ValueError(f"the name of a field is missing at character {at}")
+    name, at = _DECODER.raw_decode(text, at)
+    at = _after_space(text, at)
+    if text[at : at + 1] != ":":
+        raise ValueError(f"a colon is missing at character {at}")
+    return name, _after_space(text, at + 1)
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    assert found is not None  # since it may be empty
+    return found.end()
