@@ -37,13 +37,14 @@ class Seen:
     began_at: tuple[TableUid | None, SnapshotId | None] | None = field(default=None, compare=False)
 
     def check_current(self, table_uid: TableUid | None, seen: SnapshotId | None) -> None:
-        """Refuse what another look has overtaken: it would put the table back.
+        """Refuse what was overtaken: by another look, it would put the table back; by a first push, it would not know that commit.
 
         Raises:
             OvertakenError: the store knows another table uid or snapshot by now.
         """
-        if self.began_at is not None and seen is not None and self.began_at != (table_uid, seen):
-            raise OvertakenError(f"{self.table} was captured up to snapshot {seen} since this look at its log began; look again")
+        if self.began_at is not None and self.began_at != (table_uid, seen):
+            came = "an event of it was registered" if seen is None else f"it was captured up to snapshot {seen}"
+            raise OvertakenError(f"{self.table}: {came} since this look at its log began; look again")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +143,7 @@ class DCEStore(Protocol):
         """Register all events and the marks of capture in one transaction.
 
         Raises:
-            OvertakenError: a mark is of a look that another has overtaken; nothing was registered.
+            OvertakenError: a mark is of a look that another, or a first push, has overtaken; nothing was registered.
         """
         ...
 

@@ -59,7 +59,7 @@ def reconcile_table(platform: Platform, log: "DeltaLog", levels: PartitionLevels
         TableUnreadableError: its log cannot be read.
     """
     while True:
-        with suppress(OvertakenError):  # another look was quicker: begin anew where that one ended
+        with suppress(OvertakenError):  # another look, or the first push, was quicker: begin anew with what that one told
             return _look(platform, log, levels, dry_run)
 
 

@@ -223,7 +223,7 @@ def test_a_look_that_another_has_overtaken_registers_nothing(store: DCEStore) ->
     store.register([], [Seen(table, old, SnapshotId("5"), began_at=(None, None))])
     store.register([], [Seen(table, new, SnapshotId("0"), began_at=(old, SnapshotId("5")))])
 
-    with pytest.raises(OvertakenError, match=r"bronze\.orders was captured up to snapshot 0 .*; look again"):
+    with pytest.raises(OvertakenError, match=r"bronze\.orders: it was captured up to snapshot 0 .*; look again"):
         store.register([make_event(snapshot_id="6", table_uid="old")], [Seen(table, old, SnapshotId("6"), began_at=(old, SnapshotId("5")))])
 
     record = store.table(table)
@@ -231,13 +231,16 @@ def test_a_look_that_another_has_overtaken_registers_nothing(store: DCEStore) ->
     assert (record.table_uid, record.seen, record.events) == (new, "0", 0)
 
 
-def test_a_first_look_is_not_overtaken_by_the_push_that_names_the_table_id(store: DCEStore) -> None:
+def test_a_first_look_that_the_first_push_has_overtaken_registers_nothing(store: DCEStore) -> None:
     store.register([make_event(snapshot_id="0", table_uid="u")])
-    store.register([], [Seen("bronze.orders", TableUid("u"), SnapshotId("0"), began_at=(None, None))])
+    mark = Seen("bronze.orders", TableUid("u"), SnapshotId("0"), began_at=(None, None))
+
+    with pytest.raises(OvertakenError, match=r"bronze\.orders: an event of it was registered since .*; look again"):
+        store.register([make_event(snapshot_id="0", table_uid="u", tags={"baseline": "true"})], [mark])
 
     record = store.table("bronze.orders")
     assert record is not None
-    assert record.seen == "0"
+    assert (record.seen, record.events) == (None, 1)
 
 
 def test_declared_levels_compare_partitions_by_type(store: DCEStore) -> None:

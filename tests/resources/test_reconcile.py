@@ -10,7 +10,7 @@ import pytest
 from lakechime_dagster.capture.delta import Captured, DeltaLog
 from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId, TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.store import Seen
+from lakechime_dagster.dce.store import EventQuery, Seen
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake import SourceTable
 from lakechime_dagster.resources.platform import Platform, open_platform
@@ -119,6 +119,21 @@ def test_a_look_that_another_has_overtaken_looks_again(platform: Platform, log: 
     record = platform.store.table("bronze.orders")
     assert record is not None
     assert (record.table_uid, record.seen) == (log.uid, "0")
+
+
+def test_a_first_look_that_a_writers_push_has_overtaken_amends_nothing(platform: Platform, log: DeltaLog) -> None:
+    class SlowLog(DeltaLog):
+        """A log that takes so long to read that the writer of the newest commit tells of it meanwhile."""
+
+        def changes_after(self, seen: Seen | None, pushed: int | None = None) -> Captured:
+            captured = super().changes_after(seen, pushed)
+            platform.store.register(log.events_of_commit(2))
+            return captured
+
+    done = told(reconcile_table(platform, SlowLog(log.location, log.table), DAYS))
+    assert done == ([("1", ("2024-05-01",)), ("1", ("2024-05-02",))], ["2"], "2")
+    found = platform.store.fetch(EventQuery(table="bronze.orders"))
+    assert [(one.event.snapshot_id, one.amends) for one in found] == [("2", None), ("1", None), ("1", None)]
 
 
 def test_a_problem_names_its_table(platform: Platform, log: DeltaLog) -> None:
