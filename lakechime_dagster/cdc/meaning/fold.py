@@ -279,8 +279,8 @@ def with_changes(kept: Kept, changes: Iterable[Change]) -> Step:
         if reason is not None:
             refused.append(Refused(change, reason))
             continue
-        base, before = (Image(), ()) if window is None else (window.base, window.changes)
-        windows[change.key] = Window(source=change.source, base=base, changes=(*before, change))
+        window = window or Window(source=change.source)
+        windows[change.key] = replace(window, changes=(*window.changes, change))
         touched.add(change.key)
     after = replace(kept, windows=windows, truncated=truncated)
     return Step(kept=after, touched=_reached(windows, touched), refused=tuple(refused))

@@ -62,8 +62,7 @@ class Known:
         event = event_of(change.order)
         if any(event_of(one.order) == event and _content(one) == _content(change) for one in self.changes):
             return True
-        carried = {id(order): order for order, _ in self.base.columns.values()}  # most columns share one
-        return any(event_of(order) == event for order in (*_told(self.base), *carried.values()))
+        return any(event_of(order) == event for order in (*_told(self.base), *(order for order, _ in self.base.columns.values())))
 
 
 @dataclass(frozen=True, kw_only=True)

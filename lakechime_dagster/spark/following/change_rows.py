@@ -71,9 +71,6 @@ def merged_ddl(columns: Mapping[str, str]) -> str:
     return f"`what` string, `operation` string, `row` struct<{row}>, {STATE_DDL}, {COORDINATE_DDL}, `reason` string, `count` bigint"
 
 
-_OF_ONE_TYPE = {type(None), str, bytes, datetime}  # whose values are of no wider type
-
-
 class What:
     """The kinds of rows that merging gives back, and of counts: of the operations of its rows, of refusals, of fates."""
 
@@ -279,8 +276,12 @@ class Merging:
             row = told[id(refused.change)]
             yield (What.REFUSED, None, None, *row[:size], *row[size + 1 :], refused.reason, None)
         histories = None if self.tracked is None else self.tracked.histories(step.kept, known)
+
+        def as_it_came(change: Change) -> StateRow:
+            return StateRow(*told[id(change)][:size])
+
         for one in step.keys:
-            for kept in remembered(one, known.get(one.key), lambda change: StateRow(*told[id(change)][:size])):
+            for kept in remembered(one, known.get(one.key), as_it_came):
                 yield (What.STATE, None, None, *kept, None, None, None, None, None)
             before = targets.get(key_text(one.key), [])
             for operation, row in self._row(one, before, types) if histories is None else self._history(one, before, histories, types):
@@ -347,8 +348,8 @@ def deleted_at(ended: Ended | None) -> datetime | None:
 
 def conformed(value: Any, kind: pa.DataType) -> Any:
     """A value of a narrower type as one of the table's type."""
-    if type(value) in _OF_ONE_TYPE:
-        return value
+    if value is None:
+        return None
     if pa.types.is_decimal(kind):
         return Decimal(value)
     if pa.types.is_floating(kind):
