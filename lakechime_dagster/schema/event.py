@@ -48,14 +48,14 @@ class Flag(StrEnum):
 
 
 @dataclass(frozen=True)
-class Event:
+class JsonEvent:
     """An event: its fields as `json_text` gives them, and what is odd about them."""
 
     fields: Fields
     flags: frozenset[Flag] = frozenset()
 
 
-def event_of(raw: str | bytes) -> Event | Refusal:
+def event_of(raw: str | bytes) -> JsonEvent | Refusal:
     """The event that a text is, or why it is none."""
     try:
         fields = parsed(raw if isinstance(raw, str) else raw.decode())
@@ -81,7 +81,7 @@ def event_of(raw: str | bytes) -> Event | Refusal:
                 problems |= {Refusal.NAME_TOO_LONG} if any(map(_is_long, names)) else set()
             case _:
                 pass
-    return next((one for one in Refusal if one in problems), None) or Event(fields, frozenset(flags))
+    return next((one for one in Refusal if one in problems), None) or JsonEvent(fields, frozenset(flags))
 
 
 def _all_values(fields: Fields) -> Iterator[tuple[Any, int]]:

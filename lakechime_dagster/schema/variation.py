@@ -10,7 +10,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from lakechime_dagster.schema.event import Event
+from lakechime_dagster.schema.event import JsonEvent
 from lakechime_dagster.schema.json_text import Fields
 from lakechime_dagster.schema.kinds import Kind, kind_of
 
@@ -40,7 +40,7 @@ class Variation:
         return _hash(path for path, _ in self.kinds)
 
 
-def variation_of(event: Event) -> Variation:
+def variation_of(event: JsonEvent) -> Variation:
     """What an event is made of."""
     found = set[tuple[str, Kind]]()
     waiting: list[tuple[str, Any]] = [(ROOT, event.fields)]

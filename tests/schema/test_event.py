@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lakechime_dagster.schema.event import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Event, Flag, Refusal, event_of
+from lakechime_dagster.schema.event import MAX_DEPTH, MAX_NAME, MAX_NUMBER, JsonEvent, Flag, Refusal, event_of
 from lakechime_dagster.schema.json_text import Fields, Integer
 
 LONG_NAME, LONG_NUMBER = "n" * (MAX_NAME + 1), "1" * (MAX_NUMBER + 1)
@@ -51,20 +51,20 @@ def test_of_several_reasons_it_is_the_first_of_the_list_wherever_it_stands() -> 
 
 def test_what_is_just_within_the_bounds_is_taken() -> None:
     for text in (nested(MAX_DEPTH), f'{{"{LONG_NAME[1:]}":1}}', f'{{"a":{LONG_NUMBER[1:]}}}', f'{{"a":{json.dumps(LONG_NUMBER)}}}', "{}"):
-        assert isinstance(event_of(text), Event)
+        assert isinstance(event_of(text), JsonEvent)
 
 
 def test_what_is_odd_is_taken_and_flagged() -> None:
-    assert event_of('{"a":1,"b":{"c":1,"c":2}}') == Event(
+    assert event_of('{"a":1,"b":{"c":1,"c":2}}') == JsonEvent(
         Fields([("a", Integer("1")), ("b", Fields([("c", Integer("1")), ("c", Integer("2"))]))]), frozenset({Flag.DUPLICATE})
     )
     for text in (r'{"a":"\ud800"}', r'{"\udfff":1}', r'{"a":[{"b":["x\udc00y"]}]}'):
         found = event_of(text)
-        assert isinstance(found, Event)
+        assert isinstance(found, JsonEvent)
         assert found.flags == {Flag.SURROGATE}
 
 
 def test_a_whole_pair_of_surrogates_and_one_name_in_two_objects_are_not_odd() -> None:
     found = event_of(r'{"a":"\ud83d\ude00","b":[{"a":1},{"a":2}]}')
-    assert isinstance(found, Event)
+    assert isinstance(found, JsonEvent)
     assert not found.flags

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.schema.event import Event, event_of
+from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.variation import Variation, variation_of
 
@@ -25,7 +25,7 @@ OBJECTS = st.dictionaries(NAMES, VALUES, max_size=5)
 
 def of(text: str) -> Variation:
     event = event_of(text)
-    assert isinstance(event, Event), event
+    assert isinstance(event, JsonEvent), event
     return variation_of(event)
 
 
