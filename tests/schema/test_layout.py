@@ -1,0 +1,260 @@
+"""Layouts grow by what comes, in whatever order, and lose nothing."""
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakechime_dagster.schema.contract import Contract, Mode, Pin
+from lakechime_dagster.schema.event import JsonEvent, event_of
+from lakechime_dagster.schema.layout import Column, Holds, Layout, next_layout
+from lakechime_dagster.schema.observed import Observed, names_of, observed_of
+from lakechime_dagster.schema.shape import Rescue, Shaped, covers, shaped
+from lakechime_dagster.schema.variation import field_path, variation_of
+from tests.schema.leaves import leaves_of, read_back
+
+NAMES = st.sampled_from(["a", "A", "b", "_a", "a b", "", "a__v_string", "a/b", "é", "ſ", "s", "S"])
+NUMBERS = st.sampled_from(["0", "-1", "9007199254740993", "12345678901234567890", "9" * 45, "1.5", "1e3", "1E400", "-0.0"])
+SCALARS = st.sampled_from(["null", "true", '"x"', '""', '"\\ud800"', '"ü"']) | NUMBERS
+TEXTS = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda parts: f"[{','.join(parts)}]")
+        | st.lists(st.tuples(NAMES, inner), max_size=4).map(
+            lambda parts: f"{{{','.join(f'{json.dumps(name)}:{value}' for name, value in parts)}}}"
+        )
+    ),
+    max_leaves=10,
+)
+EVENTS = st.lists(st.tuples(NAMES, TEXTS), max_size=5).map(
+    lambda parts: f"{{{','.join(f'{json.dumps(name)}:{value}' for name, value in parts)}}}"
+)
+CONTRACTS = st.builds(
+    Contract,
+    columns=st.sampled_from([Mode.EVOLVE, Mode.FREEZE, Mode.RESCUE]),
+    kinds=st.sampled_from([Mode.EVOLVE, Mode.FREEZE, Mode.RESCUE]),
+    is_double_first=st.booleans(),
+    pins=st.dictionaries(NAMES.map(lambda name: field_path("", name)), st.sampled_from([pin for pin in Pin if pin is not Pin.IGNORE])),
+)
+
+
+def event(text: str) -> JsonEvent:
+    found = event_of(text)
+    assert isinstance(found, JsonEvent), found
+    return found
+
+
+def seen(*texts: str) -> Observed:
+    found = Observed()
+    for at, text in enumerate(texts):
+        found = found.joined(observed_of(variation_of(event(text)), at))
+    return found
+
+
+def layout_of(*texts: str, contract: Contract | None = None) -> Layout:
+    """The layout after these events, each of which came alone."""
+    layout, observed = Layout(), Observed()
+    for text in texts:
+        observed = observed.joined(seen(text))
+        layout = next_layout(layout, observed, contract or Contract())
+    return layout
+
+
+def shape(text: str, layout: Layout, contract: Contract | None = None) -> Shaped:
+    return shaped(event(text), layout, contract or Contract())
+
+
+def told(one: Shaped) -> list[tuple[str, str, str]]:
+    return [(rescued.pointer, rescued.text, rescued.reason.value) for rescued in one.rescued]
+
+
+def columns_of(layout: Layout) -> dict[str, Any]:
+    def shown(column: Column) -> Any:
+        if column.holds is Holds.OBJECT:
+            return {one.name: shown(one) for one in column.fields}
+        return [shown(column.element)] if column.element else str(column.holds)
+
+    return {column.name: shown(column) for column in layout.columns}
+
+
+@given(st.lists(EVENTS, max_size=4), st.lists(EVENTS, max_size=4), st.lists(EVENTS, max_size=4))
+def test_what_was_observed_is_the_same_in_any_order_and_however_often(one: list[str], two: list[str], three: list[str]) -> None:
+    a, b, c = seen(*one), seen(*two), seen(*three)
+    assert a.joined(b) == b.joined(a)
+    assert a.joined(b).joined(c) == a.joined(b.joined(c))
+    assert a.joined(a) == a
+
+
+@settings(max_examples=300)
+@given(st.lists(EVENTS, min_size=1, max_size=6), CONTRACTS, st.data())
+def test_every_leaf_of_every_event_is_read_back_however_events_are_split_and_ordered(
+    events: list[str], contract: Contract, data: st.DataObject
+) -> None:
+    waiting = data.draw(st.permutations(events))
+    layout, observed = Layout(), Observed()
+    while waiting:
+        size = data.draw(st.integers(1, len(waiting)))
+        batch, waiting = waiting[:size], waiting[size:]
+        observed = observed.joined(seen(*batch))
+        layout = next_layout(layout, observed, contract)
+        for text in batch:
+            one = shape(text, layout, contract)
+            assert read_back(json.loads(one.row), one.rescued_json, layout) == leaves_of(event(text).fields)
+
+
+@given(st.lists(EVENTS, max_size=6), CONTRACTS, st.randoms(use_true_random=False))
+def test_a_table_made_anew_is_the_same_in_any_order(events: list[str], contract: Contract, random: Random) -> None:
+    again = random.sample(events, len(events))
+    kinds = {path: one.kinds for path, one in seen(*again).paths.items()}
+    assert kinds == {path: one.kinds for path, one in seen(*events).paths.items()}
+    assert next_layout(Layout(), seen(*again), contract) == next_layout(Layout(), seen(*events), contract)
+
+
+def _is_extended(before: tuple[Column, ...], after: tuple[Column, ...]) -> bool:
+    return len(before) <= len(after) and all(_is_grown(one, other) for one, other in zip(before, after, strict=False))
+
+
+def _is_grown(before: Column, after: Column) -> bool:
+    if (before.name, before.field, before.holds, before.is_sibling) != (after.name, after.field, after.holds, after.is_sibling):
+        return False
+    elements = before.element is None or (after.element is not None and _is_grown(before.element, after.element))
+    return elements and _is_extended(before.fields, after.fields)
+
+
+@given(st.lists(EVENTS, max_size=5), CONTRACTS)
+def test_a_layout_only_grows_and_rests_when_nothing_is_new(events: list[str], contract: Contract) -> None:
+    layout, observed = Layout(), Observed()
+    for text in events:
+        observed = observed.joined(seen(text))
+        after = next_layout(layout, observed, contract)
+        assert _is_extended(layout.columns, after.columns)
+        assert next_layout(after, observed, contract) == after
+        assert Layout.from_json(json.loads(json.dumps(after.to_json()))) == after
+        layout = after
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=5), EVENTS, CONTRACTS)
+def test_what_is_covered_is_all_in_the_columns_of_its_fields(events: list[str], text: str, contract: Contract) -> None:
+    layout = next_layout(Layout(), seen(*events), contract)
+    one = event(text)
+    if covers(layout, variation_of(one), sorted(one.flags)):
+        row = shaped(one, layout, contract)
+        assert not row.rescued
+        assert read_back(_by_field(json.loads(text), layout.columns), None, layout) == leaves_of(one.fields)
+
+
+def _by_field(value: dict[str, Any], columns: tuple[Column, ...]) -> dict[str, Any]:
+    """What a reader gives that knows the columns of fields alone, and takes each value as its column's type."""
+    bare = {column.field: column for column in columns if not column.is_sibling}
+    return {bare[name].name: _native(one, bare[name]) for name, one in value.items() if name in bare}
+
+
+def _native(value: Any, column: Column) -> Any:
+    if value is None:
+        return None
+    match column.holds:
+        case Holds.OBJECT:
+            return _by_field(value, column.fields)
+        case Holds.ARRAY:
+            assert column.element is not None
+            return [_native(one, column.element) for one in value]
+        case _:
+            return value
+
+
+@pytest.mark.parametrize(
+    ("events", "columns"),
+    [
+        (['{"a":1}'], {"a": "long"}),
+        (['{"a":1}', '{"a":"x"}'], {"a": "long", "a__v_string": "string"}),
+        (['{"a":"x"}', '{"a":1}'], {"a": "string", "a__v_long": "long"}),
+        (['{"a":1}', '{"a":1.5}'], {"a": "long", "a__v_fraction": "fraction"}),
+        (['{"a":12345678901234567890}', '{"a":1}'], {"a": "bigint"}),
+        (['{"a":null}', '{"a":[]}', '{"a":{}}'], {}),
+        (['{"a":null}', '{"a":true}'], {"a": "bool"}),
+        (['{"a":{"b":1}}', '{"a":{"c":[1]}}'], {"a": {"b": "long", "c": ["long"]}}),
+        (['{"a":[{"b":1}]}', '{"a":[{"b":"x"}]}'], {"a": [{"b": "long", "b__v_string": "string"}]}),
+        (['{"a":[1]}', '{"a":["x"]}'], {"a": ["long"]}),
+        (['{"a":1,"A":2}'], {"A": "long"}),
+        (['{"_src":1,"a b":2}'], {"_x5f_src": "long", "a_x20_b": "long"}),
+    ],
+)
+def test_columns_of(events: list[str], columns: dict[str, Any]) -> None:
+    assert columns_of(layout_of(*events)) == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "rescued"),
+    [
+        ('{"b":1}', '{"a":1}', [("/b", "1", "unknown")]),
+        ('{"a":"x"}', '{"a":1}', [("/a", '"x"', "mismatch")]),
+        ('{"a":1,"a":2}', '{"a":1}', [("/a", "1", "duplicate")]),
+        ('{"A":1.50}', '{"a":1}', [("/A", "1.50", "case")]),
+        ('{"a":"\\ud800"}', '{"a":"x"}', [("/a", '"\\ud800"', "inexact")]),
+        ('{"a":[1,"x",2]}', '{"a":[1]}', [("/a/1", '"x"', "mismatch")]),
+        ('{"a":{"b/~":1}}', '{"a":{"c":1}}', [("/a/b~1~0", "1", "unknown")]),
+        ('{"a":null}', '{"b":1}', []),
+    ],
+)
+def test_what_no_column_takes_is_told_with_its_place_and_reason(text: str, known: str, rescued: list[tuple[str, str, str]]) -> None:
+    assert told(shape(text, layout_of(known))) == rescued
+
+
+def test_a_whole_number_is_in_a_double_only_where_it_is_that_number() -> None:
+    contract = Contract(is_double_first=True)
+    layout = layout_of('{"a":1}', contract=contract)
+    assert columns_of(layout) == {"a": "double"}
+    assert told(shape('{"a":9007199254740992}', layout, contract)) == []
+    assert told(shape('{"a":9007199254740993}', layout, contract)) == [("/a", "9007199254740993", "inexact")]
+
+
+def test_a_pinned_path_has_its_type_from_birth_and_an_ignored_one_no_column() -> None:
+    contract = Contract(pins={"/a": Pin.DOUBLE, "/b": Pin.IGNORE, "/c": Pin.JSON})
+    layout = layout_of('{"a":1,"b":1,"c":{"17":1}}', contract=contract)
+    assert columns_of(layout) == {"a": "double", "c": "json"}
+    one = shape('{"b":5,"c":{"18":[ 1.0 ]}}', layout, contract)
+    assert (json.loads(one.row), told(one), one.discarded) == ({"c": '{"18":[1.0]}'}, [], 1)
+
+
+def test_an_object_whose_fields_are_ids_is_kept_as_text() -> None:
+    many = json.dumps({"by_id": {str(number): 1 for number in range(201)}})
+    assert columns_of(layout_of(many)) == {"by_id": "json"}
+    grown = layout_of('{"by_id":{"7":1}}', many)
+    assert columns_of(grown) == {"by_id": {"7": "long"}, "by_id__v_json": "json"}
+
+
+def test_columns_end_at_the_cap_and_what_is_beyond_is_told() -> None:
+    wide = json.dumps({f"f{number:04}": number for number in range(600)})
+    layout = layout_of(wide)
+    assert (layout.leaves, len(layout.columns)) == (500, 500)
+    assert len(shape(wide, layout).rescued) == 100
+
+
+def test_columns_lie_no_deeper_than_the_cap() -> None:
+    deep = '{"a":' * 40 + "1" + "}" * 40
+    layout = layout_of(deep, '{"b":1}')
+    assert columns_of(layout) == {"b": "long"}
+    assert told(shape(deep, layout))[0][0] == "/a"
+
+
+@pytest.mark.parametrize(("mode", "reason"), [(Mode.FREEZE, Rescue.FROZEN), (Mode.RESCUE, Rescue.UNKNOWN)])
+def test_a_contract_that_lets_no_column_be_added_keeps_its_values(mode: Mode, reason: Rescue) -> None:
+    contract = Contract(columns=mode)
+    layout = layout_of('{"a":1}', '{"b":1}', contract=contract)
+    assert columns_of(layout) == {"a": "long"}
+    assert told(shape('{"b":1}', layout, contract)) == [("/b", "1", reason.value)]
+
+
+def test_a_contract_leaves_out_values_or_events() -> None:
+    for mode in (Mode.DISCARD_VALUE, Mode.DISCARD_ROW):
+        contract = Contract(kinds=mode)
+        one = shape('{"a":"x"}', layout_of('{"a":1}', contract=contract), contract)
+        assert (one.is_discarded, one.discarded > 0) == (mode is Mode.DISCARD_ROW, mode is Mode.DISCARD_VALUE)
+
+
+def test_names_of_a_path_are_those_of_its_fields() -> None:
+    assert names_of(field_path("/a[]", "b/~[]")) == ("a", None, "b/~[]")
+    assert (names_of(""), names_of("/"), names_of("/a[][]")) == ((), ("",), ("a", None, None))
