@@ -3,11 +3,13 @@
 from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.cdc_merge import CDCMerge
 from lakechime_dagster.lake.change_tables import ChangeTable
+from lakechime_dagster.lake.contracts import Contract, Mode
 from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.declare import spark_table, sql_table
 from lakechime_dagster.lake.declare_changes import change_table
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Maxwell
+from lakechime_dagster.lake.events import EventGroup, EventStream, event_group, event_stream
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.maintenance import Maintenance
@@ -21,10 +23,13 @@ __all__ = [
     "CDCMerge",
     "Canal",
     "ChangeTable",
+    "Contract",
     "Database",
     "Debezium",
     "Dms",
     "Drift",
+    "EventGroup",
+    "EventStream",
     "JsonLines",
     "KafkaTopic",
     "Lake",
@@ -32,6 +37,7 @@ __all__ = [
     "Limits",
     "Maintenance",
     "Maxwell",
+    "Mode",
     "Monitor",
     "Read",
     "ReadMode",
@@ -39,6 +45,8 @@ __all__ = [
     "Snapshot",
     "SourceTable",
     "change_table",
+    "event_group",
+    "event_stream",
     "spark_table",
     "sql_table",
 ]

@@ -8,12 +8,13 @@ from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, NotFoundError, shown
 from lakechime_dagster.lake.alarms import checked_alarms
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
+from lakechime_dagster.lake.events import EventGroup, EventStream, EventTable, checked_groups
 from lakechime_dagster.lake.graph import find_cycle, topological
 from lakechime_dagster.lake.names import PART
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 from lakechime_dagster.triggers import PartitionTrigger
 
-Target = LakeTable | BronzeTable | ChangeTable  # what this lake writes
+Target = LakeTable | BronzeTable | ChangeTable | EventTable  # what this lake writes
 Table = SourceTable | Target
 
 
@@ -21,8 +22,9 @@ Table = SourceTable | Target
 class Lake:
     """Tables that are declared together; every input of a computed table is one of them.
 
-    `tables` is in an order in which inputs come first. `alarms` are URLs of apprise, or `$NAME`s of variables that hold them, to
-    which people are told of checks that fail, where LAKECHIME_ALARMS is `send`.
+    `tables` is in an order in which inputs come first. `groups` are those of streams of events, whose tables nobody declares.
+    `alarms` are URLs of apprise, or `$NAME`s of variables that hold them, to which people are told of checks that fail, where
+    LAKECHIME_ALARMS is `send`.
 
     Raises:
         DeclarationError: naming the table and the field that do not fit the others.
@@ -30,15 +32,19 @@ class Lake:
 
     name: str
     tables: tuple[Table, ...]
+    groups: tuple[EventGroup, ...]
     alarms: tuple[str, ...] = field(repr=False)
 
-    def __init__(self, name: str, tables: Iterable[Table], *, alarms: Iterable[str] = ()) -> None:
+    def __init__(self, name: str, tables: Iterable[Table | EventStream | EventGroup], *, alarms: Iterable[str] = ()) -> None:
         if not isinstance(name, str) or not PART.fullmatch(name):
             raise DeclarationError(f"Lake {shown(name)}", "name", "must be of letters, digits and _")
-        given = tuple(tables)
+        declared = tuple(tables)
+        groups = _groups(declared)
+        streams = [one.table for one in declared if isinstance(one, EventStream)]
+        given = [*(one for one in declared if not isinstance(one, EventStream | EventGroup)), *streams]
         for table in given:
-            if not isinstance(table, SourceTable | LakeTable | ChangeTable):
-                remedy = "is neither a SourceTable nor the result of spark_table, sql_table or change_table"
+            if not isinstance(table, SourceTable | LakeTable | ChangeTable | EventTable):
+                remedy = "is neither a SourceTable nor the result of spark_table, sql_table, change_table, event_stream or event_group"
                 raise DeclarationError(f"Lake {name}", "tables", f"{shown(table)} {remedy}")
         several = (*given, *(one for table in given if isinstance(table, ChangeTable) for one in table.beside))
         _check_names(several)
@@ -54,6 +60,7 @@ class Lake:
         ordered = topological(_edges(several))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "tables", tuple(by_name[name] for name in ordered))
+        object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "alarms", checked_alarms(name, alarms))
 
     @property
@@ -94,6 +101,21 @@ class Lake:
     def readers(self, name: str) -> tuple[Target, ...]:
         """The tables of this lake that read this table."""
         return tuple(table for table in self.targets if name in table.inputs)
+
+
+def _groups(declared: Iterable[object]) -> tuple[EventGroup, ...]:
+    """The groups of all streams, with one for what no other takes; a group's stream is declared with it."""
+    several = tuple(declared)
+    streams = [one for one in several if isinstance(one, EventStream)]
+    groups = [one for one in several if isinstance(one, EventGroup)]
+    for group in groups:
+        if group.stream not in streams:
+            raise DeclarationError(group.name, "stream", f"{group.stream.name} is not in the lake; add it to the list")
+    found = [group for stream in streams for group in checked_groups(stream, [one for one in groups if one.stream == stream])]
+    for at, group in enumerate(found):
+        if group.name.casefold() in {one.name.casefold() for one in found[:at]}:
+            raise DeclarationError(group.name, "name", "is the name of two groups; rename one of them")
+    return tuple(found)
 
 
 def _edges(tables: Iterable[Table]) -> dict[str, tuple[str, ...]]:

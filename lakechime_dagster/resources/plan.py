@@ -20,7 +20,8 @@ from lakechime_dagster.sources.connection import connected
 from lakechime_dagster.sources.log_settings import check_log
 from lakechime_dagster.sources.open_transactions import open_transactions, tells_open_transactions
 from lakechime_dagster.sources.tables import column_types
-from lakechime_dagster.spark.following.lines import Slice, lines, message_of, record_of
+from lakechime_dagster.spark.feeds.files import Slice, lines
+from lakechime_dagster.spark.following.lines import message_of, record_of
 from lakechime_dagster.triggers.feeds import spans_between
 from lakechime_dagster.triggers.flow import Flow
 

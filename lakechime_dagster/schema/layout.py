@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from lakechime_dagster.schema.contract import Contract, Mode, Pin
+from lakechime_dagster.lake.contracts import Contract, Mode, Pin
+from lakechime_dagster.lake.event_names import SIBLING, column_of
 from lakechime_dagster.schema.kinds import Kind
-from lakechime_dagster.schema.naming import SIBLING, column_of
 from lakechime_dagster.schema.observed import Node, Observed, tree_of
 from lakechime_dagster.schema.variation import ELEMENT, ROOT, field_path
 

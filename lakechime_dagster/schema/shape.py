@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from lakechime_dagster.schema.contract import Contract, Mode, Pin
+from lakechime_dagster.lake.contracts import Contract, Mode, Pin
 from lakechime_dagster.schema.event import Flag, JsonEvent
 from lakechime_dagster.schema.json_text import Fields, Fraction, Integer
 from lakechime_dagster.schema.kinds import Kind, kind_of

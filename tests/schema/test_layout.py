@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakechime_dagster.schema.contract import Contract, Mode, Pin
+from lakechime_dagster.lake.contracts import Contract, Mode, Pin
 from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.layout import Column, Holds, Layout, next_layout
 from lakechime_dagster.schema.observed import Observed, names_of, observed_of

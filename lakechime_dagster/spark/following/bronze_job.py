@@ -1,28 +1,13 @@
 """What a run is asked to do with the table of a feed's messages: plain values, without Spark."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.lake.feeds import Feed
-from lakechime_dagster.triggers.lanes import Place
+from lakechime_dagster.spark.feeds.job import FeedJob
 
 
 @dataclass(frozen=True, kw_only=True)
-class BronzeJob:
-    """One execution of a table that holds the messages of a feed, by what came to it since the lane's place.
+class BronzeJob(FeedJob):
+    """One execution of a table that holds the messages of a feed, which are read by their format."""
 
-    `folder` is where a feed of files lies, `environment` what a feed's settings written `$NAME` stand for. `start`,
-    `may_settle_empty` and `has_committed` are as of `job.TableJob`.
-    """
-
-    name: str
-    location: str
-    feed: Feed
     format: MessageFormat
-    folder: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    comment: str = ""
-    start: Place | None = None
-    may_settle_empty: bool = True
-    has_committed: bool = False

@@ -14,9 +14,9 @@ from lakechime_dagster.feeds.kafka import KafkaFeed
 from lakechime_dagster.lake import KafkaTopic, Maxwell
 from lakechime_dagster.lake.kafka import java_settings
 from lakechime_dagster.spark.drivers.failures import SparkFailedError, described
+from lakechime_dagster.spark.feeds.kafka import EARLIEST, read_topics, spans_after
 from lakechime_dagster.spark.following.bronze import ingest
 from lakechime_dagster.spark.following.bronze_job import BronzeJob
-from lakechime_dagster.spark.following.kafka import EARLIEST, read_topics, spans_after
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.triggers.feeds import KafkaPlace, TopicPlace
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place

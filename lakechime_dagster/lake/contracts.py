@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from lakechime_dagster.errors import DeclarationError, shown
+
 
 class Mode(StrEnum):
     """What becomes of something new.
@@ -50,8 +52,24 @@ class Contract:
         pins: By path, such as `/items[]/price`.
     """
 
-    tables: Mode = Mode.EVOLVE
-    columns: Mode = Mode.EVOLVE
-    kinds: Mode = Mode.EVOLVE
+    tables: str | Mode = Mode.EVOLVE
+    columns: str | Mode = Mode.EVOLVE
+    kinds: str | Mode = Mode.EVOLVE
     is_double_first: bool = False
     pins: Mapping[str, Pin] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name in ("tables", "columns", "kinds"):
+            object.__setattr__(self, name, _mode(name, getattr(self, name)))
+
+
+def _mode(name: str, value: object) -> Mode:
+    try:
+        mode = Mode(str(value))
+    except ValueError:
+        raise DeclarationError("Contract", name, f"{shown(value)} is none of {', '.join(Mode)}") from None
+    if name == "tables" and mode not in (Mode.EVOLVE, Mode.FREEZE):
+        raise DeclarationError(
+            "Contract", name, f"{shown(value)} is neither {Mode.EVOLVE} nor {Mode.FREEZE}, in which events wait in bronze"
+        )
+    return mode

@@ -1,0 +1,117 @@
+"""Brings the events of a feed into their stream's table, with what is known of each payload: the claimed range, appended once."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
+from lakechime_dagster.schema.event import Refusal
+from lakechime_dagster.spark.events.job import EventJob
+from lakechime_dagster.spark.events.scan import PAYLOAD, scan
+from lakechime_dagster.spark.feeds.files import BYTES, ROWS, SLICE, Slice, check_there, has_message, lines, tasks
+from lakechime_dagster.spark.feeds.kafka import read_topics
+from lakechime_dagster.spark.feeds.step import PROPERTIES, files_place, ingest_step, kafka_place
+from lakechime_dagster.spark.job import TableResult
+from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace, KafkaPlace
+from lakechime_dagster.triggers.lanes import CommitStamp
+
+SCHEMA = StructType.fromDDL(
+    "_src STRING, _ingested_at TIMESTAMP, sent_at TIMESTAMP, reason STRING, type STRING, producer STRING, hash STRING, names_hash STRING,"
+    " flags STRING, payload STRING, payload_bytes BINARY"
+)
+CLUSTERED = ("type", "hash")
+TAKEN = "event"  # what rows without a reason are counted as
+_READ = StructType.fromDDL("_src STRING, sent_at TIMESTAMP, payload BINARY")
+_STATISTICS = {"delta.dataSkippingStatsColumns": "_src,_ingested_at,sent_at,reason,type,producer,hash"}
+
+
+def ingest_events(spark: SparkSession, job: EventJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
+    """One attempt at one step of a stream's table, as `feeds.step.ingest_step` says; its rows are counted by why they are refused.
+
+    `_src` names each row for ever: the topic's id, partition and offset, or the file and the byte at which the line begins.
+    """
+    return ingest_step(
+        spark, job, stamp, open_log, lambda start, end: _rows(spark, job, start, end), SCHEMA, f"coalesce(reason, '{TAKEN}')",
+        cluster_by=CLUSTERED, properties=PROPERTIES | _STATISTICS,
+    )  # fmt: skip
+
+
+def _rows(spark: SparkSession, job: EventJob, start: FeedPlace | None, end: FeedPlace | None) -> DataFrame | None:
+    """The events between two places; None where there is none."""
+    match job.feed:
+        case JsonLines():
+            read = _of_files(spark, job, job.feed, files_place(start), files_place(end))
+        case KafkaTopic():
+            read = _of_topics(spark, job, job.feed, kafka_place(start), kafka_place(end))
+        case _:
+            assert_never(job.feed)
+    return None if read is None else _told(read, job)
+
+
+def _told(read: DataFrame, job: EventJob) -> DataFrame:
+    """What was read with what is known of it, the rows of a type and of a variation beside each other."""
+    told = scan(read, job.type_field, job.producer_field).withColumn("_ingested_at", F.current_timestamp())
+    is_text = ~F.col("reason").eqNullSafe(Refusal.NOT_UTF8)
+    text = F.when(is_text, F.col(PAYLOAD).cast("string"))
+    binary = F.when(~is_text, F.col(PAYLOAD))
+    told = told.withColumn("payload_bytes", binary).withColumn("payload", text)
+    return told.select(*SCHEMA.names).sortWithinPartitions(*CLUSTERED)
+
+
+def _of_topics(spark: SparkSession, job: EventJob, feed: KafkaTopic, start: KafkaPlace, end: KafkaPlace) -> DataFrame | None:
+    messages = read_topics(spark, feed, start, end, job.environment)
+    if messages is None or messages.isEmpty():
+        return None
+    source = F.concat_ws("/", "topic_id", F.col("partition").cast("string"), F.col("offset").cast("string"))
+    payload = F.coalesce(F.col("value"), F.lit(b""))  # a tombstone tells nothing, which is no event
+    return messages.select(source.alias("_src"), F.col("timestamp").alias("sent_at"), payload.alias(PAYLOAD))
+
+
+def _of_files(spark: SparkSession, job: EventJob, feed: JsonLines, start: FilesPlace, end: FilesPlace) -> DataFrame | None:
+    folder, spans = Path(job.folder), end.spans_after(start)
+    check_there(folder, spans)
+    if not has_message(folder, spans):
+        return None
+    parts = tasks(spans, SLICE)
+    read = _Lines(to_arrow_schema(_READ), folder, parts)
+    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, _READ)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Reads the lines of some slices; asked by the numbers of tasks."""
+
+    out: pa.Schema
+    folder: Path
+    parts: list[list[Slice]]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for part in self.parts[number]:
+                    yield from self._lines(part)
+
+    def _lines(self, part: Slice) -> Iterator[pa.RecordBatch]:
+        written_us = (self.folder / part.name).stat().st_mtime_ns // 1_000
+        sources, payloads, size = list[str](), list[bytes](), 0
+        for at, line in lines(self.folder, part):
+            sources.append(f"{part.name}@{at}")
+            payloads.append(line)
+            size += len(line)
+            if len(payloads) >= ROWS or size >= BYTES:
+                yield self._batch(sources, written_us, payloads)
+                sources, payloads, size = [], [], 0
+        if payloads:
+            yield self._batch(sources, written_us, payloads)
+
+    def _batch(self, sources: list[str], written_us: int, payloads: list[bytes]) -> pa.RecordBatch:
+        times = pa.array([written_us] * len(sources), self.out.field("sent_at").type)
+        return pa.RecordBatch.from_arrays([pa.array(sources), times, pa.array(payloads, pa.binary())], schema=self.out)

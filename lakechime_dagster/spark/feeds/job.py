@@ -1,0 +1,26 @@
+"""What a run is asked to do with a table that holds what a feed brings: plain values, without Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakechime_dagster.lake.feeds import Feed
+from lakechime_dagster.triggers.lanes import Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedJob:
+    """One execution of a table that holds what a feed brings, by what came to it since the lane's place.
+
+    `folder` is where a feed of files lies, `environment` what a feed's settings written `$NAME` stand for. `start`,
+    `may_settle_empty` and `has_committed` are as of `job.TableJob`.
+    """
+
+    name: str
+    location: str
+    feed: Feed
+    folder: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    comment: str = ""
+    start: Place | None = None
+    may_settle_empty: bool = True
+    has_committed: bool = False

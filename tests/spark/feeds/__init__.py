@@ -1,0 +1,1 @@
+"""Tests of feeds read in Spark."""
