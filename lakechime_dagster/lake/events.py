@@ -147,6 +147,8 @@ def event_stream(
     table_name = checked_table_name(f"{name}.{EVENTS}", "event_stream")
     if not isinstance(source, JsonLines | KafkaTopic):
         raise DeclarationError(name, "source", f"{shown(source)} is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)")
+    if getattr(source, "records", False):
+        raise DeclarationError(name, "source", "records=True is of tables that follow a database; each line of a stream is an event")
     told = [one for one in ("shards", "ddl", "transactions", "heartbeats") if getattr(source, one, "")]
     if told:
         raise DeclarationError(name, "source", f"{told[0]}= is of tables that follow a database; leave it out")

@@ -5,6 +5,7 @@ Nothing here knows Dagster or Spark: a run is an id.
 """
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -28,6 +29,7 @@ from lakechime_dagster.store.registry import Registry, lane_at, remember_atoms
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneState, Place
 
+Beside = Callable[[Connection], None]
 LEASE_MS = 60_000
 MAX_ATTEMPTS = 5
 HELD = "held"  # the outcome of an attempt that asked for a person
@@ -229,8 +231,10 @@ class Ledger(Registry):
 
     # Settling
 
-    def settle(self, execution: Execution, committed: Committed | None, *, reason: str = "") -> bool:
+    def settle(self, execution: Execution, committed: Committed | None, *, reason: str = "", beside: Beside | None = None) -> bool:
         """Close a step: its lane's place becomes the end recorded in the commit, else the attempt's own end.
+
+        What is to be kept of it `beside` is written in the same transaction.
 
         The commit's event must have been registered. Without a commit (nothing to do, or a flow without a lake target)
         the attempt must still be the newest, and the first one where a target takes commits: an earlier attempt may
@@ -260,6 +264,8 @@ class Ledger(Registry):
                 end = committed.stamp.end if committed and not committed.is_stamp_lost else current.end
                 version = committed.version if committed else None
                 self.close(connection, current, ExecutionState.SETTLED, end, version, reason or current.reason)
+                if beside is not None:
+                    beside(connection)
                 _end_attempt(connection, current, "settled", None, now_ms(connection))
         if is_end_unknown:
             raise LaneConflictError(_end_unknown(current))

@@ -9,12 +9,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.schema.event import Refusal
 from lakechime_dagster.spark.events.job import EventJob
-from lakechime_dagster.spark.events.scan import PAYLOAD, scan
+from lakechime_dagster.spark.events.scan import PAYLOAD, TOLD, scan
 from lakechime_dagster.spark.feeds.files import BYTES, ROWS, SLICE, Slice, check_there, has_message, lines, tasks
 from lakechime_dagster.spark.feeds.kafka import read_topics
 from lakechime_dagster.spark.feeds.step import PROPERTIES, files_place, ingest_step, kafka_place
@@ -23,13 +23,14 @@ from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace, KafkaPlace
 from lakechime_dagster.triggers.lanes import CommitStamp
 
-SCHEMA = StructType.fromDDL(
-    "_src STRING, _ingested_at TIMESTAMP, sent_at TIMESTAMP, reason STRING, type STRING, producer STRING, hash STRING, names_hash STRING,"
-    " flags STRING, payload STRING, payload_bytes BINARY"
-)
+SCHEMA = StructType([
+    StructField("_src", StringType()), StructField("_ingested_at", TimestampType()), StructField("sent_at", TimestampType()),
+    *(StructField(name, StringType()) for name in TOLD),
+    StructField("payload", StringType()), StructField("payload_bytes", BinaryType()),
+])  # fmt: skip
 CLUSTERED = ("type", "hash")
 TAKEN = "event"  # what rows without a reason are counted as
-_READ = StructType.fromDDL("_src STRING, sent_at TIMESTAMP, payload BINARY")
+_READ = StructType([StructField("_src", StringType()), StructField("sent_at", TimestampType()), StructField(PAYLOAD, BinaryType())])
 _STATISTICS = {"delta.dataSkippingStatsColumns": "_src,_ingested_at,sent_at,reason,type,producer,hash"}
 
 
@@ -82,7 +83,7 @@ def _of_files(spark: SparkSession, job: EventJob, feed: JsonLines, start: FilesP
         return None
     parts = tasks(spans, SLICE)
     read = _Lines(to_arrow_schema(_READ), folder, parts)
-    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, _READ)
+    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, _READ)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from lakechime_dagster.schema.scan import scanned
 
 PAYLOAD = "payload"
-TOLD = StructType.fromDDL("reason STRING, type STRING, producer STRING, hash STRING, names_hash STRING, flags STRING")
+TOLD = ("reason", "type", "producer", "hash", "names_hash", "flags")
 
 
 def scan(frame: DataFrame, type_field: tuple[str, ...], producer_field: tuple[str, ...]) -> DataFrame:
     """The frame, whose column `payload` is binary, with the columns of TOLD behind its own; `flags` are told with commas."""
-    schema = StructType([*frame.schema, *TOLD])
-    return frame.mapInArrow(_Scan(to_arrow_schema(schema), type_field, producer_field), schema)
+    schema = StructType([*frame.schema, *(StructField(name, StringType()) for name in TOLD)])
+    return frame.mapInArrow(_Scan(to_arrow_schema(schema), type_field, producer_field), schema)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from lakechime_dagster.cdc.messages.bronze import COLUMNS
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
+from lakechime_dagster.spark.ddl import struct_of
 from lakechime_dagster.spark.feeds.files import SLICE, check_there, has_message, tasks
 from lakechime_dagster.spark.feeds.kafka import read_topics
 from lakechime_dagster.spark.feeds.step import files_place, ingest_step, kafka_place
@@ -30,9 +31,7 @@ def ingest(spark: SparkSession, job: BronzeJob, stamp: CommitStamp, open_log: Op
 
 def bronze_schema() -> StructType:
     """The columns of every table of messages."""
-    schema = StructType.fromDDL(DDL)
-    assert isinstance(schema, StructType)
-    return schema
+    return struct_of(DDL)
 
 
 def _rows(spark: SparkSession, job: BronzeJob, start: FeedPlace | None, end: FeedPlace | None) -> DataFrame | None:

@@ -1,0 +1,105 @@
+"""What a group knows of its types, and who keeps it: the store is the truth, which knows a column before any table has it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lakechime_dagster.schema.layout import Layout
+from lakechime_dagster.schema.observed import Observed
+from lakechime_dagster.schema.variation import Variation
+
+NOWHERE = -1  # the place of a type of which nothing was read
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypePlace:
+    """Up to which version of a stream's table a type's own table holds its rows, and how many commits of the group it has.
+
+    The count is tied to the place: whoever writes what lies behind the place commits under the number that follows, so that
+    of all who do one is let in, however long they lived.
+
+    Attributes:
+        uid: Of the stream's table.
+    """
+
+    uid: str | None = None
+    version: int = NOWHERE
+    commits: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownType:
+    """A type as its group knows it.
+
+    Attributes:
+        table: The name of its table within the group.
+        layout: The columns of its payload, of which `layout_version` is the number; 0 before the first.
+        variations: Those that are kept, by hash.
+        failures: How often in a row it could not be written; it is not tried again before `due_ts`.
+    """
+
+    type: str
+    table: str
+    place: TypePlace = field(default_factory=TypePlace)
+    layout: Layout = field(default_factory=Layout)
+    layout_version: int = 0
+    observed: Observed = field(default_factory=Observed)
+    variations: Mapping[str, Variation] = field(default_factory=dict)
+    failures: int = 0
+    due_ts: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prototype:
+    """A variation that was not known, by one event of it.
+
+    Attributes:
+        shape: The event with its values replaced by ones that tell nothing but their kind.
+        source: The row's `_src`.
+        position: The version of the stream's table with which it came.
+    """
+
+    typed_hash: str
+    names_hash: str
+    variation: Variation
+    shape: str
+    source: str
+    position: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """What a step found out of one type: the observed that includes it, and the layout that has a place for it.
+
+    Attributes:
+        place: From which a new type is read.
+        before: The number of the layout to which it was added.
+        decision: What the layout gained, for people.
+    """
+
+    type: str
+    table: str
+    place: TypePlace
+    prototypes: tuple[Prototype, ...]
+    observed: Observed
+    layout: Layout
+    is_new_layout: bool
+    before: int
+    decision: str = ""
+
+
+class SchemaRepository(Protocol):
+    """The types of the groups of one deployment."""
+
+    def types(self, group: str) -> dict[str, KnownType]:
+        """What is known of a group's types, by name."""
+        ...
+
+    def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
+        """Keep what was found out, all in one transaction, before any table is touched; the number of each type's layout.
+
+        Raises:
+            LaneConflictError: A type's layout is another one than what was found out was added to: read anew, and decide again.
+        """
+        ...

@@ -1,0 +1,55 @@
+"""What a step of a group did, type by type."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakechime_dagster.triggers.lanes import Committed
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypeResult:
+    """What a step did for one type: its rows in the interval, and where they are.
+
+    Attributes:
+        start: Up to which version of the stream's table it had been read; -1 is none of it.
+        end: Up to which it is now; `start` where it failed or waits.
+        rows: Of the interval.
+        written: Rows of its table; the others are discarded, or wait.
+        rescued: Rows that have something in `_rescued`.
+        pending: Rows that wait, with `waits` as the reason.
+        committed: The commit that holds them; None where there was nothing to write.
+        error: Why nothing of it was written.
+    """
+
+    type: str
+    table: str
+    start: int
+    end: int
+    rows: int = 0
+    written: int = 0
+    rescued: int = 0
+    discarded: int = 0
+    pending: int = 0
+    waits: str = ""
+    layout: int = 0
+    columns_added: int = 0
+    committed: Committed | None = None
+    error: str = ""
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether each row of the interval is in the table, discarded, or waits."""
+        return self.rows == self.written + self.discarded + self.pending
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupResult:
+    """What a step did for all types of its group.
+
+    Attributes:
+        refused: Rows between the group's place and the end that no type could be told of, by reason.
+    """
+
+    types: tuple[TypeResult, ...]
+    refused: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)

@@ -1,0 +1,77 @@
+"""Tables of the schema repository: the types of events, their layouts and variations, and what each step did for them.
+
+Names begin with `lc_`. Times are milliseconds of the store's clock.
+"""
+
+import sqlalchemy as sa
+
+from lakechime_dagster.store.schema import metadata
+
+Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+# A type of a group: its table, up to which version of the stream's table that holds its rows, and its commits so far.
+event_type = sa.Table(
+    "lc_event_type",
+    metadata,
+    sa.Column("type_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("deployment", sa.String(64), nullable=False),
+    sa.Column("group_name", sa.String(64), nullable=False),
+    sa.Column("type", sa.String(512), nullable=False),
+    sa.Column("table_name", sa.String(128), nullable=False),
+    sa.Column("place_uid", sa.String(128)),
+    sa.Column("place_version", sa.BigInteger, nullable=False, server_default="-1"),
+    sa.Column("commits", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("layout_version", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("observed", sa.JSON, nullable=False),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("due_ts", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("error", sa.Text, nullable=False, server_default=""),
+    sa.Column("first_ts", sa.BigInteger, nullable=False),
+    sa.Column("commit_ts", sa.BigInteger),  # of its last commit
+    sa.UniqueConstraint("deployment", "group_name", "type", name="lc_event_type_name"),
+    sa.UniqueConstraint("deployment", "group_name", "table_name", name="lc_event_type_table"),
+    sqlite_autoincrement=True,
+)
+
+# A layout is added, never changed.
+layout = sa.Table(
+    "lc_layout",
+    metadata,
+    sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("columns", sa.JSON, nullable=False),
+    sa.Column("decision", sa.Text, nullable=False),
+    sa.Column("actor", sa.String(256), nullable=False),
+    sa.Column("made_ts", sa.BigInteger, nullable=False),
+)
+
+variation = sa.Table(
+    "lc_variation",
+    metadata,
+    sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), primary_key=True),
+    sa.Column("typed_hash", sa.String(32), primary_key=True),
+    sa.Column("names_hash", sa.String(32), nullable=False),
+    sa.Column("kinds", sa.JSON, nullable=False),  # [[path, kind], …]
+    sa.Column("shape", sa.Text, nullable=False),  # an event of it without its values
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("first_ts", sa.BigInteger, nullable=False),
+)
+
+# What a settled step did for one type: rows = written + discarded + pending.
+type_step = sa.Table(
+    "lc_type_step",
+    metadata,
+    sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), primary_key=True),
+    sa.Column("execution_id", sa.String(32), primary_key=True),
+    sa.Column("start_version", sa.BigInteger, nullable=False),
+    sa.Column("end_version", sa.BigInteger, nullable=False),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("written", sa.BigInteger, nullable=False),
+    sa.Column("rescued", sa.BigInteger, nullable=False),
+    sa.Column("discarded", sa.BigInteger, nullable=False),
+    sa.Column("pending", sa.BigInteger, nullable=False),
+    sa.Column("waits", sa.Text, nullable=False, server_default=""),
+    sa.Column("error", sa.Text, nullable=False, server_default=""),
+    sa.Column("settled_ts", sa.BigInteger, nullable=False),
+)

@@ -1,0 +1,210 @@
+"""The schema repository: what is known of the types of events, their layouts and variations, and what steps did for them.
+
+All that one step finds out is kept in one transaction, by compare-and-set of each type's layout, before any table is touched;
+places move in the transaction that settles the step, never back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.schema.kinds import Kind
+from lakechime_dagster.schema.layout import Layout
+from lakechime_dagster.schema.observed import Observed, Seen
+from lakechime_dagster.schema.repository import KnownType, Learning, TypePlace
+from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.variation import Variation
+from lakechime_dagster.store import event_schema as schema
+from lakechime_dagster.store.dialect import now_ms
+from lakechime_dagster.store.engine import reading, writing
+
+MAX_VARIATIONS = 1_000  # kept of a type, beyond those that enlarged what was observed of it
+PAUSES_MS = (10_000, 60_000, 300_000, 900_000)  # before a type that failed is tried again
+ENGINE = "lakechime"  # the actor of what no person decided
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutVersion:
+    """A layout of a type, why it was made, by whom and when."""
+
+    version: int
+    layout: Layout
+    decision: str
+    actor: str
+    made_ts: int
+
+
+@dataclass(frozen=True)
+class SqlEventTypes:
+    """The types of the groups of one deployment; a `schema.repository.SchemaRepository`."""
+
+    engine: Engine
+    deployment: str
+
+    def types(self, group: str) -> dict[str, KnownType]:
+        """What is known of a group's types, by name."""
+        with reading(self.engine) as connection:
+            rows = list(connection.execute(self._of(group)))
+            ids = [row.type_id for row in rows]
+            layouts = {row.type_id: row.columns for row in connection.execute(_newest_layouts().where(_among(schema.layout, ids)))}
+            found: dict[int, dict[str, Variation]] = {}
+            for row in connection.execute(sa.select(schema.variation).where(_among(schema.variation, ids))):
+                found.setdefault(row.type_id, {})[row.typed_hash] = _variation(row.kinds)
+        return {row.type: _known(row, layouts.get(row.type_id, []), found.get(row.type_id, {})) for row in rows}
+
+    def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
+        """Keep what was found out, all or nothing; the number of each type's layout.
+
+        Raises:
+            LaneConflictError: a type's layout is another one than what was found out was added to.
+        """
+        versions: dict[str, int] = {}
+        with writing(self.engine) as connection:
+            now = now_ms(connection)
+            for one in several:
+                type_id = self._type_id(connection, group, one, now)
+                versions[one.type] = _next_layout(connection, type_id, one, now)
+                _keep_variations(connection, type_id, one, now)
+        return versions
+
+    def settle(self, connection: Connection, group: str, execution_id: str, results: Sequence[TypeResult], uid: str) -> None:
+        """Move the places of the types to where the step brought them, and keep its counts; within the settling transaction."""
+        now = now_ms(connection)
+        ids = {row.type: row.type_id for row in connection.execute(self._of(group))}
+        for one in results:
+            type_id = ids.get(one.type)
+            if type_id is None:
+                continue  # nothing was read of it yet: it waits for a table
+            self._move(connection, type_id, one, uid, now)
+            counts = {name: getattr(one, name) for name in ("rows", "written", "rescued", "discarded", "pending", "waits", "error")}
+            connection.execute(
+                sa.insert(schema.type_step).values(
+                    type_id=type_id, execution_id=execution_id, start_version=one.start, end_version=one.end, settled_ts=now, **counts
+                )
+            )
+
+    def history(self, group: str, type_name: str) -> list[LayoutVersion]:
+        """The layouts of a type, the first one first."""
+        query = sa.select(schema.layout).join(schema.event_type).where(*self._is(group), schema.event_type.c.type == type_name)
+        with reading(self.engine) as connection:
+            rows = connection.execute(query.order_by(schema.layout.c.version))
+            return [
+                LayoutVersion(
+                    version=row.version, layout=Layout.from_json(row.columns), decision=row.decision, actor=row.actor, made_ts=row.made_ts
+                )
+                for row in rows
+            ]
+
+    def shapes(self, group: str, type_name: str) -> list[dict[str, Any]]:
+        """The variations of a type that are kept, the first one first: their hashes, shapes, and where the first event of each is."""
+        query = sa.select(schema.variation).join(schema.event_type).where(*self._is(group), schema.event_type.c.type == type_name)
+        with reading(self.engine) as connection:
+            ordered = query.order_by(schema.variation.c.first_ts, schema.variation.c.typed_hash)
+            return [dict(row._mapping) for row in connection.execute(ordered)]
+
+    def totals(self, group: str) -> dict[str, dict[str, int]]:
+        """What settled steps did for each type of a group, in sum: rows, written, rescued, discarded."""
+        names = ("rows", "written", "rescued", "discarded")
+        sums = [sa.func.coalesce(sa.func.sum(schema.type_step.c[name]), 0).label(f"sum_{name}") for name in names]
+        query = sa.select(schema.event_type.c.type, *sums).join(schema.type_step).where(*self._is(group)).group_by(schema.event_type.c.type)
+        with reading(self.engine) as connection:
+            return {row.type: {name: int(getattr(row, f"sum_{name}")) for name in names} for row in connection.execute(query)}
+
+    def _of(self, group: str) -> sa.Select[Any]:
+        return sa.select(schema.event_type).where(*self._is(group)).order_by(schema.event_type.c.type)
+
+    def _is(self, group: str) -> tuple[sa.ColumnElement[bool], ...]:
+        return (schema.event_type.c.deployment == self.deployment, schema.event_type.c.group_name == group)
+
+    def _type_id(self, connection: Connection, group: str, one: Learning, now: int) -> int:
+        """The row of a type, held until the transaction ends; made where it is new."""
+        this = sa.select(schema.event_type).where(*self._is(group), schema.event_type.c.type == one.type).with_for_update()
+        row = connection.execute(this).one_or_none()
+        if row is not None and row.layout_version != one.before:
+            now_is = f"is number {row.layout_version} by now, and was read as {one.before}"
+            raise LaneConflictError(f"{group}: the layout of {one.type} {now_is}; the next attempt reads it")
+        if row is not None:
+            return int(row.type_id)
+        values = {"deployment": self.deployment, "group_name": group, "type": one.type, "table_name": one.table, "observed": {}}
+        values |= {"place_uid": one.place.uid, "place_version": one.place.version}
+        made = connection.execute(sa.insert(schema.event_type).values(**values, first_ts=now).returning(schema.event_type.c.type_id))
+        return int(made.scalar_one())
+
+    def _move(self, connection: Connection, type_id: int, one: TypeResult, uid: str, now: int) -> None:
+        this = sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id)
+        if one.error:
+            failures = connection.execute(
+                sa.select(schema.event_type.c.failures).where(schema.event_type.c.type_id == type_id)
+            ).scalar_one()
+            pause = PAUSES_MS[min(failures, len(PAUSES_MS) - 1)]
+            connection.execute(this.values(failures=failures + 1, due_ts=now + pause, error=one.error[:2000]))
+        if one.committed is not None:
+            held = schema.event_type.c.commits < one.committed.stamp.step
+            values = {"commits": one.committed.stamp.step, "commit_ts": now}
+            connection.execute(this.where(held).values(place_uid=uid, place_version=one.end, **values))
+        elif not one.error and not one.pending:
+            further = sa.or_(schema.event_type.c.place_version < one.end, schema.event_type.c.place_uid.is_distinct_from(uid))
+            connection.execute(this.where(further).values(place_uid=uid, place_version=one.end))
+        if not one.error:
+            connection.execute(this.values(failures=0, due_ts=0, error=""))
+
+
+def _next_layout(connection: Connection, type_id: int, one: Learning, now: int) -> int:
+    version = one.before + 1 if one.is_new_layout else one.before
+    this = sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id)
+    connection.execute(this.values(observed=_wire(one.observed), layout_version=version))
+    if one.is_new_layout:
+        values = {"columns": one.layout.to_json(), "decision": one.decision, "actor": ENGINE, "made_ts": now}
+        connection.execute(sa.insert(schema.layout).values(type_id=type_id, version=version, **values))
+    return version
+
+
+def _keep_variations(connection: Connection, type_id: int, one: Learning, now: int) -> None:
+    """Keep the variations that are not there yet: those that enlarged what was observed, others so far as there is room."""
+    of_type = schema.variation.c.type_id == type_id
+    there = {row.typed_hash for row in connection.execute(sa.select(schema.variation.c.typed_hash).where(of_type))}
+    room = MAX_VARIATIONS - len(there)
+    kept = [shape for shape in one.prototypes if shape.typed_hash not in there][: max(0, room)]
+    rows = [
+        {
+            "type_id": type_id, "typed_hash": shape.typed_hash, "names_hash": shape.names_hash, "kinds": sorted(shape.variation.kinds),
+            "shape": shape.shape, "source": shape.source, "position": shape.position, "first_ts": now,
+        }
+        for shape in kept
+    ]  # fmt: skip
+    if rows:
+        connection.execute(sa.insert(schema.variation), rows)
+
+
+def _newest_layouts() -> sa.Select[Any]:
+    joined = schema.layout.join(schema.event_type, schema.event_type.c.type_id == schema.layout.c.type_id)
+    newest = schema.layout.c.version == schema.event_type.c.layout_version
+    return sa.select(schema.layout.c.type_id, schema.layout.c.columns).select_from(joined).where(newest)
+
+
+def _among(table: sa.Table, ids: Sequence[int]) -> sa.ColumnElement[bool]:
+    return table.c.type_id.in_(ids)
+
+
+def _known(row: Any, columns: list[dict[str, Any]], variations: dict[str, Variation]) -> KnownType:
+    return KnownType(
+        type=row.type, table=row.table_name, place=TypePlace(uid=row.place_uid, version=row.place_version, commits=row.commits),
+        layout=Layout.from_json(columns), layout_version=row.layout_version, observed=_observed(row.observed), variations=variations,
+        failures=row.failures, due_ts=row.due_ts, error=row.error,
+    )  # fmt: skip
+
+
+def _wire(observed: Observed) -> dict[str, Any]:
+    return {path: [sorted(seen.kinds), seen.first, seen.last] for path, seen in observed.paths.items()}
+
+
+def _observed(wire: dict[str, Any]) -> Observed:
+    return Observed({path: Seen(frozenset(map(Kind, kinds)), first, last) for path, (kinds, first, last) in wire.items()})
+
+
+def _variation(kinds: list[list[str]]) -> Variation:
+    return Variation(frozenset((path, Kind(kind)) for path, kind in kinds))

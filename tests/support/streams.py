@@ -1,0 +1,125 @@
+"""A small stream for tests: a folder of JSON lines, its table, and groups whose steps go on by hand."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.feeds.files import FilesFeed
+from lakechime_dagster.lake import EventGroup, EventStream, JsonLines, event_group, event_stream
+from lakechime_dagster.lake.event_names import table_of
+from lakechime_dagster.lake.events import checked_groups
+from lakechime_dagster.schema.repository import SchemaRepository, TypePlace
+from lakechime_dagster.schema.results import GroupResult, TypeResult
+from lakechime_dagster.spark.events.bronze import ingest_events
+from lakechime_dagster.spark.events.group import GroupStep
+from lakechime_dagster.spark.events.job import EventJob, GroupJob
+from lakechime_dagster.spark.job import TableResult
+from lakechime_dagster.store.engine import memory_engine, writing
+from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.upgrade import upgrade
+from lakechime_dagster.triggers.feeds import FeedPlace
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+
+GAME = event_stream("game", source=JsonLines("in"), producer_field="$.title")
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    return json.dumps({"type": kind, **fields}).encode()
+
+
+def repository() -> SqlEventTypes:
+    engine = memory_engine()
+    upgrade(engine)
+    return SqlEventTypes(engine, "test")
+
+
+@dataclass
+class Stream:
+    """A stream whose files a test writes, and one group of it."""
+
+    spark: SparkSession
+    folder: Path
+    group: EventGroup
+    types: SchemaRepository = field(default_factory=repository)
+    stream: EventStream = GAME
+    place: FeedPlace | None = None
+    steps: int = 0
+    start: TypePlace = field(default_factory=TypePlace)
+    executions: int = 0
+
+    @property
+    def bronze(self) -> str:
+        return str(self.folder / "game" / "events")
+
+    def location(self, kind: str) -> str:
+        return str(self.folder / self.group.name / table_of(kind))
+
+    def drop(self, *payloads: bytes, name: str = "a.jsonl") -> None:
+        (self.folder / "in").mkdir(exist_ok=True)
+        with (self.folder / "in" / name).open("ab") as file:
+            file.writelines(one + b"\n" for one in payloads)
+
+    def ingest(self) -> TableResult:
+        """The next step of the stream's table."""
+        self.steps += 1
+        end = FilesFeed(self.folder / "in", "*.jsonl").look(self.place).end
+        job = EventJob(
+            name="game.events", location=self.bronze, feed=self.stream.table.feed, folder=str(self.folder / "in"),
+            start=Place(feed=self.place), type_field=self.stream.table.type_field, producer_field=self.stream.table.producer_field,
+        )  # fmt: skip
+        stamp = CommitStamp(
+            lane=LaneId("test", "game.events"), step=self.steps, attempt=1, execution_id=f"b{self.steps}", end=Place(feed=end)
+        )
+        result = ingest_events(self.spark, job, stamp, DeltaLog)
+        self.place = end
+        return result
+
+    def end(self) -> SnapshotPlace:
+        log = DeltaLog(self.bronze, "game.events")
+        return SnapshotPlace(table_uid=log.uid, snapshot_id=SnapshotId(str(log.version)))
+
+    def step(self, end: SnapshotPlace | None = None, attempt: int = 1, execution: str = "", now_ms: int = 0) -> GroupStep:
+        """An attempt at the group's next step, to be run."""
+        job = GroupJob(
+            group=self.group, groups=checked_groups(self.stream, [self.group]), bronze=self.bronze, end=end or self.end(),
+            folder=str(self.folder / self.group.name), deployment="test", execution_id=execution, attempt=attempt,
+        )  # fmt: skip
+        return GroupStep(spark=self.spark, job=job, repository=self.types, open_log=DeltaLog, now_ms=now_ms, start=self.start)
+
+    def settle(self, result: GroupResult, end: SnapshotPlace, execution: str) -> None:
+        assert isinstance(self.types, SqlEventTypes)
+        with writing(self.types.engine) as connection:
+            self.types.settle(connection, self.group.name, execution, result.types, str(end.table_uid))
+        self.start = TypePlace(uid=end.table_uid, version=int(end.snapshot_id or -1))
+
+    def run(self, now_ms: int = 0) -> dict[str, TypeResult]:
+        """The next step of the stream's table, and of the group, settled."""
+        self.ingest()
+        self.executions += 1
+        end = self.end()
+        execution = f"e{self.executions}"
+        result = self.step(end, execution=execution, now_ms=now_ms).run()
+        self.settle(result, end, execution)
+        return {one.type: one for one in result.types}
+
+    def rows(self, kind: str) -> list[dict[str, Any]]:
+        """The rows of a type's table by their `_src`, as another engine reads them."""
+        query = QueryBuilder().register("t", DeltaTable(self.location(kind))).execute("select * from t")
+        return sorted(pa.table(query).to_pylist(), key=lambda row: (row["_src"].partition("@")[0], int(row["_src"].partition("@")[2])))
+
+    def payloads(self, kind: str) -> list[dict[str, Any]]:
+        """The same without technical columns and those that are null."""
+        return [{name: value for name, value in row.items() if value is not None and not name.startswith("_") or name.startswith("_x")}
+                for row in self.rows(kind)]  # fmt: skip
+
+
+def stream(spark: SparkSession, folder: Path, **options: Any) -> Stream:
+    return Stream(spark, folder, event_group("shop", GAME, **options))
