@@ -7,7 +7,8 @@ import dagster as dg
 
 from lakechime_dagster.assets.change_table import bronze_asset, change_asset
 from lakechime_dagster.assets.checks import check_specs
-from lakechime_dagster.assets.flows import flow_of
+from lakechime_dagster.assets.events import event_asset, group_asset, group_check_specs
+from lakechime_dagster.assets.flows import flow_of, group_flow
 from lakechime_dagster.assets.maintenance import maintenance_asset
 from lakechime_dagster.assets.monitors import monitor_checks, watched
 from lakechime_dagster.assets.partitions import partitions_of
@@ -15,6 +16,7 @@ from lakechime_dagster.assets.source import source_asset
 from lakechime_dagster.assets.table import table_asset
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
+from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.lake import Lake, Table, Target
 from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
@@ -47,13 +49,15 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
     """
     cluster = load_settings().cluster if cluster is None else cluster
     flows = {table.name: declare_flow(flow_of(table, cluster)) for table in lake.targets}
+    flows |= {group.name: declare_flow(group_flow(group, cluster)) for group in lake.groups}
     jobs = _jobs(lake)
     launches = [
         Launch(flows[table.name], jobs[_job_name(lake, table)], [asset_key(table.name)], partitions_of(lake, table), _checks(table))
         for table in lake.targets
         if table.trigger is not None
     ]
-    _check_names([table.name for table in lake.targets], op_name, {})
+    launches += [_launch(flows[group.name], jobs[_group_job_name(lake, group)], group) for group in lake.groups]
+    _check_names([*(table.name for table in lake.targets), *(group.name for group in lake.groups)], op_name, {})
     taken = {dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}" for what in SENSORS}
     _check_names([launch.flow.name for launch in launches], dagster_name, taken)
     sensors = (
@@ -63,7 +67,10 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
     )
     partitioned = {source.name: partitions_of(lake, source) for source in lake.sources}
     tables = dg.Definitions(
-        assets=[_asset(lake, table, flows) for table in (*lake.sources, *lake.targets)],
+        assets=[
+            *(_asset(lake, table, flows) for table in (*lake.sources, *lake.targets)),
+            *(group_asset(lake, group, flows[group.name]) for group in lake.groups),
+        ],
         jobs=list(jobs.values()),
         sensors=[*sensors, events_sensor(lake, partitioned)],
         resources={"lakechime": LAKECHIME, "spark": SPARK},
@@ -84,6 +91,8 @@ def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow]) -> dg.AssetSpec 
                 return bronze_asset(lake, table, flows[table.name])
             case ChangeTable():
                 return change_asset(lake, table, flows[table.name])
+            case EventTable():
+                return event_asset(lake, table, flows[table.name])
             case _:
                 assert_never(table)
     except LakeChimeError:
@@ -121,6 +130,7 @@ def _monitors(lake: Lake) -> dg.Definitions:
 def _alarms(lake: Lake) -> dg.Definitions:
     """What tells people of checks that fail."""
     reported = [spec.key for table in lake.targets for spec in check_specs(table)]
+    reported += [spec.key for group in lake.groups for spec in group_check_specs(group)]
     keys = [*reported, *(key for table in watched(lake) for key in monitor_check_keys(table))]
     return dg.Definitions(sensors=[alarms_sensor(lake.name, keys, lake.alarms)] if keys else [])
 
@@ -138,7 +148,9 @@ def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
     members: dict[str, list[Target]] = {}
     for table in lake.targets:
         members.setdefault(_job_name(lake, table), []).append(table)
-    return {name: dg.define_asset_job(name, selection=_selection(tables)) for name, tables in members.items()}  # type: ignore[misc]
+    jobs = {name: dg.define_asset_job(name, selection=_selection(tables)) for name, tables in members.items()}
+    groups = {_group_job_name(lake, group): dg.AssetSelection.assets(asset_key(group.name)) for group in lake.groups}
+    return jobs | {name: dg.define_asset_job(name, selection=selection) for name, selection in groups.items()}  # type: ignore[misc]
 
 
 def _checks(table: Target) -> list[dg.AssetCheckKey] | None:
@@ -152,6 +164,15 @@ def _selection(tables: Iterable[Target]) -> dg.AssetSelection:
     chosen: dg.AssetSelection = dg.AssetSelection.assets(*[asset_key(table.name) for table in several])
     apart = [key for table in several if isinstance(table, ChangeTable) for key in monitor_check_keys(table)]
     return chosen - dg.AssetSelection.checks(*apart) if apart else chosen
+
+
+def _launch(flow: Flow, job: dg.JobDefinition, group: EventGroup) -> Launch:
+    """A run does a step of all types of a group, so that it is launched without one of them."""
+    return Launch(flow, job, [asset_key(group.name)], None, [spec.key for spec in group_check_specs(group)])
+
+
+def _group_job_name(lake: Lake, group: EventGroup) -> str:
+    return f"{lake.name}__{dagster_name(group.name)}"
 
 
 def _job_name(lake: Lake, table: Target) -> str:

@@ -9,21 +9,28 @@ import dagster as dg
 from lakechime_dagster.assets.report import Report
 from lakechime_dagster.cdc.messages.bronze import Kind
 from lakechime_dagster.lake.change_tables import BronzeTable
+from lakechime_dagster.lake.events import EventTable
 from lakechime_dagster.lake.lake import Target
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.keys import asset_key
+from lakechime_dagster.schema.event import Refusal
+from lakechime_dagster.schema.scan import NoType
 from lakechime_dagster.triggers.grid import from_milliseconds
 
 ROWS_ADD_UP = "rows_add_up"
 NO_DUPLICATE_KEYS = "no_duplicate_keys"
 NOTHING_QUARANTINED = "nothing_quarantined"
 NOTHING_UNREADABLE = "nothing_unreadable"
+NOTHING_REFUSED = "nothing_refused"
 FRESH = "fresh_by_watermark"
 
 
 def check_specs(table: Target) -> list[dg.AssetCheckSpec]:
     """The checks that every run of the table reports."""
     key = asset_key(table.name)
+    if isinstance(table, EventTable):
+        told = "Every payload of the run is an event with a type; one that is none is kept with the reason."
+        return [dg.AssetCheckSpec(NOTHING_REFUSED, asset=key, description=told)]
     if isinstance(table, BronzeTable):
         told = "Every message of the run could be read; one that could not is kept with its problem."
         return [dg.AssetCheckSpec(NOTHING_UNREADABLE, asset=key, description=told)]
@@ -55,6 +62,10 @@ def needs_watermark(table: Target, reports: Sequence[Report]) -> bool:
 def check_results(table: Target, reports: Sequence[Report], now: dt.datetime, before: int | None = None) -> list[dg.AssetCheckResult]:
     """What the checks say of these executions; one with nothing to do leaves the watermark as it was `before`."""
     results = [report.result for report in reports if report.result is not None]
+    if isinstance(table, EventTable):
+        refused = {reason: sum(result.events.get(reason, 0) for result in results) for reason in (*Refusal, *NoType)}
+        told = {f"payloads {reason}": count for reason, count in refused.items() if count}
+        return [_warning(NOTHING_REFUSED, not told, {"payloads refused": sum(told.values()), **told})]
     if isinstance(table, BronzeTable):
         unreadable = sum(result.events.get(Kind.UNREADABLE, 0) for result in results)
         return [_warning(NOTHING_UNREADABLE, unreadable == 0, {"messages unreadable": unreadable})]

@@ -9,6 +9,7 @@ from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.envelopes import tells_position
+from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import JsonLines
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.readers import all_read_deletion_vectors
@@ -19,6 +20,7 @@ from lakechime_dagster.resources.open_transactions import asked
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.schema_from import schema_reading
 from lakechime_dagster.settings import in_project
+from lakechime_dagster.spark.events.job import EventJob, GroupJob
 from lakechime_dagster.spark.following.bronze_job import BronzeJob
 from lakechime_dagster.spark.following.change_job import ChangeJob
 from lakechime_dagster.spark.job import InputJob, TableJob
@@ -39,10 +41,18 @@ def flow_of(table: Target, cluster: str = "") -> Flow:
         asset_keys=(asset_name(table.name),),
         cluster=cluster,
         location=table.location,
-        feed=table.feed if isinstance(table, BronzeTable) else None,
+        feed=table.feed if isinstance(table, BronzeTable | EventTable) else None,
         is_ordered_by_position=isinstance(table, BronzeTable) and tells_position(table.envelope),
         max_commits=MAX_COMMITS if isinstance(table, ChangeTable) else None,
     )
+
+
+def group_flow(group: EventGroup, cluster: str = "") -> Flow:
+    """The flow of a group; it writes many tables, each of which says what is in it."""
+    return Flow(
+        name=group.name, trigger=group.trigger, reads=group.trigger.tables, asset_keys=(asset_name(group.name),), cluster=cluster,
+        has_types=True,
+    )  # fmt: skip
 
 
 def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Mapping[str, Any]) -> TableJob:
@@ -80,6 +90,37 @@ def bronze_job_of(table: BronzeTable, running: RunningExecution) -> BronzeJob:
         start=running.execution.start,
         may_settle_empty=running.execution.attempt == 1,
         has_committed=running.platform.ledger.has_committed(running.execution),
+    )
+
+
+def event_job_of(table: EventTable, running: RunningExecution) -> EventJob:
+    """What one execution asks of Spark for a stream's table; its range is between the places of its claim."""
+    return EventJob(
+        name=table.name,
+        location=running.platform.location(table.name, table.location),
+        feed=table.feed,
+        folder=str(in_project(table.feed.folder)) if isinstance(table.feed, JsonLines) else "",
+        type_field=table.type_field,
+        producer_field=table.producer_field,
+        comment=table.description,
+        start=running.execution.start,
+        may_settle_empty=running.execution.attempt == 1,
+        has_committed=running.platform.ledger.has_committed(running.execution),
+    )
+
+
+def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> GroupJob:
+    """What one execution asks of Spark for a group: its stream's table up to the end of the claim."""
+    bronze = group.stream.table
+    return GroupJob(
+        group=group,
+        groups=tuple(one for one in lake.groups if one.stream == group.stream),
+        bronze=running.platform.location(bronze.name, bronze.location),
+        end=running.execution.end.sources[bronze.name],
+        folder=running.platform.location(group.name),
+        deployment=running.execution.lane.deployment,
+        execution_id=running.execution.execution_id,
+        attempt=running.execution.attempt,
     )
 
 

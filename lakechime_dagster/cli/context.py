@@ -39,11 +39,13 @@ def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[s
         from lakechime_dagster.resources.lakechime import declared_flows as declared
 
         return declared()
-    from lakechime_dagster.assets.flows import flow_of
+    from lakechime_dagster.assets.flows import flow_of, group_flow
 
     settings = load_settings()
-    tables = [table for table in declared_lake(settings).targets if manual or table.trigger is not None]
-    return {table.name: flow_of(table, settings.cluster) for table in tables}
+    lake = declared_lake(settings)
+    tables = [table for table in lake.targets if manual or table.trigger is not None]
+    flows = {table.name: flow_of(table, settings.cluster) for table in tables}
+    return flows | {group.name: group_flow(group, settings.cluster) for group in lake.groups}
 
 
 def declared_lake(settings: Settings) -> "Lake":

@@ -20,6 +20,7 @@ from lakechime_dagster.triggers.grid import Schedule
 from lakechime_dagster.triggers.model import SnapshotTrigger
 
 EVENTS = "events"  # the table of a stream's events, `<stream>.events`
+CLUSTERED = ("type", "hash")  # by which its rows lie together
 MAX_TYPES = 1_000  # tables of a group
 _FIELD = re.compile(r"\$(\.[^.\[\]]+)+")
 ANY = "*"

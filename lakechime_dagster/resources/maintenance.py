@@ -10,6 +10,7 @@ from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit, Tabl
 from lakechime_dagster.dce.event import version_of
 from lakechime_dagster.dce.snapshots import SnapshotPlace, own_uid
 from lakechime_dagster.lake.change_tables import STATE, ChangeTable
+from lakechime_dagster.lake.events import CLUSTERED, EventTable
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.maintenance_plan import Maintained, Plan, Reader, Refused, TableFiles, plan
@@ -107,6 +108,8 @@ def _logs(platform: Platform, table: Target) -> "list[DeltaLog]":
 def _cluster_by(platform: Platform, table: Target, log: TableLog) -> tuple[str, ...]:
     """The columns by which the rows of a table lie together; those of what is remembered beside it lie by none."""
     is_own = log.location == platform.location(table.name, table.location)
+    if isinstance(table, EventTable):
+        return CLUSTERED
     return table.cluster_by if isinstance(table, ChangeTable) and is_own else ()
 
 

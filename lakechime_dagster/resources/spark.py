@@ -4,12 +4,17 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import dagster as dg
 
+from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.accounts import Account
+from lakechime_dagster.resources.event_types import event_types
 from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.schema.repository import NOWHERE, TypePlace
+from lakechime_dagster.schema.results import GroupResult
+from lakechime_dagster.spark.events.job import EventJob, GroupJob
 from lakechime_dagster.spark.following.bronze_job import BronzeJob
 from lakechime_dagster.spark.following.change_job import ChangeJob
 from lakechime_dagster.spark.job import TableJob, TableResult
@@ -17,15 +22,20 @@ from lakechime_dagster.spark.job import TableJob, TableResult
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Result = TypeVar("Result")
+
 
 @dataclass(frozen=True)
-class SparkAttempt:
+class Attempted(Generic[Result]):
     """What an attempt on Spark did, and which driver it had and why; `ready` is the seconds until it had one."""
 
-    result: TableResult
+    result: Result
     driver: str
     reason: str
     ready: float
+
+
+SparkAttempt = Attempted[TableResult]
 
 
 class SparkResource(dg.ConfigurableResource):
@@ -50,6 +60,32 @@ class SparkResource(dg.ConfigurableResource):
         confs = _confs(write_as, job.location)
         return self._attempt(running, log, confs, lambda spark: ingest(spark, job, running.stamp(), running.platform.log_at))
 
+    def ingest_events(
+        self, running: RunningExecution, job: EventJob, log: Callable[[str], None], write_as: Account | None
+    ) -> SparkAttempt:  # fmt: skip
+        """The same of a table that holds the events of a stream."""
+        from lakechime_dagster.spark.events.bronze import ingest_events
+
+        job = replace(job, environment=os.environ)
+        confs = _confs(write_as, job.location)
+        return self._attempt(running, log, confs, lambda spark: ingest_events(spark, job, running.stamp(), running.platform.log_at))
+
+    def write_group(self, running: RunningExecution, job: GroupJob, log: Callable[[str], None]) -> Attempted[GroupResult]:
+        """One attempt at the execution's step of a group of types."""
+        from lakechime_dagster.spark.events.group import GroupStep
+
+        platform, source = running.platform, job.group.stream.table.name
+        begun = running.execution.start.sources.get(source, SnapshotPlace())
+        start = TypePlace(uid=begun.table_uid, version=int(begun.snapshot_id or NOWHERE))
+
+        def work(spark: "SparkSession") -> GroupResult:
+            step = GroupStep(
+                spark=spark, job=job, repository=event_types(platform), open_log=platform.log_at, now_ms=platform.store.now(), start=start
+            )
+            return step.run()
+
+        return self._attempt(running, log, {}, work)
+
     def follow(self, running: RunningExecution, job: ChangeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that follows a database."""
         from lakechime_dagster.spark.following.follow import follow
@@ -59,8 +95,8 @@ class SparkResource(dg.ConfigurableResource):
 
     def _attempt(
         self, running: RunningExecution, log: Callable[[str], None], confs: Mapping[str, str],
-        work: Callable[["SparkSession"], TableResult],
-    ) -> SparkAttempt:  # fmt: skip
+        work: Callable[["SparkSession"], Result],
+    ) -> Attempted[Result]:  # fmt: skip
         """What the work gives on a driver, in a session with these confs; jobs that earlier attempts left running are cancelled first."""
         from lakechime_dagster.spark.drivers.driver import open_driver  # the one sanctioned lazy import: only a run needs Spark
         from lakechime_dagster.spark.drivers.failures import described
@@ -76,7 +112,7 @@ class SparkResource(dg.ConfigurableResource):
                     log(f"{cancelled} Spark jobs of an earlier attempt were cancelled ({tag})")
             with driver.tagged(running.execution.job_tag), session_confs(driver.spark, confs):
                 result = work(driver.spark)
-            return SparkAttempt(result, driver.kind, driver.reason, ready)
+            return Attempted(result, driver.kind, driver.reason, ready)
 
 
 SPARK = SparkResource()  # one for all, as LAKECHIME is

@@ -36,6 +36,7 @@ class KnownType:
         layout: The columns of its payload, of which `layout_version` is the number; 0 before the first.
         variations: Those that are kept, by hash.
         failures: How often in a row it could not be written; it is not tried again before `due_ts`.
+        told_ts: When people were told of it last.
     """
 
     type: str
@@ -48,6 +49,7 @@ class KnownType:
     failures: int = 0
     due_ts: int = 0
     error: str = ""
+    told_ts: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

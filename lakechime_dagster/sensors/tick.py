@@ -5,11 +5,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
+from lakechime_dagster.resources.event_types import event_types
 from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.platform import Platform, ask_target
 from lakechime_dagster.store.evaluation import Accepts, any_key
 from lakechime_dagster.store.ledger_rows import FlowRow
-from lakechime_dagster.triggers.decision import Decision
+from lakechime_dagster.triggers.decision import Decision, Firing
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution, LaneState
 
@@ -86,12 +87,25 @@ def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Accepts = any_
 def decided(platform: Platform, flow: Flow, row: FlowRow, accepts: Accepts, asked: AskedAt) -> Decision:
     """Whether the flow fires, by events or by its feed; a feed that needs a person's choice holds the lane."""
     if flow.feed is None:
-        return platform.evaluator.evaluate(flow, row, accepts=accepts)
+        decision = platform.evaluator.evaluate(flow, row, accepts=accepts)
+        return _with_failed(platform, flow, row, decision) if flow.has_types else decision
     found = ask(platform, flow, row, asked.get(flow.name))
     if found.at_ms is not None:
         asked[flow.name] = found.at_ms
     hold(platform, row, found)
     return found.decision
+
+
+def _with_failed(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
+    """A group also fires for types that failed and may be tried again, where nothing else wakes it."""
+    if decision.fires or platform.ledger.open_executions(row):
+        return decision
+    lane = platform.ledger.lanes(row).get("")
+    due = event_types(platform).due_again(flow.name) if lane is not None and lane.state is LaneState.ACTIVE else []
+    if not due or lane is None:
+        return decision
+    firing = Firing(reason=f"{len(due)} types failed and are tried again, such as {due[0]}", settled=lane.settled)
+    return replace(decision, fires=True, firings=(firing,))
 
 
 def claim(platform: Platform, flow: Flow, row: FlowRow, decision: Decision, room: int) -> tuple[list[Execution], str]:

@@ -28,6 +28,7 @@ event_type = sa.Table(
     sa.Column("error", sa.Text, nullable=False, server_default=""),
     sa.Column("first_ts", sa.BigInteger, nullable=False),
     sa.Column("commit_ts", sa.BigInteger),  # of its last commit
+    sa.Column("told_ts", sa.BigInteger, nullable=False, server_default="0"),  # when Dagster was told of it last
     sa.UniqueConstraint("deployment", "group_name", "type", name="lc_event_type_name"),
     sa.UniqueConstraint("deployment", "group_name", "table_name", name="lc_event_type_table"),
     sqlite_autoincrement=True,

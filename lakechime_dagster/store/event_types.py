@@ -4,7 +4,7 @@ All that one step finds out is kept in one transaction, by compare-and-set of ea
 places move in the transaction that settles the step, never back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from lakechime_dagster.schema.repository import KnownType, Learning, TypePlace
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.store import event_schema as schema
-from lakechime_dagster.store.dialect import now_ms
+from lakechime_dagster.store.dialect import StoreNow, now_ms
 from lakechime_dagster.store.engine import reading, writing
 
 MAX_VARIATIONS = 1_000  # kept of a type, beyond those that enlarged what was observed of it
@@ -71,15 +71,24 @@ class SqlEventTypes:
                 _keep_variations(connection, type_id, one, now)
         return versions
 
-    def settle(self, connection: Connection, group: str, execution_id: str, results: Sequence[TypeResult], uid: str) -> None:
-        """Move the places of the types to where the step brought them, and keep its counts; within the settling transaction."""
+    def settle(
+        self, connection: Connection, group: str, execution_id: str, results: Sequence[TypeResult], uid: str, told: Collection[str] = ()
+    ) -> None:
+        """Move the places of the types to where the step brought them, and keep its counts; within the settling transaction.
+
+        Of the types in `told` people are told now.
+        """
         now = now_ms(connection)
         ids = {row.type: row.type_id for row in connection.execute(self._of(group))}
+        several = [ids[name] for name in told if name in ids]
+        connection.execute(sa.update(schema.event_type).where(_among(schema.event_type, several)).values(told_ts=now))
         for one in results:
             type_id = ids.get(one.type)
             if type_id is None:
                 continue  # nothing was read of it yet: it waits for a table
             self._move(connection, type_id, one, uid, now)
+            if not one.rows and not one.error:
+                continue
             counts = {name: getattr(one, name) for name in ("rows", "written", "rescued", "discarded", "pending", "waits", "error")}
             connection.execute(
                 sa.insert(schema.type_step).values(
@@ -105,6 +114,13 @@ class SqlEventTypes:
         with reading(self.engine) as connection:
             ordered = query.order_by(schema.variation.c.first_ts, schema.variation.c.typed_hash)
             return [dict(row._mapping) for row in connection.execute(ordered)]
+
+    def due_again(self, group: str) -> list[str]:
+        """The types that failed, and may be tried again by now."""
+        failed = (schema.event_type.c.failures > 0, schema.event_type.c.due_ts <= StoreNow())
+        with reading(self.engine) as connection:
+            query = sa.select(schema.event_type.c.type).where(*self._is(group), *failed)
+            return sorted(connection.execute(query).scalars())
 
     def totals(self, group: str) -> dict[str, dict[str, int]]:
         """What settled steps did for each type of a group, in sum: rows, written, rescued, discarded."""
@@ -194,7 +210,7 @@ def _known(row: Any, columns: list[dict[str, Any]], variations: dict[str, Variat
     return KnownType(
         type=row.type, table=row.table_name, place=TypePlace(uid=row.place_uid, version=row.place_version, commits=row.commits),
         layout=Layout.from_json(columns), layout_version=row.layout_version, observed=_observed(row.observed), variations=variations,
-        failures=row.failures, due_ts=row.due_ts, error=row.error,
+        failures=row.failures, due_ts=row.due_ts, error=row.error, told_ts=row.told_ts,
     )  # fmt: skip
 
 

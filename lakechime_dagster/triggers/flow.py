@@ -21,6 +21,7 @@ class Flow:
     says that the feed's messages tell their order, wherever they lie in it. A claim takes at most `max_commits` of the
     unpartitioned tables of a snapshot trigger, and the next one follows; None is all that came. The first claim takes all, as
     its step makes the target anew; a retry takes what was claimed, and all that came when a person resumes a lane that is held.
+    One that `has_types` writes a table for each type of events: what of them failed is tried again, also when nothing comes.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Flow:
     feed: AnyFeed | None = None
     is_ordered_by_position: bool = False
     max_commits: int | None = None
+    has_types: bool = False
 
     def __post_init__(self) -> None:
         checked_text("flow name", self.name, limit=128)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
+from lakechime_dagster.lake.events import CLUSTERED
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.schema.event import Refusal
 from lakechime_dagster.spark.events.job import EventJob
@@ -28,7 +29,6 @@ SCHEMA = StructType([
     *(StructField(name, StringType()) for name in TOLD),
     StructField("payload", StringType()), StructField("payload_bytes", BinaryType()),
 ])  # fmt: skip
-CLUSTERED = ("type", "hash")
 TAKEN = "event"  # what rows without a reason are counted as
 _READ = StructType([StructField("_src", StringType()), StructField("sent_at", TimestampType()), StructField(PAYLOAD, BinaryType())])
 _STATISTICS = {"delta.dataSkippingStatsColumns": "_src,_ingested_at,sent_at,reason,type,producer,hash"}

@@ -34,6 +34,7 @@ def _event_type() -> None:
         sa.Column("error", sa.Text(), server_default="", nullable=False),
         sa.Column("first_ts", sa.BigInteger(), nullable=False),
         sa.Column("commit_ts", sa.BigInteger()),
+        sa.Column("told_ts", sa.BigInteger(), server_default="0", nullable=False),
         sa.PrimaryKeyConstraint("type_id", name="lc_event_type_pk"),
         sa.UniqueConstraint("deployment", "group_name", "type", name="lc_event_type_name"),
         sa.UniqueConstraint("deployment", "group_name", "table_name", name="lc_event_type_table"),

@@ -1,0 +1,186 @@
+"""Streams of events as assets: the table that holds them as they came, and each group with its types as partitions."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import dagster as dg
+
+from lakechime_dagster.assets.checks import check_results
+from lakechime_dagster.assets.flows import event_job_of, group_job_of
+from lakechime_dagster.assets.report import nothing_new
+from lakechime_dagster.assets.table import declared, materialise
+from lakechime_dagster.lake.events import EventGroup, EventTable
+from lakechime_dagster.lake.feeds import KafkaTopic
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.resources.event_types import event_types, settle_group
+from lakechime_dagster.resources.keys import asset_key
+from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
+from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.resources.spark import Attempted, SparkResource
+from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.schema.results import GroupResult, TypeResult
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.grid import from_milliseconds
+
+KINDS = ("deltalake", "spark")
+ROWS_ADD_UP, NO_TYPE_FAILS, NOTHING_WAITS = "rows_add_up", "no_type_fails", "nothing_waits"
+TOLD_EVERY_MS = 300_000  # a type of which nothing but rows came is told so often
+MAX_SHOWN = 200  # types in a table that people read
+
+
+def event_asset(lake: Lake, table: EventTable, flow: Flow) -> dg.AssetsDefinition:
+    """The asset of a stream's table; it depends on no other, as its feed is outside of the lake."""
+    kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
+    metadata = {
+        "waits for": flow.condition, "dagster/table_name": table.name, "source": str(table.feed),
+        "type by": "$." + ".".join(table.type_field),
+    }  # fmt: skip
+
+    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
+        log = context.log.info
+        report = materialise(
+            context, lakechime, lake, table, flow, None,
+            lambda running: spark.ingest_events(running, event_job_of(table, running), log, table.write_as),
+        )  # fmt: skip
+        now = from_milliseconds(lakechime.platform().store.now())
+        return dg.MaterializeResult(metadata=report.metadata, check_results=check_results(table, [report], now))
+
+    return dg.asset(**declared(table, metadata, kinds))(body)
+
+
+def partitions_of_group(lake: Lake, group: EventGroup) -> dg.DynamicPartitionsDefinition:
+    """The types of a group, which come as their events do."""
+    return dg.DynamicPartitionsDefinition(name=f"{lake.name}__{group.name}__types")
+
+
+def group_check_specs(group: EventGroup) -> list[dg.AssetCheckSpec]:
+    """The checks that every run of a group reports."""
+    key = asset_key(group.name)
+    return [
+        dg.AssetCheckSpec(ROWS_ADD_UP, asset=key, description="Of each type: events of the stream = rows written + discarded + pending."),
+        dg.AssetCheckSpec(NO_TYPE_FAILS, asset=key, description="Every type could be written; one that could not keeps its place."),
+        dg.AssetCheckSpec(NOTHING_WAITS, asset=key, description="No type waits in the stream's table for a table of its own."),
+    ]
+
+
+def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinition:
+    """The asset of a group; its partitions are types, and a run does one step of all of them."""
+    bronze = group.stream.table.name
+    metadata = {"waits for": flow.condition, "types": group.match, "contract": dg.MetadataValue.json(_contract(group))}
+
+    @dg.asset(
+        key=asset_key(group.name), deps=[asset_key(bronze)], group_name=group.name, owners=[group.owner] if group.owner else None,
+        kinds={*KINDS}, description=group.description, metadata=metadata, check_specs=group_check_specs(group),
+        partitions_def=partitions_of_group(lake, group), backfill_policy=dg.BackfillPolicy.single_run(),
+    )  # fmt: skip
+    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
+        try:
+            with lakechime.execution(context, flow.name) as running:
+                job = group_job_of(lake, group, running)
+                known = event_types(running.platform).types(group.name)
+                done = spark.write_group(running, job, context.log.info)
+                told = types_to_tell(known, done.result.types, running.platform.store.now())
+                running.settled = settle_group(running.platform, running.execution, job.folder, done.result, bronze, [*told])
+                tell_types(context, partitions_of_group(lake, group), told)
+                return dg.MaterializeResult(metadata=_report(running, done), check_results=_checks(done.result))
+        except NothingNewError as nothing:
+            return dg.MaterializeResult(metadata=nothing_new(str(nothing)).metadata, check_results=_checks(GroupResult(types=())))
+
+    return body
+
+
+def types_to_tell(known: Mapping[str, KnownType], results: Iterable[TypeResult], now_ms: int) -> dict[str, TypeResult]:
+    """The types of which people are told now: new columns, failures and what follows them at once, mere rows from time to time."""
+    found: dict[str, TypeResult] = {}
+    for one in results:
+        before = known.get(one.type)
+        is_odd = bool(one.columns_added or (one.error and (before is None or not before.failures)))
+        has_recovered = before is not None and before.failures > 0 and one.committed is not None
+        is_due = one.committed is not None and (before is None or now_ms - before.told_ts >= TOLD_EVERY_MS)
+        if is_odd or has_recovered or is_due:
+            found[one.type] = one
+    return found
+
+
+def tell_types(context: dg.AssetExecutionContext, partitions: dg.DynamicPartitionsDefinition, told: Mapping[str, TypeResult]) -> None:
+    """Add the types that are new as partitions, all at once, and log a materialisation of each type."""
+    if not told:
+        return
+    assert partitions.name is not None
+    there = set(context.instance.get_dynamic_partitions(partitions.name))
+    if new := [one for name, one in told.items() if name not in there]:
+        context.instance.add_dynamic_partitions(partitions.name, [one.type for one in new])
+    for one in told.values():
+        if one.committed is not None:
+            context.log_event(dg.AssetMaterialization(context.asset_key, partition=one.type, metadata=_of_type(one)))
+
+
+def _of_type(one: TypeResult) -> dict[str, Any]:
+    version = f"version {one.committed.version}" if one.committed is not None else "nothing to do, no commit"
+    return {
+        "dagster/row_count": one.written, "rows rescued": one.rescued, "rows discarded": one.discarded, "columns added": one.columns_added,
+        "layout": one.layout, "commit": version, "table": one.table,
+    }  # fmt: skip
+
+
+def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[str, Any]:
+    """What a person sees of a step of a group."""
+    result, execution = attempt.result, running.execution
+    wrote = [one for one in result.types if one.committed is not None]
+    return {
+        "last fired because": execution.reason or execution.cause.value,
+        "types written": len(wrote),
+        "types failed": sum(1 for one in result.types if one.error),
+        "types waiting": sum(1 for one in result.types if one.waits),
+        "events": sum(one.rows for one in result.types),
+        "rows written": sum(one.written for one in result.types),
+        "rows rescued": sum(one.rescued for one in result.types),
+        "rows discarded": sum(one.discarded for one in result.types),
+        "rows pending": sum(one.pending for one in result.types),
+        "rows without a type": sum(result.refused.values()),
+        "columns added": sum(one.columns_added for one in result.types),
+        "types of the step": dg.MetadataValue.md(types_table(result.types)),
+        "seconds": round(sum(result.seconds.values()), 3),
+        "seconds by phase": dg.MetadataValue.json({phase: round(value, 3) for phase, value in result.seconds.items()}),
+        "step": execution.step,
+        "attempt": execution.attempt,
+        "spark": f"{attempt.driver}: {attempt.reason} (ready after {attempt.ready:.1f} s)",
+    }
+
+
+def types_table(results: Iterable[TypeResult]) -> str:
+    """What a step did, type by type, those first that failed or wait, then by rows."""
+    moved = [one for one in results if one.rows or one.error or one.waits]
+    ordered = sorted(moved, key=lambda one: (not one.error, not one.waits, -one.rows, one.type))
+    cells = [(one.type, one.table, one.rows, one.written, one.rescued, one.columns_added, one.error or one.waits) for one in ordered]
+    rows = ["| " + " | ".join(_cell(str(cell)) for cell in row) + " |" for row in cells[:MAX_SHOWN]]
+    more = [f"and {len(ordered) - MAX_SHOWN} more"] if len(ordered) > MAX_SHOWN else []
+    head = ["| type | table | events | written | rescued | columns added | |", "|---|---|---|---|---|---|---|"]
+    return "\n".join([*head, *rows, *more]) if rows else "none"
+
+
+def _checks(result: GroupResult) -> list[dg.AssetCheckResult]:
+    unbalanced = [one.type for one in result.types if not one.is_balanced]
+    failed = {one.type: one.error for one in result.types if one.error}
+    waiting = {one.type: one.waits for one in result.types if one.waits and not one.error}
+    warn = dg.AssetCheckSeverity.WARN
+    return [
+        dg.AssetCheckResult(check_name=ROWS_ADD_UP, passed=not unbalanced, metadata={"types that do not add up": ", ".join(unbalanced)}),
+        dg.AssetCheckResult(check_name=NO_TYPE_FAILS, passed=not failed, severity=warn, metadata=_told(failed)),
+        dg.AssetCheckResult(check_name=NOTHING_WAITS, passed=not waiting, severity=warn, metadata=_told(waiting)),
+    ]
+
+
+def _told(several: Mapping[str, str]) -> dict[str, Any]:
+    shown = dict(list(several.items())[:MAX_SHOWN])
+    return {"types": len(several), "reasons": dg.MetadataValue.json(shown)}
+
+
+def _contract(group: EventGroup) -> dict[str, Any]:
+    contract = group.contract
+    told = {"tables": str(contract.tables), "columns": str(contract.columns), "kinds": str(contract.kinds)}
+    return {**told, "double first": contract.is_double_first, "pins": {path: str(pin) for path, pin in contract.pins.items()}}
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

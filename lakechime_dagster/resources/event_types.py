@@ -1,0 +1,35 @@
+"""The schema repository of a platform, and what a settled step of a group leaves in it."""
+
+from collections.abc import Collection
+
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.schema.results import GroupResult
+from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.triggers.lanes import Execution
+
+
+def event_types(platform: Platform) -> SqlEventTypes:
+    """What is known of the types of events in this deployment."""
+    return SqlEventTypes(platform.store.engine, platform.ledger.deployment)
+
+
+def settle_group(
+    platform: Platform, execution: Execution, folder: str, result: GroupResult, source: str, told: Collection[str]
+) -> bool:  # fmt: skip
+    """Register the commits of a step's tables, then close it and move all places, in one transaction; False where somebody had.
+
+    Nothing downstream looks in between, and a step is closed by its newest attempt alone: an earlier one that lives on has
+    nothing that its tables let in.
+
+    Raises:
+        LaneConflictError: another attempt has followed this one.
+    """
+    group = execution.lane.flow
+    for one in result.types:
+        if one.committed is not None:
+            log = platform.log_at(f"{folder}/{one.table}", f"{group}.{one.table}")
+            platform.store.register(log.events_of_commit(int(one.committed.version)))
+    types, uid = event_types(platform), execution.end.sources[source].table_uid
+    return platform.ledger.settle(
+        execution, None, beside=lambda connection: types.settle(connection, group, execution.execution_id, result.types, str(uid), told)
+    )
