@@ -11,6 +11,7 @@ MAX_TABLE = 80  # characters of a table's name
 MAX_COLUMN = 128
 SIBLING = "__v_"  # between a column's name and the kind of the values that the column itself cannot hold
 _DIGITS = 12  # of a digest
+_WORDS = re.compile(r"[a-z0-9]+([._][a-z0-9]+)*", re.ASCII)
 _DIGESTED = re.compile(rf"__[0-9a-f]{{{_DIGITS}}}$")
 _CODE = re.compile(r"_x([0-9a-f]+)_")
 _LIKE_CODE = re.compile(r"_x[0-9a-f]+(?![^\W_])")  # with an underscore behind it, its own or a code's, it would be read as one
@@ -20,13 +21,13 @@ _NAMELESS = "_x_"  # of the field without a name
 def table_of(type_name: str) -> str:
     """The name of the table of a type: of `[a-z0-9_]`, at most `MAX_TABLE` characters, no two types of one.
 
-    A name that is of these already is kept. Of another one a digest stands behind what is left of it; a kept name never ends as
-    such a one does.
+    Words with single underscores and dots between them are kept, a dot as two underscores. Of any other name a digest stands
+    behind what is left of it; a kept one never ends as such a one does.
     """
-    plain = re.sub(r"[^a-z0-9_]", "_", type_name.lower())
-    if plain == type_name and len(plain) <= MAX_TABLE and not _DIGESTED.search(plain):
+    plain = type_name.replace(".", "__")
+    if _WORDS.fullmatch(type_name) and len(plain) <= MAX_TABLE and not _DIGESTED.search(plain):
         return plain
-    return _with_digest(plain, type_name, MAX_TABLE)
+    return _with_digest(re.sub(r"[^a-z0-9_]", "_", type_name.lower()), type_name, MAX_TABLE)
 
 
 def column_of(field: str) -> str:
