@@ -1,0 +1,1 @@
+"""Events of JSON told apart in Spark: each payload's type, producer and hashes, or why it waits."""
