@@ -102,6 +102,7 @@ def event_job_of(table: EventTable, running: RunningExecution) -> EventJob:
         folder=str(in_project(table.feed.folder)) if isinstance(table.feed, JsonLines) else "",
         type_field=table.type_field,
         producer_field=table.producer_field,
+        classes=str(running.platform.settings.home / "classes"),
         comment=table.description,
         start=running.execution.start,
         may_settle_empty=running.execution.attempt == 1,

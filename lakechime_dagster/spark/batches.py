@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 Batches = Iterator[pa.RecordBatch]
 OnBatches = Callable[[Batches], Batches]
@@ -12,9 +13,9 @@ OnBatches = Callable[[Batches], Batches]
 CHUNK = 10_000  # rows of a batch that is sent back
 
 
-def on_batches(rows: DataFrame, function: OnBatches, ddl: str) -> DataFrame:
+def on_batches(rows: DataFrame, function: OnBatches, schema: str | StructType) -> DataFrame:
     """The rows that a plain function over Arrow's batches makes of these, in Spark's workers."""
-    return rows.mapInArrow(function, ddl)  # type: ignore[arg-type]
+    return rows.mapInArrow(function, schema)  # type: ignore[arg-type]
 
 
 def rows_of(batches: Batches) -> Iterator[tuple[Any, ...]]:

@@ -117,7 +117,7 @@ class Stream:
 
     def payloads(self, kind: str) -> list[dict[str, Any]]:
         """The same without technical columns and those that are null."""
-        return [{name: value for name, value in row.items() if value is not None and not name.startswith("_") or name.startswith("_x")}
+        return [{name: value for name, value in row.items() if (value is not None and not name.startswith("_")) or name.startswith("_x")}
                 for row in self.rows(kind)]  # fmt: skip
 
 

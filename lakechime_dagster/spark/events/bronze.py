@@ -15,7 +15,8 @@ from lakechime_dagster.lake.events import CLUSTERED
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.schema.event import Refusal
 from lakechime_dagster.spark.events.job import EventJob
-from lakechime_dagster.spark.events.scan import PAYLOAD, TOLD, scan
+from lakechime_dagster.spark.events.scan import COLUMNS, scan
+from lakechime_dagster.spark.events.tokenizer import load_tokenizer
 from lakechime_dagster.spark.feeds.files import BYTES, ROWS, SLICE, Slice, check_there, has_message, lines, tasks
 from lakechime_dagster.spark.feeds.kafka import read_topics
 from lakechime_dagster.spark.feeds.step import PROPERTIES, files_place, ingest_step, kafka_place
@@ -26,9 +27,10 @@ from lakechime_dagster.triggers.lanes import CommitStamp
 
 SCHEMA = StructType([
     StructField("_src", StringType()), StructField("_ingested_at", TimestampType()), StructField("sent_at", TimestampType()),
-    *(StructField(name, StringType()) for name in TOLD),
+    *(StructField(name, StringType()) for name in COLUMNS),
     StructField("payload", StringType()), StructField("payload_bytes", BinaryType()),
 ])  # fmt: skip
+PAYLOAD = "payload"
 TAKEN = "event"  # what rows without a reason are counted as
 _READ = StructType([StructField("_src", StringType()), StructField("sent_at", TimestampType()), StructField(PAYLOAD, BinaryType())])
 _STATISTICS = {"delta.dataSkippingStatsColumns": "_src,_ingested_at,sent_at,reason,type,producer,hash"}
@@ -54,12 +56,13 @@ def _rows(spark: SparkSession, job: EventJob, start: FeedPlace | None, end: Feed
             read = _of_topics(spark, job, job.feed, kafka_place(start), kafka_place(end))
         case _:
             assert_never(job.feed)
-    return None if read is None else _told(read, job)
+    return None if read is None else _told(spark, read, job)
 
 
-def _told(read: DataFrame, job: EventJob) -> DataFrame:
+def _told(spark: SparkSession, read: DataFrame, job: EventJob) -> DataFrame:
     """What was read with what is known of it, the rows of a type and of a variation beside each other."""
-    told = scan(read, job.type_field, job.producer_field).withColumn("_ingested_at", F.current_timestamp())
+    tokenizer = load_tokenizer(spark, Path(job.classes)) if job.classes else None
+    told = scan(read, PAYLOAD, job.type_field, job.producer_field, back_end=tokenizer).withColumn("_ingested_at", F.current_timestamp())
     is_text = ~F.col("reason").eqNullSafe(Refusal.NOT_UTF8)
     text = F.when(is_text, F.col(PAYLOAD).cast("string"))
     binary = F.when(~is_text, F.col(PAYLOAD))

@@ -9,10 +9,14 @@ from lakechime_dagster.spark.feeds.job import FeedJob
 
 @dataclass(frozen=True, kw_only=True)
 class EventJob(FeedJob):
-    """One execution of a table that holds events as they came, with the fields that lead to their type and producer."""
+    """One execution of a table that holds events as they came, with the fields that lead to their type and producer.
+
+    `classes` is the folder in which the tokenizer's jar is kept; without one Python tells what payloads are.
+    """
 
     type_field: tuple[str, ...]
     producer_field: tuple[str, ...] = ()
+    classes: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
