@@ -126,6 +126,7 @@ def _document(name: str, cluster: str, table: "Table | None", record: "TableReco
 
 def _role(table: "Table | None") -> str:
     from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
+    from lakechime_dagster.lake.events import EventTable
     from lakechime_dagster.lake.tables import LakeTable, SourceTable
 
     match table:
@@ -137,6 +138,8 @@ def _role(table: "Table | None") -> str:
             return "computed"
         case BronzeTable():
             return "messages"
+        case EventTable():
+            return "events"
         case ChangeTable():
             return "follows a database"
         case _:
@@ -145,6 +148,7 @@ def _role(table: "Table | None") -> str:
 
 def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str, Any]:
     from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
+    from lakechime_dagster.lake.events import EventTable
     from lakechime_dagster.lake.tables import LakeTable, SourceTable
 
     if table is None:
@@ -153,6 +157,8 @@ def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str
     facts: dict[str, Any] = {"description": table.description, "owner": table.owner, "readers": readers}
     if isinstance(table, BronzeTable):
         facts |= {"source": str(table.feed), "envelope": type(table.envelope).__name__, "keys": list(table.keys)}
+    if isinstance(table, EventTable):
+        facts |= {"source": str(table.feed), "type_field": ".".join(table.type_field)}
     if isinstance(table, ChangeTable):
         facts |= {"inputs": list(table.inputs), "keys": list(table.keys), "source": str(table.bronze.feed)}
     if isinstance(table, LakeTable):
