@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from lakechime_dagster.triggers.lanes import Committed
 
 
+TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table
+
+
 @dataclass(frozen=True, kw_only=True)
 class TypeResult:
     """What a step did for one type: its rows in the interval, and where they are.

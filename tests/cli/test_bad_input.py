@@ -169,6 +169,11 @@ CASES = {
     "refused messages without limit": Bad(["cdc", "quarantine", "shop.orders", "--limit", "-1"]),
     "rebuild without a reason": Bad(["cdc", "rebuild", "shop.orders", "--yes"]),
     "epoch of no table": Bad(["cdc", "epoch", "a'; DROP TABLE b; --", "--confirm"]),
+    # streams of events
+    "type of a lake without streams": Bad(["schema", "show", "x'; DROP TABLE lc_layout; --"]),
+    "layout that is no number": Bad(["schema", "diff", "shop.buy", "newest"]),
+    "layout before all": Bad(["schema", "diff", "shop.buy", "-1"]),
+    "refused events without limit": Bad(["schema", "quarantine", "game", "--limit", "0"]),
     # settings
     "unknown database": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "mysql://root:secret@db/x"}),
     "url that is none": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "not a url"}),

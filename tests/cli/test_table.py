@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.game import Game, event
 from tests.support.cli import Cli
 from tests.support.tables import rows, write
 
@@ -142,3 +143,12 @@ def test_show_tells_declaration_store_and_log(lakechime: Cli, orders: Path) -> N
     assert declared["readers"] == ["gold.route_hour", "gold.airline_scorecard"]
     assert "team:ops" in lakechime("table", "show", "silver.flights").out
     assert lakechime("table", "show", "no.such", "--json").code == 3
+
+
+def test_the_table_of_a_stream_is_listed_and_shown_with_where_its_types_are_told(lakechime: Cli) -> None:
+    game = Game.declared(lakechime)
+    game.come(event("shop_buy"))
+    (listed,) = lakechime("table", "list", "--json").json["tables"]
+    assert (listed["name"], listed["role"]) == ("game.events", "events")
+    shown = lakechime("table", "show", "game.events", "--json").json["table"]
+    assert (shown["source"], shown["type_field"], shown["version"]) == ("in/*.jsonl", "$.type", 0)

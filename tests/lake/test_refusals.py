@@ -302,7 +302,10 @@ WHOLE_DAYS = sql_table("gold.days", sql="SELECT flight_date FROM bronze.flights"
 
 LAKES = [
     (lambda: Lake("my lake", [flights]), "Lake 'my lake', name: must be of letters, digits and _"),
-    (lake(flights, "x"), "Lake flights, tables: 'x' is neither a SourceTable nor the result of spark_table, sql_table or change_table"),
+    (
+        lake(flights, "x"),
+        "Lake flights, tables: 'x' is neither a SourceTable nor the result of spark_table, sql_table, change_table, event_stream or event_group",
+    ),
     (lake(make_table()), "silver.flights, reads['flights']: reads bronze.flights, which is not in the lake; declare it as a SourceTable"),
     (lake(A), "gold.a, sql: reads gold.b, which is not in the lake"),
     (lake(SourceTable("Gold.B"), A), "gold.a, sql: reads gold.b, which is not in the lake; did you mean Gold.B?"),

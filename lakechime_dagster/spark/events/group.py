@@ -16,7 +16,7 @@ from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.events import owner_of
 from lakechime_dagster.schema.learning import columns_of, learned
 from lakechime_dagster.schema.repository import KnownType, Learning, SchemaRepository, TypePlace
-from lakechime_dagster.schema.results import GroupResult, TypeResult
+from lakechime_dagster.schema.results import FROZEN, TYPE_CAP, GroupResult, TypeResult
 from lakechime_dagster.schema.shape import covers
 from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.spark.commit import Target, commit_at
@@ -33,7 +33,6 @@ from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Pla
 
 WRITERS = 4  # tables that are written at a time
 MAX_ROUNDS = 5  # in which others were first at one table
-TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,146 @@
+"""A stream of a game's events and a group of their types, its tables and the store filled as steps leave them."""
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.lake import EventGroup, JsonLines, Lake, event_group, event_stream
+from lakechime_dagster.lake.event_names import table_of
+from lakechime_dagster.lake.events import is_matched
+from lakechime_dagster.resources.event_types import event_types
+from lakechime_dagster.schema.event import JsonEvent, event_of
+from lakechime_dagster.schema.learning import learned
+from lakechime_dagster.schema.prototype import shape_of
+from lakechime_dagster.schema.repository import KnownType, Learning, Prototype
+from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.scan import Scanned, scanned
+from lakechime_dagster.schema.shape import shaped
+from lakechime_dagster.schema.variation import variation_of
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
+from tests.support.cli import Cli
+
+GAME = event_stream("game", source=JsonLines("in"))
+SHOP = event_group("shop", GAME, match="shop_*")
+SCHEMA = pa.schema([
+    ("_src", pa.string()), ("_ingested_at", pa.timestamp("us", "UTC")), ("sent_at", pa.timestamp("us", "UTC")),
+    *((name, pa.string()) for name in ("reason", "type", "producer", "hash", "names_hash", "flags", "payload")),
+    ("payload_bytes", pa.binary()),
+])  # fmt: skip
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    return json.dumps({"type": kind, **fields}).encode()
+
+
+class Row(NamedTuple):
+    """A row of the stream's table: with which version it came, its `_src`, and what is told of its payload."""
+
+    version: int
+    source: str
+    payload: bytes
+    told: Scanned
+
+    @property
+    def event(self) -> JsonEvent:
+        found = event_of(self.payload)
+        assert isinstance(found, JsonEvent)
+        return found
+
+    @property
+    def prototype(self) -> Prototype:
+        variation = variation_of(self.event)
+        return Prototype(
+            typed_hash=variation.typed_hash, names_hash=variation.names_hash, variation=variation, shape=shape_of(self.event),
+            source=self.source, position=self.version,
+        )  # fmt: skip
+
+
+@dataclass
+class Game:
+    """The lake of a game, declared in a module that the command line loads."""
+
+    lakechime: Cli
+    group: EventGroup
+    version: int = -1
+    steps: int = 0
+    rows: list[Row] = field(default_factory=list)
+
+    @classmethod
+    def declared(cls, lakechime: Cli, group: EventGroup = SHOP) -> "Game":
+        module = ModuleType("game_lake")
+        module.__dict__["lake"] = Lake("game", [GAME, group])
+        lakechime.monkeypatch.setitem(sys.modules, "game_lake", module)
+        lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "game_lake:lake")
+        return cls(lakechime, group)
+
+    @property
+    def location(self) -> str:
+        return str(self.lakechime.home / "warehouse" / "game" / "events")
+
+    @property
+    def types(self) -> SqlEventTypes:
+        return event_types(self.lakechime.platform)
+
+    def come(self, *payloads: bytes) -> None:
+        """Events come to the stream's table, in a version of its own, an hour after those before."""
+        self.version += 1
+        moment = dt.datetime(2024, 2, 29, self.version, tzinfo=dt.UTC)
+        written: list[dict[str, Any]] = []
+        for payload in payloads:
+            source, one = f"a.jsonl@{len(self.rows)}", scanned(payload, ("type",))
+            self.rows.append(Row(self.version, source, payload, one))
+            is_text = one.reason != "not_utf8"
+            written.append({
+                "_src": source, "_ingested_at": moment, "sent_at": moment, "reason": one.reason, "type": one.type,
+                "hash": one.typed_hash, "names_hash": one.names_hash, "payload": payload.decode() if is_text else None,
+                "payload_bytes": None if is_text else payload,
+            })  # fmt: skip
+        write_deltalake(self.location, pa.Table.from_pylist(written, schema=SCHEMA), mode="append")
+
+    def step(
+        self, group: EventGroup | None = None, *, fails: Mapping[str, str] | None = None, waits: Mapping[str, str] | None = None
+    ) -> None:
+        """A step of a group up to the newest version; for some types it fails, or finds that they wait."""
+        group = group or self.group
+        self.steps += 1
+        known = self.types.types(group.name)
+        of_type = {row.told.type: KnownType(type=row.told.type, table=table_of(row.told.type)) for row in self.rows if row.told.type}
+        several = [known.get(name, one) for name, one in of_type.items() if is_matched(group.match, name)]
+        results = [self._step_of(group, one, (fails or {}).get(one.type, ""), (waits or {}).get(one.type, "")) for one in several]
+        with writing(self.types.engine) as connection:
+            self.types.settle(connection, group.name, f"e{self.steps}", results, str(DeltaTable(self.location).metadata().id))
+
+    def _step_of(self, group: EventGroup, one: KnownType, error: str, waits: str) -> TypeResult:
+        """What a step does for a type: it learns, and commits once, where nothing hinders it."""
+        rows = [row for row in self.rows if row.told.type == one.type and row.version > one.place.version]
+        contract, start = group.contract_of(one.type), one.place.version
+        first = {row.told.typed_hash: row for row in reversed(rows) if row.told.typed_hash not in one.variations}
+        found = [] if waits else [row.prototype for row in reversed(first.values())]
+        learning = _registered(one) if waits else learned(one, found, contract)
+        if learning is not None:
+            self.types.learn(group.name, [learning])
+        unmoved = TypeResult(type=one.type, table=one.table, start=start, end=start, rows=len(rows) if waits else 0)
+        if waits or error:
+            return replace(unmoved, pending=unmoved.rows, waits=waits, error=error)
+        rescued = sum(1 for row in rows if shaped(row.event, (learning or one).layout, contract).rescued)
+        stamp = CommitStamp(lane=LaneId("test", group.name, one.type), step=one.place.commits + 1, attempt=1, end=Place())
+        committed = Committed(version=SnapshotId(str(one.place.commits)), stamp=stamp) if rows else None
+        return replace(unmoved, end=self.version, rows=len(rows), written=len(rows), rescued=rescued, committed=committed)
+
+
+def _registered(one: KnownType) -> Learning:
+    """A type that waits for a table, as the store keeps it."""
+    return Learning(
+        type=one.type, table=one.table, place=one.place, prototypes=(), observed=one.observed, layout=one.layout, is_new_layout=False,
+        before=one.layout_version,
+    )  # fmt: skip

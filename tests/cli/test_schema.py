@@ -1,0 +1,374 @@
+"""`lakechime schema`: what is known of the types that came, for a person who asks."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakechime_dagster.lake import Contract, event_group
+from lakechime_dagster.spark.events.group import FROZEN, TYPE_CAP
+from tests.cli.game import GAME, Game, event
+from tests.support.cli import Answer, Cli
+
+HAT = event("shop_buy", item="hat", price=3)
+CAP = event("shop_buy", item="cap", price="four", more={"a b": [[1]], "at": [{"x": 1}]})
+BAG = event("shop_buy", item="bag", price=1.5)
+SHOWN = """\
+type    shop_buy
+group   shop
+table   shop.shop_buy
+layout  2
+place   version 1 of game.events, 1 version behind
+rows    3 written, 0 of them with something rescued
+state   ok
+
+columns:
+column             holds                   field    sibling of
+item               string
+more               object
+  a_x20_b          array of array of long  "a b"
+  at               array of object
+    x              long
+price              string
+price__v_long      long                    "price"  price
+type               string
+price__v_fraction  fraction                "price"  price
+
+observed, with the versions in which the first and the last kind came first:
+path           kinds                   first  last
+/item          string                  0      1
+/more          object                  0      0
+/more/a b      array                   0      0
+/more/a b[]    array                   0      0
+/more/a b[][]  long                    0      0
+/more/at       array                   0      0
+/more/at[]     object                  0      0
+/more/at[]/x   long                    0      0
+/price         fraction, long, string  0      1
+/type          string                  0      1
+
+3 variations kept, by an event of each without its values:
+<hash> first a.jsonl@1 in version 0, <time>
+  {"type":"…","item":"…","price":"…","more":{"a b":[[1]],"at":[{"x":1}]}}
+<hash> first a.jsonl@0 in version 0, <time>
+  {"type":"…","item":"…","price":1}
+<hash> first a.jsonl@2 in version 1, <time>
+  {"type":"…","item":"…","price":1.5}
+"""
+REFUSED = """\
+reason    rows
+not_json  2
+not_utf8  1
+
+newest first:
+a.jsonl@4 not_utf8, ingested 2024-02-29T01:00:00+00:00
+  {"type": "\\xff\\x1b[2J"}
+a.jsonl@1 not_json, ingested 2024-02-29T00:00:00+00:00
+  nothing
+1 older one not shown; --limit shows more
+
+types of shop that wait or failed:
+type      table          rows waiting  tried again              state
+shop_buy  shop.shop_buy  0             <time>                   failed: OSError: no space
+shop_fly  shop.shop_fly  2                                      waits: its contract lets no table be made: Contract(tables="freeze")
+"""
+
+
+@pytest.fixture
+def game(lakechime: Cli) -> Game:
+    return Game.declared(lakechime)
+
+
+@pytest.fixture
+def bought(game: Game) -> Game:
+    """A type with two layouts, whose table does not hold what came last."""
+    game.come(HAT, CAP)
+    game.step()
+    game.come(BAG)
+    game.step()
+    game.come(HAT)
+    return game
+
+
+def plain(answer: Answer) -> str:
+    """What was printed, with what differs from day to day named."""
+    text = re.sub(r"\b[0-9a-f]{32}\b", "<hash>", answer.out)
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "<time>".ljust(23), text)
+    return re.sub(r" +$", "", text, flags=re.MULTILINE)
+
+
+# list
+
+
+def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, bought: Game) -> None:
+    bought.step(event_group("game_other", GAME), waits={"shop_buy": TYPE_CAP})
+    (other, one) = lakechime("schema", "list", "--json").json["types"]
+    assert one == {
+        "group": "shop", "type": "shop_buy", "table": "shop.shop_buy", "layout_version": 2, "columns": 7, "place": 1, "newest": 2,
+        "behind": 1, "written": 3, "rescued": 0, "discarded": 0, "waiting": 0, "state": "ok", "reason": "", "failures": 0, "due_ts": None,
+    }  # fmt: skip
+    assert [other[fact] for fact in ("group", "place", "behind", "waiting")] == ["game_other", None, 3, 4]
+    assert (other["state"], other["reason"]) == ("waits", TYPE_CAP)
+    assert lakechime("schema", "list", "shop", "--json").json == {"types": [one]}
+    assert [line.split() for line in lakechime("schema", "list", "shop").out.splitlines()] == [
+        ["group", "type", "table", "layout", "columns", "place", "behind", "written", "rescued", "state"],
+        ["shop", "shop_buy", "shop.shop_buy", "2", "7", "1", "1", "3", "0", "ok"],
+    ]
+
+
+def test_a_type_that_failed_says_why_and_is_behind_until_it_is_written(lakechime: Cli, game: Game) -> None:
+    game.come(HAT)
+    game.step(fails={"shop_buy": "OSError: no space"})
+    (one,) = lakechime("schema", "list", "--json").json["types"]
+    assert (one["state"], one["reason"], one["failures"], one["behind"], one["layout_version"]) == ("failed", "OSError: no space", 1, 1, 1)
+    assert one["due_ts"] is not None
+    assert "failed: OSError: no space" in lakechime("schema", "list").out
+    game.step()
+    (one,) = lakechime("schema", "list", "--json").json["types"]
+    assert (one["state"], one["behind"], one["due_ts"]) == ("ok", 0, None)
+
+
+def test_rows_with_something_rescued_are_counted_among_those_written(lakechime: Cli, game: Game) -> None:
+    game.come(event("shop_buy", tags=["a"]), event("shop_buy", tags=[1, "b"]))
+    game.step()
+    (one,) = lakechime("schema", "list", "--json").json["types"]
+    assert (one["written"], one["rescued"]) == (2, 1)
+
+
+def test_a_stream_that_was_made_anew_is_before_all_places(lakechime: Cli, bought: Game) -> None:
+    shutil.rmtree(bought.location)
+    (one,) = lakechime("schema", "list", "--json").json["types"]
+    assert (one["place"], one["newest"], one["behind"]) == (1, None, None)
+    bought.come(HAT)
+    (one,) = lakechime("schema", "list", "--json").json["types"]
+    assert (one["newest"], one["behind"]) == (0, 1)
+
+
+def test_a_stream_that_cannot_be_read_hides_nothing_that_the_store_knows(lakechime: Cli, bought: Game) -> None:
+    (Path(bought.location) / "_delta_log" / "00000000000000000000.json").write_text('{"commitInfo": \n')
+    for answer in (lakechime("schema", "list", "--json"), lakechime("schema", "show", "shop_buy", "--json")):
+        assert (answer.code, '"written": 3' in answer.out, '"newest": null' in answer.out) == (0, True, True)
+        assert answer.err.startswith("warning: game.events: the Delta table at ")
+
+
+@pytest.mark.usefixtures("game")
+def test_groups_to_which_nothing_came_are_named(lakechime: Cli) -> None:
+    assert lakechime("schema", "list").out == "no event has come yet to game_other, shop\n"
+    assert lakechime("schema", "list", "--json").json == {"types": []}
+
+
+def test_a_lake_without_streams_says_how_to_declare_one(lakechime: Cli) -> None:
+    answer = lakechime("schema", "list")
+    assert (answer.code, 'declares no stream of events; add event_stream("game", source=JsonLines("in"))' in answer.out) == (0, True)
+    for arguments in (["list", "shop"], ["show", "buy"], ["history", "buy"], ["diff", "buy"], ["quarantine", "game"]):
+        answer = lakechime("schema", *arguments)
+        assert (answer.code, answer.out, "declares no stream of events; add event_stream(" in answer.err) == (3, "", True)
+
+
+# show
+
+
+@pytest.mark.usefixtures("bought")
+def test_a_type_is_shown_without_its_values(lakechime: Cli) -> None:
+    answer = lakechime("schema", "show", "shop_buy")
+    assert (answer.code, answer.err) == (0, "")
+    assert plain(answer) == SHOWN
+
+
+def test_a_type_as_json_has_its_layout_what_was_observed_and_the_variations(lakechime: Cli, bought: Game) -> None:
+    document = lakechime("schema", "show", "shop_buy", "--json").json
+    (known,) = bought.types.types("shop").values()
+    assert document["layout"] == known.layout.to_json()
+    assert document["observed"][0] == {"path": "/item", "kinds": ["string"], "first": 0, "last": 1}
+    assert {one["typed_hash"] for one in document["variations"]} == known.variations.keys()
+    assert [json.loads(one["shape"])["price"] for one in document["variations"]] == ["…", 1, 1.5]
+    assert "hat" not in json.dumps(document)
+
+
+def test_real_payloads_are_shown_only_where_they_are_asked_for(lakechime: Cli, bought: Game) -> None:
+    answer = lakechime("schema", "show", "shop_buy", "--raw", "--json")
+    assert answer.err == "warning: payloads are shown as they came, and may hold personal data\n"
+    assert [one["payload"].encode() for one in answer.json["variations"]] == [CAP, HAT, BAG]
+    assert f"\n  {HAT.decode()}\n" in lakechime("schema", "show", "shop_buy", "--raw").out
+    shutil.rmtree(bought.location)
+    bought.come(event("other"))
+    answer = lakechime("schema", "show", "shop_buy", "--raw")
+    assert (answer.code, answer.out.count("its payload is no longer in game.events")) == (0, 3)
+
+
+@pytest.mark.usefixtures("bought")
+def test_variations_beyond_the_limit_are_counted(lakechime: Cli) -> None:
+    answer = lakechime("schema", "show", "shop_buy", "--limit", "1")
+    assert answer.out.endswith("\n2 later ones not shown; --limit shows more\n")
+    document = lakechime("schema", "show", "shop_buy", "--limit", "1", "--json").json
+    assert (document["variations_kept"], len(document["variations"])) == (3, 1)
+
+
+@pytest.mark.parametrize("command", ["show", "history", "diff"])
+def test_a_type_may_be_named_by_its_table(lakechime: Cli, game: Game, command: str) -> None:
+    game.come(event("shop_Größe"))
+    game.step()
+    (listed,) = lakechime("schema", "list", "--json").json["types"]
+    assert lakechime("schema", command, listed["table"], "--json").json["type"] == "shop_Größe"
+
+
+@pytest.mark.parametrize("command", ["show", "history", "diff"])
+def test_a_type_that_two_groups_have_had_needs_the_group(lakechime: Cli, bought: Game, command: str) -> None:
+    bought.step(event_group("game_other", GAME))
+    answer = lakechime("schema", command, "shop_buy")
+    assert (answer.code, "'--group': 'shop_buy' is a type of game_other and shop; say which" in answer.err) == (2, True)
+    assert lakechime("schema", command, "shop_buy", "--group", "shop", "--json").json["group"] == "shop"
+
+
+def test_what_events_name_does_not_reach_the_terminal_as_it_is(lakechime: Cli, game: Game) -> None:
+    game.come(event("shop_\x1b[2J", **{"a\x1b[2J": "\x1b[2J"}), b"\x1b[2J")
+    game.step()
+    commands = ["list"], ["show", "shop_\x1b[2J", "--raw"], ["history", "shop_\x1b[2J"], ["quarantine", "shop"], ["show", "shop_x"]
+    answers = [lakechime("schema", *command) for command in commands]
+    assert [answer.code for answer in answers] == [0, 0, 0, 0, 3]
+    assert not [answer for answer in answers if "\x1b" in answer.out + answer.err]
+    assert "shop_\\x1b[2J" in answers[0].out
+
+
+# history, diff
+
+
+@pytest.mark.usefixtures("bought")
+def test_a_history_tells_what_each_layout_gained(lakechime: Cli) -> None:
+    versions = lakechime("schema", "history", "shop_buy", "--json").json["versions"]
+    assert [(one["version"], one["actor"], one["decision"].split("\n")) for one in versions] == [
+        (1, "lakechime", ["+ item string", "+ more.a_x20_b[][] long", "+ more.at[].x long", "+ price string", "+ price__v_long long",
+                          "+ type string"]),
+        (2, "lakechime", ["+ price__v_fraction fraction"]),
+    ]  # fmt: skip
+    assert all(isinstance(one["made_ts"], int) for one in versions)
+    assert plain(lakechime("schema", "history", "shop_buy")).splitlines()[-1].split() == [
+        "2", "<time>", "lakechime", "+", "price__v_fraction", "fraction",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("bought")
+@pytest.mark.parametrize(
+    ("between", "gained"),
+    [
+        ((), "+ price__v_fraction fraction\n"),
+        (("1", "2"), "+ price__v_fraction fraction\n"),
+        (("1",), "+ price__v_fraction fraction\n"),
+        (
+            ("0", "1"),
+            "+ item string\n+ more.a_x20_b[][] long\n+ more.at[].x long\n+ price string\n+ price__v_long long\n+ type string\n",
+        ),
+        (("2", "2"), "layout 2 has no column that layout 2 has not\n"),
+    ],
+)
+def test_a_difference_is_a_column_a_line(lakechime: Cli, between: tuple[str, ...], gained: str) -> None:
+    assert lakechime("schema", "diff", "shop_buy", *between).out == gained
+
+
+@pytest.mark.usefixtures("bought")
+def test_a_difference_as_json_names_both_layouts(lakechime: Cli) -> None:
+    assert lakechime("schema", "diff", "shop_buy", "--json").json == {
+        "group": "shop", "type": "shop_buy", "from": 1, "to": 2, "gained": [{"name": "price__v_fraction", "holds": "fraction"}],
+    }  # fmt: skip
+
+
+def test_a_type_without_a_table_has_neither(lakechime: Cli, game: Game) -> None:
+    game.come(HAT)
+    game.step(waits={"shop_buy": TYPE_CAP})
+    why = "shop_buy has no columns yet; it waits: the group has as many tables as its max_types lets it\n"
+    assert lakechime("schema", "history", "shop_buy").out == why
+    answer = lakechime("schema", "diff", "shop_buy")
+    assert (answer.code, answer.err) == (3, f"error: {why}")
+
+
+# quarantine
+
+
+def test_what_was_refused_is_counted_and_shown_with_the_types_of_the_group_that_wait(lakechime: Cli) -> None:
+    game = Game.declared(lakechime, event_group("shop", GAME, match="shop_*", types={"shop_fly": Contract(tables="freeze")}))
+    game.come(b"{", b"nothing", HAT, event("shop_fly"))
+    game.come(b'{"type": "\xff\x1b[2J"}', event("shop_fly"), event("shop_run"))
+    game.step(fails={"shop_buy": "OSError: no space"}, waits={"shop_fly": FROZEN})
+    answer = lakechime("schema", "quarantine", "shop", "--limit", "2")
+    assert (answer.code, answer.err) == (0, "")
+    assert plain(answer) == REFUSED
+
+
+def test_what_was_refused_as_json_has_payloads_as_text_that_is_cut(lakechime: Cli, game: Game) -> None:
+    game.come(b"[" + b"1" * 300 + b"]", event("none")[:-1], b'{"kind": 1}', b"\xff" * 300)
+    document = lakechime("schema", "quarantine", "game", "--json").json
+    assert document.keys() == {"stream", "table", "total", "reasons", "refused"}
+    assert (document["total"], document["reasons"]) == (4, {"not_json": 1, "not_object": 1, "not_utf8": 1, "type_missing": 1})
+    told = {one["reason"]: one for one in document["refused"]}
+    assert {reason: one["_src"] for reason, one in told.items()} == {
+        "not_object": "a.jsonl@0", "not_json": "a.jsonl@1", "type_missing": "a.jsonl@2", "not_utf8": "a.jsonl@3",
+    }  # fmt: skip
+    assert (told["type_missing"]["payload"], told["not_json"]["payload"]) == ('{"kind": 1}', '{"type": "none"')
+    assert (told["not_object"]["payload"], told["not_utf8"]["payload"]) == ("[" + "1" * 199 + "…", "\\xff" * 50 + "…")
+    assert told["not_json"]["_ingested_at"] == told["not_json"]["sent_at"] == "2024-02-29T00:00:00+00:00"
+
+
+def test_a_stream_that_refused_nothing_or_holds_nothing_says_so(lakechime: Cli, game: Game) -> None:
+    assert lakechime("schema", "quarantine", "game").out == "game.events has refused nothing\n"
+    game.come(HAT)
+    game.step()
+    assert lakechime("schema", "quarantine", "game").out == "game.events has refused nothing\n"
+    assert lakechime("schema", "quarantine", "shop").out.endswith("\ntypes of shop that wait or failed:\nnone\n")
+    document = lakechime("schema", "quarantine", "shop", "--json").json
+    assert (document["total"], document["refused"], document["types"]) == (0, [], [])
+
+
+# what is not there
+
+
+@pytest.mark.usefixtures("bought")
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["list", "shp"], 3, "the lake declares no event group 'shp'; did you mean shop?"),
+        (["list", "x"], 3, "the lake declares no event group 'x'; there are game_other, shop"),
+        (["show", "shop_by"], 3, "no event of type 'shop_by' has come to any event group; did you mean shop_buy?"),
+        (["show", "x"], 3, "no event of type 'x' has come to any event group; there are shop_buy"),
+        (["show", "shop_buy", "--group", "game_other"], 3, "type 'shop_buy' has come to event group game_other; there are none"),
+        (["history", "x", "--group", "x"], 3, "the lake declares no event group 'x'; there are game_other, shop"),
+        (["diff", "shop_buy", "1", "7"], 3, "shop_buy has no layout 7; the newest is 2"),
+        (["diff", "shop_buy", "2", "1"], 2, "'[FROM]': layout 2 came after layout 1; name the earlier one first"),
+        (["diff", "shop_buy", "new"], 2, "'[FROM]': 'new' is not a whole number"),
+        (["quarantine", "gam"], 3, "the lake declares no stream and no group 'gam' of events; did you mean game?"),
+        (["quarantine", "game", "--limit", "0"], 2, "'--limit': Input should be greater than or equal to 1"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_a_remedy(lakechime: Cli, arguments: list[str], code: int, message: str) -> None:
+    answer = lakechime("schema", *arguments)
+    assert (answer.code, answer.out) == (code, "")
+    assert message in answer.err
+    assert message in lakechime("schema", *arguments, "--json").json["error"]["message"]
+
+
+def test_of_many_types_a_few_are_named(lakechime: Cli, game: Game) -> None:
+    game.come(*(event(f"shop_{number:02}") for number in range(12)))
+    game.step()
+    named = ", ".join(f"shop_{number:02}" for number in range(10))
+    assert f"there are 12, such as {named}; see `lakechime schema list`" in lakechime("schema", "show", "x").err
+
+
+def test_nothing_of_dagster_or_spark_is_imported(lakechime: Cli) -> None:
+    code = """
+import sys
+from lakechime_dagster.cli.main import main
+for command in ("list", "show x", "history x", "diff x", "quarantine x"):
+    main(["schema", *command.split()])
+print(sorted({"dagster", "pyspark"} & set(sys.modules)))
+"""
+    folder = lakechime.home.parent
+    (folder / "a_lake.py").write_text("""
+from lakechime_dagster.lake import JsonLines, Lake, event_stream
+lake = Lake("game", [event_stream("game", source=JsonLines("in"))])
+""")
+    lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "a_lake:lake")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
+    assert done.stdout.splitlines()[-1] == "[]"
