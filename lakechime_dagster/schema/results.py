@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from lakechime_dagster.triggers.lanes import Committed
 
-
 TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table
 
 

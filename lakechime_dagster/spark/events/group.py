@@ -3,7 +3,7 @@
 The store learns what is new before any table is touched. A type that fails keeps its place, and hinders no other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -11,6 +11,7 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
 from lakechime_dagster.lake.contracts import Mode
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.events import owner_of
@@ -72,39 +73,49 @@ class GroupStep:
         phase = Phases(self.spark, group.name)
         slices = Slices(self.spark, source, self.open_log(self.job.bronze, source), self.job.end)
         with phase("look"):
-            known = self._with_tables(self.repository.types(group.name))
             fresh = slices.after(slices.start(self.start))
-            known |= self._new(known, [name for name in type_names(fresh) if owner_of(self.job.groups, name).name == group.name])
+            known = self._known([name for name in type_names(fresh) if owner_of(self.job.groups, name).name == group.name])
+            known, failed = self._with_tables(known)
             refusals = refused(fresh)
         with phase("count"):
-            due = {name: one for name, one in known.items() if one.due_ts <= self.now_ms}
-            counts = self._counts(slices, due)
+            due = {name: one for name, one in known.items() if one.due_ts <= self.now_ms and name not in failed}
+            counts, unread = self._counts(slices, due)
+            failed |= unread
         with phase("learn"):
             waiting = {name: reason for name, one in due.items() if (reason := self._waits(one, known))}
-            learnt = self._learn(slices, {name: one for name, one in due.items() if name in counts}, counts, waiting)
+            found = {name: one for name, one in due.items() if name in counts}
+            learnt = self._learn(slices, found, counts, waiting, [known[name] for name in sorted(failed)])
         with phase("write"):
             writing = [one for name, one in sorted(learnt.items()) if name not in waiting]
             with ThreadPoolExecutor(WRITERS) as pool:
                 work = inheritable_thread_target(self.spark)(lambda one: self._written(slices, one))
                 done = list(pool.map(work, writing))
+            done += [_failed(self._unmoved(slices, known[name], "", None), error) for name, error in sorted(failed.items())]
         rest = [self._unmoved(slices, one, waiting.get(name, ""), counts.get(name)) for name, one in known.items() if name not in
                 {one.type for one in done}]  # fmt: skip
         return GroupResult(types=tuple(sorted((*done, *rest), key=lambda one: one.type)), refused=refusals, seconds=phase.seconds)
 
     # Who is there
 
-    def _with_tables(self, known: Mapping[str, KnownType]) -> dict[str, KnownType]:
-        """The types with their places as their own tables tell them, where an earlier attempt may have written there."""
-        return {name: self._placed(one) if self.job.attempt > 1 else one for name, one in known.items()}
+    def _known(self, names: list[str]) -> dict[str, KnownType]:
+        """The types that the store knows, and those that come for the first time, which begin where the group has read up to."""
+        known = self.repository.types(self.job.group.name)
+        return known | {name: KnownType(type=name, table=table_of(name), place=self.start) for name in names if name not in known}
+
+    def _with_tables(self, known: Mapping[str, KnownType]) -> tuple[dict[str, KnownType], dict[str, str]]:
+        """The types with their places as their own tables tell them, where somebody may have written there; and why some do not."""
+        found, failed = dict(known), dict[str, str]()
+        for name, one in known.items():
+            if self.job.attempt > 1 or not one.layout_version:
+                try:
+                    found[name] = self._placed(one)
+                except LakeChimeError as error:
+                    failed[name] = _told(error)
+        return found, failed
 
     def _placed(self, one: KnownType) -> KnownType:
         held = place_in(self._target(one).log, self._lane(one.type), self.job.group.stream.table.name)
         return replace(one, place=held.place) if held is not None and held.place.commits > one.place.commits else one
-
-    def _new(self, known: Mapping[str, KnownType], names: list[str]) -> dict[str, KnownType]:
-        """Types that come for the first time; one whose table is there already goes on where that ends."""
-        new = [KnownType(type=name, table=table_of(name), place=self.start) for name in names if name not in known]
-        return {one.type: self._placed(one) for one in new}
 
     def _waits(self, one: KnownType, known: Mapping[str, KnownType]) -> str:
         """Why a type gets no table; empty where it has or gets one."""
@@ -118,16 +129,21 @@ class GroupStep:
 
     # What they bring
 
-    def _counts(self, slices: Slices, due: Mapping[str, KnownType]) -> dict[str, TypeCount]:
-        found: dict[str, TypeCount] = {}
+    def _counts(self, slices: Slices, due: Mapping[str, KnownType]) -> tuple[dict[str, TypeCount], dict[str, str]]:
+        """The events of each type, and why those of some that are far behind cannot be read."""
+        found, failed = dict[str, TypeCount](), dict[str, str]()
         for start, names in _by_start(slices, due).items():
-            found |= counted(_of_types(slices.after(start), names))
-        return found
+            try:
+                found |= counted(_of_types(slices.after(start), names))
+            except TableUnreadableError as error:
+                failed |= dict.fromkeys(names, _told(error))
+        return found, failed
 
     def _learn(
-        self, slices: Slices, due: Mapping[str, KnownType], counts: Mapping[str, TypeCount], waiting: Mapping[str, str]
-    ) -> dict[str, _Known]:
-        """What the slices tell of their types, kept by the store before any table is touched."""
+        self, slices: Slices, due: Mapping[str, KnownType], counts: Mapping[str, TypeCount], waiting: Mapping[str, str],
+        failed: Iterable[KnownType],
+    ) -> dict[str, _Known]:  # fmt: skip
+        """What the slices tell of their types, kept by the store before any table is touched; of types that failed their places."""
         unknown = {
             name: [one for one in counts[name].variations if one not in known.variations]
             for name, known in due.items()
@@ -137,7 +153,7 @@ class GroupStep:
         for start, names in _by_start(slices, due).items():
             several = {name: hashes for name in names if (hashes := unknown.get(name))}
             found |= prototypes(_of_types(slices.after(start), several), several, slices.version) if several else {}
-        learnings: dict[str, Learning] = {}
+        learnings = {one.type: kept for one in failed if (kept := _registered(one)) is not None}
         for name, known in due.items():
             one = learned(known, found.get(name, []), self.job.group.contract_of(name)) if name not in waiting else _registered(known)
             if one is not None:
@@ -160,8 +176,7 @@ class GroupStep:
             with described():
                 return self._appended(slices, one)
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
-            failed = self._unmoved(slices, one.type, "", None)
-            return replace(failed, error=f"{type(error).__name__}: {error}".splitlines()[0])
+            return _failed(self._unmoved(slices, one.type, "", None), _told(error))
 
     def _appended(self, slices: Slices, one: _Known) -> TypeResult:
         known, target, lane = one.type, self._target(one.type), self._lane(one.type.type)
@@ -234,6 +249,14 @@ class GroupStep:
 
 
 _NONE = TypeCount(rows=0, flagged=0, variations={})
+
+
+def _failed(result: TypeResult, error: str) -> TypeResult:
+    return replace(result, end=result.start, error=error)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _by_start(slices: Slices, due: Mapping[str, KnownType]) -> dict[int, list[str]]:

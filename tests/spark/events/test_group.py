@@ -1,12 +1,21 @@
-"""The types of a group in their tables: each event once, whatever comes and whoever dies."""
+"""The types of a group in their tables: each event once with all that it says, whatever comes and whoever dies."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
+import duckdb
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.support.streams import Stream, event, stream
+from lakechime_dagster.lake import Contract
+from lakechime_dagster.schema.event import JsonEvent, event_of
+from lakechime_dagster.schema.results import FROZEN, TYPE_CAP
+from tests.schema.leaves import leaves_of, read_back
+from tests.support.streams import Stream, event, repository, stream
 
 pytestmark = pytest.mark.spark
 
@@ -14,6 +23,10 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def game(spark: SparkSession, tmp_path: Path) -> Stream:
     return stream(spark, tmp_path)
+
+
+def sources(game: Stream, kind: str) -> list[str]:
+    return [row["_src"] for row in game.rows(kind)]
 
 
 def test_each_type_gets_a_table_when_its_first_event_comes(game: Stream) -> None:
@@ -27,12 +40,170 @@ def test_each_type_gets_a_table_when_its_first_event_comes(game: Stream) -> None
     assert len(game.rows("buy")) == 3
 
 
-def test_columns_grow_and_nothing_is_lost(game: Stream) -> None:
-    game.drop(event("buy", price=3), event("buy", price="four"), event("buy", price=4.5, more={"a b": [1, None]}))
+def test_a_kind_that_comes_later_gets_a_sibling_and_what_has_no_column_is_told(game: Stream) -> None:
+    game.drop(event("buy", price=3, more={"a b": [1, None]}))
     game.run()
-    game.drop(event("buy", Price=1), event("buy", price=None, more={"a b": [2, "x"]}))
+    game.drop(event("buy", price="four"), event("buy", Price=1), event("buy", more={"a b": [2, "x"]}))
     (done,) = game.run().values()
-    assert (done.rows, done.written, done.rescued) == (2, 2, 2)
-    told = [(one.get("price"), one.get("price__v_string"), one.get("price__v_fraction")) for one in game.payloads("buy")]
-    assert told[:3] == [(None, None, 4.5), (None, None, None), (None, None, None)] or told
-    print(json.dumps(game.rows("buy"), default=str, indent=1))
+    assert (done.rows, done.written, done.rescued, done.columns_added) == (3, 3, 2, 1)
+    assert game.payloads("buy") == [
+        {"type": "buy", "price": 3, "more": {"a_x20_b": [1, None]}}, {"type": "buy", "price__v_string": "four"}, {"type": "buy"},
+        {"type": "buy", "more": {"a_x20_b": [2, None]}},
+    ]  # fmt: skip
+    told = [json.loads(row["_rescued"] or "[]") for row in game.rows("buy")]
+    assert told == [[], [], [{"p": "/Price", "v": 1, "r": "case"}], [{"p": "/more/a b/1", "v": "x", "r": "mismatch"}]]
+
+
+def drifting(random: Random, number: int) -> bytes:
+    """An event of a few types, with all that ever goes wrong in some of them."""
+    kind = random.choice(["buy", "sell", "Jump", "a b", "deep"])
+    fields: dict[str, Any] = {"n": number, "x": random.random()}
+    numbers = [1, 2**53 + 1, 2**70, 10**50, 1.5, -0.0, 1e300]
+    odd = random.choice([None, *numbers, "x", "é", [], {}, [1], ["x", 1, None], {"a": 1}, {"a": {"b": [{"c": 1}]}}])
+    fields[random.choice(["v", "V", "w w", "_src", "", "v__v_long", "ids"])] = odd
+    if kind == "deep":
+        fields["deep"] = json.loads('{"a":' * 40 + "1" + "}" * 40)
+    if random.random() < 0.1:
+        fields["ids"] = {str(random.randrange(10**6)): 1 for _ in range(3)}
+    text = event(kind, **fields).decode()
+    twist = random.random()
+    if twist < 0.05:
+        text = text[:-1] + ',"v":"again","v":{"b":1e400}}'
+    elif twist < 0.1:
+        text = text[:-1] + ',"half":"\\ud800 x"}'
+    return text.encode()
+
+
+def test_every_leaf_of_every_event_is_in_its_table_or_told_there(game: Stream) -> None:
+    random = Random(5)
+    sent: dict[str, bytes] = {}
+    for _ in range(3):
+        at = (game.folder / "in" / "a.jsonl").stat().st_size if sent else 0
+        for number in range(150):
+            payload = drifting(random, number) if random.random() > 0.05 else b"{garbage"
+            sent[f"a.jsonl@{at}"] = payload
+            at += len(payload) + 1
+            game.drop(payload)
+        assert all(one.is_balanced and not one.error for one in game.run().values())
+    accepted = {source: found for source, payload in sent.items() if isinstance(found := event_of(payload), JsonEvent)}
+    for kind, known in game.types.types("shop").items():
+        rows = {row["_src"]: row for row in game.rows(kind)}
+        mine = {source: one for source, one in accepted.items() if dict(one.fields)["type"] == kind}
+        assert rows.keys() == mine.keys()
+        assert len(game.rows(kind)) == len(rows)
+        for source, one in mine.items():
+            assert read_back(rows[source], rows[source]["_rescued"], known.layout) == leaves_of(one.fields), source
+
+
+def test_other_engines_read_the_tables(game: Stream) -> None:
+    game.drop(event("buy", price=3), event("buy", price="x"), event("buy", price=1.5, id=2**70))
+    game.run()
+    found = duckdb.from_arrow(DeltaTable(game.location("buy")).to_pyarrow_table())
+    assert sorted(found.columns) == ["_hash", "_ingested_at", "_rescued", "_schema_version", "_src", "id", "price", "price__v_fraction",
+                                     "price__v_long", "type"]  # fmt: skip
+    assert DeltaTable(game.location("buy")).protocol().min_reader_version == 1
+
+
+def test_an_attempt_tried_again_writes_what_is_missing_and_nothing_twice(game: Stream) -> None:
+    game.drop(event("buy", n=1), event("sell", n=1))
+    game.ingest()
+    end = game.end()
+    game.step(end, attempt=1, execution="e1").run()  # and dies before it settles
+    game.drop(event("buy", n=2), event("fly", n=1))
+    game.ingest()
+    result = game.step(game.end(), attempt=2, execution="e1").run()
+    game.settle(result, game.end(), "e1")
+    assert [len(game.rows(kind)) for kind in ("buy", "sell", "fly")] == [2, 1, 1]
+    assert game.run()["buy"].rows == 0
+    assert [len(game.rows(kind)) for kind in ("buy", "sell", "fly")] == [2, 1, 1]
+
+
+def test_an_attempt_that_lives_on_after_its_step_is_let_into_no_table(game: Stream) -> None:
+    game.drop(event("buy", n=1))
+    game.ingest()
+    zombie = game.step(game.end(), attempt=1, execution="e0")
+    late = replace(zombie, repository=Remembering(game.types))  # it has read what the store knew then
+    game.drop(event("buy", n=2))
+    game.run()
+    game.drop(event("buy", n=3))
+    game.run()
+    late.run()
+    assert len(sources(game, "buy")) == len({*sources(game, "buy")}) == 3
+
+
+class Remembering:
+    """What a store told at one time, whatever it knows by now."""
+
+    def __init__(self, types: Any) -> None:
+        self.known = types.types("shop")
+
+    def types(self, group: str) -> Any:
+        return self.known
+
+    def learn(self, group: str, several: Any) -> dict[str, int]:
+        return {one.type: 1 for one in several}
+
+
+def test_the_tables_tell_where_to_go_on_when_the_store_is_lost(game: Stream) -> None:
+    game.drop(event("buy", n=1), event("sell", n=1))
+    game.run()
+    lost = replace(game, types=repository(), start=replace(game.start, uid=None, version=-1))
+    lost.drop(event("buy", n=2))
+    done = lost.run()
+    assert (len(lost.rows("buy")), len(lost.rows("sell"))) == (2, 1)
+    assert done["buy"].rows == 1
+
+
+def test_a_type_that_cannot_be_written_hinders_no_other_and_loses_nothing(game: Stream) -> None:
+    location = Path(game.location("buy"))
+    location.parent.mkdir(parents=True)
+    location.write_text("in the way")
+    game.drop(event("buy", n=1), event("sell", n=1))
+    done = game.run()
+    assert (bool(done["buy"].error), done["buy"].written, done["sell"].written) == (True, 0, 1)
+    game.drop(event("buy", n=2), event("sell", n=2))
+    assert (game.run()["sell"].written, len(game.rows("sell"))) == (1, 2)  # the other rests for a while
+    location.unlink()
+    game.drop(event("sell", n=3))
+    done = game.run(now_ms=10**15)
+    assert (done["buy"].rows, len(game.rows("buy")), len(game.rows("sell"))) == (2, 2, 3)
+
+
+def test_types_beyond_the_cap_wait_and_lose_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    game = stream(spark, tmp_path, max_types=1)
+    game.drop(event("a", n=1), event("b", n=1))
+    done = game.run()
+    assert (done["a"].written, done["b"].pending, done["b"].waits) == (1, 1, TYPE_CAP)
+    game.drop(event("b", n=2))
+    assert game.run()["b"].pending == 2
+    wider = replace(game, group=replace(game.group, max_types=5))
+    wider.drop(event("a", n=2))
+    assert wider.run()["b"].written == 2
+    assert (len(wider.rows("a")), len(wider.rows("b"))) == (2, 2)
+
+
+def test_a_contract_may_let_no_table_be_made(spark: SparkSession, tmp_path: Path) -> None:
+    game = stream(spark, tmp_path, types={"b": Contract(tables="freeze")})
+    game.drop(event("a", n=1), event("b", n=1))
+    done = game.run()
+    assert (done["a"].written, done["b"].pending, done["b"].waits) == (1, 1, FROZEN)
+    assert not Path(game.location("b")).exists()
+
+
+def test_events_that_a_contract_discards_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+    game = stream(spark, tmp_path, contract=Contract(kinds="discard_row"))
+    game.drop(event("a", n=1))
+    game.run()
+    game.drop(event("a", n="x"), event("a", n=2))
+    (done,) = game.run().values()
+    assert (done.rows, done.written, done.discarded, done.is_balanced) == (2, 1, 1, True)
+
+
+def test_columns_are_known_to_the_store_before_a_table_has_them(game: Stream) -> None:
+    game.drop(event("buy", n=1))
+    game.run()
+    game.drop(event("buy", m="x"))
+    game.run()
+    history = game.types.history("shop", "buy")  # type: ignore[attr-defined]
+    assert [one.decision for one in history] == ["+ n long\n+ type string", "+ m string"]
+    assert [row["_schema_version"] for row in game.rows("buy")] == [1, 2]
