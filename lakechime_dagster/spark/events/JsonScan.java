@@ -574,7 +574,7 @@ public final class JsonScan implements UDF1 {
             if (at + 4 > end) return -1;
             int value = 0;
             for (int i = at; i < at + 4; i++) {
-                int digit = text[i] < 0 ? -1 : Character.digit((char) text[i], 16);
+                int digit = Character.digit(text[i], 16);
                 if (digit < 0) return -1;
                 value = 16 * value + digit;
             }

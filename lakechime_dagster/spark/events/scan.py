@@ -36,7 +36,8 @@ def scan(
     if back_end is None:
         rows = frame.select(*kept, read.alias(_PAYLOAD))
         schema = StructType([*rows.schema.fields[:-1], *struct_of(ROW)])
-        return on_batches(rows, _Scan(type_field, producer_field), schema)
+        numbered = rows.toDF(*map(str, range(len(rows.columns))))  # `mapInArrow` finds no column that has a dot in its name
+        return on_batches(numbered, _Scan(type_field, producer_field, schema.names), schema)
     function = back_end.registered(frame.sparkSession, type_field, producer_field)
     rows = frame.select(*kept, F.call_udf(function, read).alias(_SCANNED))
     return rows.select(*kept, *(F.col(_SCANNED)[name].alias(name) for name in COLUMNS))
@@ -48,13 +49,13 @@ class _Scan:
 
     type_field: tuple[str, ...]
     producer_field: tuple[str, ...]
+    names: list[str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             told = [self._row(payload or b"") for payload in batch.column(batch.num_columns - 1).to_pylist()]
             columns = [pa.array([row[i] for row in told], pa.string()) for i in range(len(COLUMNS))]
-            names = [*batch.schema.names[:-1], *COLUMNS]
-            yield pa.RecordBatch.from_arrays([*batch.columns[:-1], *columns], names=names)
+            yield pa.RecordBatch.from_arrays([*batch.columns[:-1], *columns], names=self.names)
 
     def _row(self, payload: bytes) -> tuple[str | None, ...]:
         found = scanned(payload, self.type_field, self.producer_field)

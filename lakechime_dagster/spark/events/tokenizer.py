@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkAttributeError
@@ -36,7 +36,7 @@ class Tokenizer:
         """The name of a function of this session that makes a struct of `ROW` of a binary payload; anew it is the same one."""
         jvm: Any = spark._jvm
         gateway: Any = spark.sparkContext._gateway
-        maker = _loaded(spark, self.revision).getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0))
+        maker = _loaded(_loader(spark), self.revision).getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0))
         scan = maker.newInstance(gateway.new_array(jvm.java.lang.Object, 0))
         for name in type_field:
             scan = scan.withType(name.encode(errors="surrogatepass"))
@@ -60,19 +60,24 @@ def load_tokenizer(spark: SparkSession, folder: Path, log: Callable[[str], None]
             from the driver for as long as the driver lives.
         log: Told, in one line, why there is none.
     """
-    source = SOURCE.read_text(encoding="utf-8")
     try:
-        revision = _digest(f"{spark.version}\0{source}")
-        if not _is_known(spark, revision):
-            _make_known(spark, _jar(spark, source, revision, folder))
-            _loaded(spark, revision)
+        return Tokenizer(_load(spark, folder))
     except PySparkAttributeError:
-        log("JSON is read in Python, several times slower, because a session of Spark Connect loads no classes")
+        why = "a session of Spark Connect loads no classes"
     except (Py4JError, OSError) as error:
-        log(f"JSON is read in Python, several times slower, because Spark does not load our tokenizer: {_first_line(error)}")
-    else:
-        return Tokenizer(revision)
+        why = f"Spark does not load our tokenizer: {_first_line(error)}"
+    log(f"JSON is read in Python, many times slower, because {why}")
     return None
+
+
+def _load(spark: SparkSession, folder: Path) -> str:
+    source = SOURCE.read_text(encoding="utf-8")
+    loader = _loader(spark)  # before its version is asked, which over Spark Connect is another process's
+    revision = _digest(f"{spark.version}\0{source}")
+    if not _is_known(loader, revision):
+        _make_known(spark, _jar(spark, source, revision, folder))
+        _loaded(loader, revision)
+    return revision
 
 
 def _jar(spark: SparkSession, source: str, revision: str, folder: Path) -> Path:
@@ -105,23 +110,24 @@ def _make_known(spark: SparkSession, jar: Path) -> None:
     _loader(spark).addURL(jvm.java.net.URI(jar.absolute().as_uri()).toURL())
 
 
-def _is_known(spark: SparkSession, revision: str) -> bool:
+def _is_known(loader: Any, revision: str) -> bool:
     try:
-        _loaded(spark, revision)
+        _loaded(loader, revision)
     except Py4JError as error:
-        if "ClassNotFoundException" not in str(getattr(error, "java_exception", "")):
+        if "ClassNotFoundException" not in _first_line(error):
             raise
         return False
     return True
 
 
-def _loaded(spark: SparkSession, revision: str) -> Any:
-    """Its class, as all sessions of this JVM have it."""
-    return _loader(spark).loadClass(f"{_package(revision)}.JsonScan")
+def _loaded(loader: Any, revision: str) -> Any:
+    return loader.loadClass(f"{_package(revision)}.JsonScan")
 
 
 def _loader(spark: SparkSession) -> Any:
-    session: Any = spark
+    """What loads the classes that any session of this JVM has added."""
+    jvm, session = spark._jvm, cast(Any, spark)
+    assert jvm is not None
     return session._jsparkSession.sharedState().jarClassLoader()
 
 

@@ -39,6 +39,8 @@ def _odd() -> Iterator[str | bytes]:
             b'{"type":"t","p":"' + encoded,
             b'{"type":"t", x "' + encoded + b'"',
         )
+    yield '{"type":"t","x":[{"\\n":1},{"\n":1}]}'
+    yield b'{"type":"t","x":[{"\\ud800":1},{"\xed\xa0\x80":1}]}'
     yield from _deep()
     yield from _together()
 

@@ -1,7 +1,7 @@
 """Both back-ends tell of every payload what the plain function tells."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,9 +34,9 @@ def back_end(request: pytest.FixtureRequest, tokenizer: Tokenizer) -> Tokenizer 
     return tokenizer if request.param == "in the JVM" else None
 
 
-def frame(spark: SparkSession, payloads: Sequence[bytes | None]) -> DataFrame:
+def frame(spark: SparkSession, payloads: Sequence[bytes | None], partitions: int = 2) -> DataFrame:
     numbered = {"n": pa.array(range(len(payloads)), pa.int32()), "payload": pa.array(payloads, pa.binary())}
-    return spark.createDataFrame(pa.table(numbered)).repartition(2)
+    return spark.createDataFrame(pa.table(numbered)).repartition(partitions)
 
 
 def told(rows: DataFrame) -> list[Row]:
@@ -50,10 +50,10 @@ def plainly(payload: bytes | None, type_field: tuple[str, ...], producer_field: 
 
 
 def differences(
-    spark: SparkSession, payloads: Sequence[bytes], back_end: Tokenizer | None, *fields: tuple[str, ...]
+    spark: SparkSession, payloads: Sequence[bytes], back_end: Tokenizer | None, *fields: tuple[str, ...], partitions: int = 2
 ) -> list[tuple[bytes, Row, Row]]:
     """Payloads of which a back-end does not tell what the plain function tells, the shortest first."""
-    found = told(scan(frame(spark, payloads), "payload", *fields, back_end=back_end))
+    found = told(scan(frame(spark, payloads, partitions), "payload", *fields, back_end=back_end))
     wanted = [plainly(payload, *fields) for payload in payloads]
     different = [one for one in zip(payloads, found, wanted, strict=True) if one[1] != one[2]]
     return sorted(different, key=lambda one: len(one[0]))[:3]
@@ -90,3 +90,50 @@ def test_the_jvm_tells_of_any_bytes_what_the_plain_function_tells(
 
 def test_python_workers_tell_of_any_bytes_what_the_plain_function_tells(spark: SparkSession) -> None:
     assert not differences(spark, Chance(1, ("type",)).payloads(3000), None, ("type",), ("p",))
+
+
+def event(fields: Mapping[str, object]) -> bytes:
+    return json.dumps({"type": "t"} | dict(fields)).encode()
+
+
+def test_ids_as_names_are_forgotten_in_time_and_told_all_the_same(spark: SparkSession, tokenizer: Tokenizer) -> None:
+    """More paths than are remembered, of one task and in one payload, and what is known of all comes in between."""
+    ids = [event({f"{number}-{i}": {"b": []} for i in range(200)}) for number in range(400)]
+    many = event({str(i): 1 for i in range(150_000)})
+    payloads = [one for between in (*ids, many) for one in (event({"a": 1}), event({"a": "x"}), between)]
+    assert not differences(spark, [*payloads, *payloads[-5:]], tokenizer, ("type",), partitions=1)
+
+
+def test_more_variations_than_are_remembered_are_told_all_the_same(spark: SparkSession, tokenizer: Tokenizer) -> None:
+    payloads = [event({str(bit): 1 if number >> bit & 1 else "x" for bit in range(15)}) for number in range(20_000)]
+    assert not differences(spark, [*payloads, *payloads[:10]], tokenizer, ("type",), partitions=1)
+
+
+def test_other_columns_are_kept_and_those_of_these_names_replaced(spark: SparkSession, back_end: Tokenizer | None) -> None:
+    rows = spark.sql("""SELECT 1 AS `a.b`, 'old' AS Type, '{"type":"tä"}' AS text, named_struct('c', ARRAY(2)) AS more""")
+    found = scan(rows, "text", ("type",), back_end=back_end)
+    assert found.columns == ["a.b", "text", "more", *COLUMNS]
+    (row,) = found.collect()
+    assert (row["a.b"], row["text"], row["more"].asDict(), row["type"], row["reason"]) == (1, '{"type":"tä"}', {"c": [2]}, "tä", None)
+
+
+def test_no_payload_is_an_empty_one(spark: SparkSession, back_end: Tokenizer | None) -> None:
+    rows = scan(frame(spark, [None, b"", b'{"type":"t"}']), "payload", ("type",), back_end=back_end)
+    assert [row[0] for row in told(rows)] == ["not_json", "not_json", None]
+
+
+def test_both_back_ends_give_the_same_columns(spark: SparkSession, tokenizer: Tokenizer) -> None:
+    rows = frame(spark, [b""])
+    assert scan(rows, "payload", ("type",), back_end=tokenizer).schema == scan(rows, "payload", ("type",), back_end=None).schema
+
+
+def test_a_payload_is_read_once_whatever_is_asked_of_it(spark: SparkSession, tokenizer: Tokenizer) -> None:
+    rows = scan(frame(spark, [b"{}"]), "payload", ("type",), back_end=tokenizer).where("reason IS NULL AND type LIKE 'a%'")
+    plan = rows.groupBy("type", "hash").count()._jdf.queryExecution().optimizedPlan().toString()  # type: ignore[operator]
+    assert plan.count("lakechime_json_scan_") == 1
+
+
+def test_fields_are_told_apart_whatever_their_names_are(spark: SparkSession, back_end: Tokenizer | None) -> None:
+    for field in (("a.b",), ("a", "b"), ("a\ud800",), ("",), ("ä",)):
+        payload = b'{"a.b":"1","a":{"b":"2"},"a\\ud800":"3","":"4","\xc3\xa4":"5"}'
+        assert not differences(spark, [payload], back_end, field, field)
