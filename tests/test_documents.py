@@ -78,6 +78,14 @@ def test_the_lake_that_follows_a_database_loads_as_printed():
     assert {key.to_user_string() for key in assets} == {"shop/orders__changes", "shop/orders"}
 
 
+def test_the_lake_with_a_stream_loads_as_printed():
+    names: dict = {"__name__": "streamed_lake"}
+    exec(compile(code_of("docs/events.md", "Declare"), "events.md", "exec"), names)
+    assets = build_definitions(names["lake"]).resolve_asset_graph().get_all_asset_keys()
+    assert {key.to_user_string() for key in assets} == {"game/events", "game_other", "shop"}
+    assert names["shop"].table("shop.buy").name == "shop.shop__buy"
+
+
 def test_the_maintained_lake_loads_as_printed_and_each_field_of_maintenance_is_told():
     names: dict = {"__name__": "kept_lake"}
     exec(compile(code_of("docs/maintenance.md", "Declare it"), "maintenance.md", "exec"), names)

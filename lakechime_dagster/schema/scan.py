@@ -15,7 +15,7 @@ class NoType(StrEnum):
 
     Attributes:
         MISSING: The field is not there, or a field on the way to it is no object.
-        NOT_TEXT: It is no text, or one with half of a surrogate pair.
+        NOT_TEXT: It is no text, or one that no database holds: with half of a surrogate pair, or a NUL.
         EMPTY: It is of no character but white space.
         TOO_LONG: It has more than `MAX_TYPE` characters.
     """
@@ -93,5 +93,5 @@ def _at(event: JsonEvent, field: tuple[str, ...]) -> object:
 
 
 def _is_text(value: object) -> bool:
-    """Whether it is text, which numbers are not, though they are told as they are spelled."""
-    return type(value) is str and not any("\ud800" <= one <= "\udfff" for one in value)
+    """Whether it is text that a database holds; numbers are none, though they are told as they are spelled."""
+    return type(value) is str and not any("\ud800" <= one <= "\udfff" or one == "\0" for one in value)

@@ -110,6 +110,7 @@ public final class JsonScan implements UDF1 {
             Place place = event.type;
             if (place.state != Place.TEXT) return REFUSALS[place.state == Place.MISSING ? TYPE_MISSING : TYPE_NOT_TEXT];
             byte[] type = event.text(place);
+            if (hasNul(type)) return REFUSALS[TYPE_NOT_TEXT];
             if (isBlank(type)) return REFUSALS[TYPE_EMPTY];
             if (lengthOf(type, MAX_TYPE) < type.length) return REFUSALS[TYPE_TOO_LONG];
             Variation variation = variations.of(event);
@@ -122,7 +123,15 @@ public final class JsonScan implements UDF1 {
         UTF8String producer() {
             if (event.producer.state != Place.TEXT) return null;
             byte[] text = event.text(event.producer);
+            if (hasNul(text)) return null;
             return UTF8String.fromBytes(text, 0, lengthOf(text, MAX_TYPE));
+        }
+
+        static boolean hasNul(byte[] text) {
+            for (int i = 0; i < text.length; i++) {
+                if (text[i] == 0) return true;
+            }
+            return false;
         }
 
         static boolean isBlank(byte[] text) {

@@ -41,6 +41,7 @@ def _odd() -> Iterator[str | bytes]:
         )
     yield '{"type":"t","x":[{"\\n":1},{"\n":1}]}'
     yield b'{"type":"t","x":[{"\\ud800":1},{"\xed\xa0\x80":1}]}'
+    yield b'{"type":"t\\u0000"}'
     yield from _deep()
     yield from _together()
 

@@ -1,0 +1,121 @@
+"""The schema repository keeps what steps find out, all or nothing, and moves places when they settle, never back."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Engine
+
+from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.lake.contracts import Contract
+from lakechime_dagster.schema.event import JsonEvent, event_of
+from lakechime_dagster.schema.learning import learned
+from lakechime_dagster.schema.prototype import shape_of
+from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, TypePlace
+from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.variation import variation_of
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
+
+ODD = {"a": 1, "é\u0000": [{"b": "x"}], "c": None}
+
+
+def prototype(position: int = 3, **fields: object) -> Prototype:
+    event = event_of(json.dumps(fields))
+    assert isinstance(event, JsonEvent)
+    variation = variation_of(event)
+    return Prototype(
+        typed_hash=variation.typed_hash, names_hash=variation.names_hash, variation=variation, shape=shape_of(event), source="a@0",
+        position=position,
+    )  # fmt: skip
+
+
+def learning(known: KnownType, *found: Prototype) -> Learning:
+    one = learned(known, found, Contract())
+    assert one is not None
+    return one
+
+
+NEW = KnownType(type="buy", table="buy", place=TypePlace(uid="u", version=2))
+
+
+@pytest.fixture
+def types(engine: Engine) -> SqlEventTypes:
+    return SqlEventTypes(engine, "test")
+
+
+def settle(types: SqlEventTypes, execution: str, *results: TypeResult, uid: str = "u") -> None:
+    with writing(types.engine) as connection:
+        types.settle(connection, "shop", execution, results, uid)
+
+
+def result(end: int, step: int | None = None, error: str = "", rows: int = 1) -> TypeResult:
+    stamp = None if step is None else CommitStamp(lane=LaneId("test", "shop", "buy"), step=step, attempt=1, end=Place())
+    committed = None if stamp is None else Committed(version="1", stamp=stamp)  # type: ignore[arg-type]
+    return TypeResult(type="buy", table="buy", start=0, end=end, rows=rows, written=rows, committed=committed, error=error)
+
+
+def test_what_was_learnt_is_read_back(types: SqlEventTypes) -> None:
+    one = learning(NEW, prototype(**ODD), prototype(a="x"))
+    assert types.learn("shop", [one]) == {"buy": 1}
+    known = types.types("shop")["buy"]
+    assert (known.layout, known.observed, known.layout_version, known.place) == (one.layout, one.observed, 1, NEW.place)
+    assert known.variations == {shape.typed_hash: shape.variation for shape in one.prototypes}
+    assert types.types("other") == {}
+    assert SqlEventTypes(types.engine, "other").types("shop") == {}
+
+
+def test_a_layout_is_added_to_the_one_that_was_read_or_not_at_all(types: SqlEventTypes) -> None:
+    types.learn("shop", [learning(NEW, prototype(a=1))])
+    known = types.types("shop")["buy"]
+    one, other = learning(known, prototype(b=1)), learning(known, prototype(c=1))
+    new = learning(replace(NEW, type="sell", table="sell"), prototype(a=1))
+    types.learn("shop", [one])
+    with pytest.raises(LaneConflictError, match="the layout of buy is number 2 by now, and was read as 1"):
+        types.learn("shop", [new, other])
+    assert [*types.types("shop")] == ["buy"]
+    assert [version.decision for version in types.history("shop", "buy")] == ["+ a long", "+ b long"]
+
+
+def test_a_layout_that_gains_nothing_keeps_its_number(types: SqlEventTypes) -> None:
+    types.learn("shop", [learning(NEW, prototype(a=1))])
+    assert types.learn("shop", [learning(types.types("shop")["buy"], prototype(a=None))]) == {"buy": 1}
+    assert len(types.shapes("shop", "buy")) == 2
+
+
+def test_a_place_moves_with_a_commit_or_past_what_brought_nothing_and_never_back(types: SqlEventTypes) -> None:
+    types.learn("shop", [learning(NEW, prototype(a=1))])
+    settle(types, "e1", result(5, step=1))
+    assert types.types("shop")["buy"].place == TypePlace(uid="u", version=5, commits=1)
+    settle(types, "e2", result(4, step=1))
+    settle(types, "e2b", result(4))
+    assert types.types("shop")["buy"].place == TypePlace(uid="u", version=5, commits=1)
+    settle(types, "e3", result(7, rows=0))
+    assert types.types("shop")["buy"].place == TypePlace(uid="u", version=7, commits=1)
+    settle(types, "e4", result(0, rows=0), uid="another")
+    assert types.types("shop")["buy"].place == TypePlace(uid="another", version=0, commits=1)
+
+
+def test_a_type_that_failed_keeps_its_place_and_is_due_after_a_pause(types: SqlEventTypes) -> None:
+    types.learn("shop", [learning(NEW, prototype(a=1))])
+    settle(types, "e1", result(5, error="no room"))
+    known = types.types("shop")["buy"]
+    assert (known.place, known.failures, known.error, known.due_ts > 0) == (NEW.place, 1, "no room", True)
+    assert types.due_again("shop") == []
+    settle(types, "e2", result(5, step=1))
+    known = types.types("shop")["buy"]
+    assert (known.failures, known.due_ts, known.error) == (0, 0, "")
+
+
+def test_steps_are_summed_up_by_type(types: SqlEventTypes) -> None:
+    types.learn("shop", [learning(NEW, prototype(a=1))])
+    settle(types, "e1", result(5, step=1, rows=3))
+    settle(types, "e2", replace(result(6, step=2, rows=4), rescued=2))
+    assert types.totals("shop") == {"buy": {"rows": 7, "written": 7, "rescued": 2, "discarded": 0}}
+
+
+def test_shapes_tell_no_value(types: SqlEventTypes) -> None:
+    types.learn("shop", [learning(NEW, prototype(name="Ann", age=41, scores=[1.5, 2.5], big=2**70, ok=False))])
+    (row,) = types.shapes("shop", "buy")
+    assert row["shape"] == f'{{"name":"…","age":1,"scores":[1.5,1.5],"big":{"9" * 22},"ok":true}}'
