@@ -22,6 +22,7 @@ from lakechime_dagster.spark.feeds.kafka import read_topics
 from lakechime_dagster.spark.feeds.step import PROPERTIES, files_place, ingest_step, kafka_place
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.spark.session_confs import session_confs
 from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace, KafkaPlace
 from lakechime_dagster.triggers.lanes import CommitStamp
 
@@ -31,6 +32,7 @@ SCHEMA = StructType([
     StructField("payload", StringType()), StructField("payload_bytes", BinaryType()),
 ])  # fmt: skip
 PAYLOAD = "payload"
+SMALL_PAGES = {"parquet.page.row.count.limit": "1000"}  # by whose bounds a reader of one type leaves out the rows of others
 TAKEN = "event"  # what rows without a reason are counted as
 _READ = StructType([StructField("_src", StringType()), StructField("sent_at", TimestampType()), StructField(PAYLOAD, BinaryType())])
 _STATISTICS = {"delta.dataSkippingStatsColumns": "_src,_ingested_at,sent_at,reason,type,producer,hash"}
@@ -41,10 +43,11 @@ def ingest_events(spark: SparkSession, job: EventJob, stamp: CommitStamp, open_l
 
     `_src` names each row for ever: the topic's id, partition and offset, or the file and the byte at which the line begins.
     """
-    return ingest_step(
-        spark, job, stamp, open_log, lambda start, end: _rows(spark, job, start, end), SCHEMA, f"coalesce(reason, '{TAKEN}')",
-        cluster_by=CLUSTERED, properties=PROPERTIES | _STATISTICS,
-    )  # fmt: skip
+    with session_confs(spark, SMALL_PAGES):
+        return ingest_step(
+            spark, job, stamp, open_log, lambda start, end: _rows(spark, job, start, end), SCHEMA, f"coalesce(reason, '{TAKEN}')",
+            cluster_by=CLUSTERED, properties=PROPERTIES | _STATISTICS,
+        )  # fmt: skip
 
 
 def _rows(spark: SparkSession, job: EventJob, start: FeedPlace | None, end: FeedPlace | None) -> DataFrame | None:
