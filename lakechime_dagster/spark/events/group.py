@@ -3,7 +3,7 @@
 The store learns what is new before any table is touched. A type that fails keeps its place, and hinders no other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -11,6 +11,7 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.contracts import Mode
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.events import owner_of
@@ -22,7 +23,7 @@ from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.delta_files import files_frame
 from lakechime_dagster.spark.drivers.failures import described
-from lakechime_dagster.spark.events.appending import append_after, place_in
+from lakechime_dagster.spark.events.appending import Held, append_after, place_in
 from lakechime_dagster.spark.events.census import TypeCount, counted, prototypes, refused, type_names
 from lakechime_dagster.spark.events.job import GroupJob
 from lakechime_dagster.spark.events.rows import rows_of
@@ -72,39 +73,47 @@ class GroupStep:
         phase = Phases(self.spark, group.name)
         slices = Slices(self.spark, source, self.open_log(self.job.bronze, source), self.job.end)
         with phase("look"):
-            known = self._with_tables(self.repository.types(group.name))
             fresh = slices.after(slices.start(self.start))
-            known |= self._new(known, [name for name in type_names(fresh) if owner_of(self.job.groups, name).name == group.name])
+            known, ahead, unread = self._known([name for name in type_names(fresh) if owner_of(self.job.groups, name).name == group.name])
             refusals = refused(fresh)
         with phase("count"):
             due = {name: one for name, one in known.items() if one.due_ts <= self.now_ms}
             counts = self._counts(slices, due)
         with phase("learn"):
             waiting = {name: reason for name, one in due.items() if (reason := self._waits(one, known))}
-            learnt = self._learn(slices, {name: one for name, one in due.items() if name in counts}, counts, waiting)
+            learnt = self._learn(slices, {name: one for name, one in due.items() if name in counts}, counts, {*waiting, *unread})
         with phase("write"):
-            writing = [one for name, one in sorted(learnt.items()) if name not in waiting]
+            writing = [one for name, one in sorted(learnt.items()) if name not in waiting and name not in unread]
             with ThreadPoolExecutor(WRITERS) as pool:
-                work = inheritable_thread_target(self.spark)(lambda one: self._written(slices, one))
-                done = list(pool.map(work, writing))
-        rest = [self._unmoved(slices, one, waiting.get(name, ""), counts.get(name)) for name, one in known.items() if name not in
-                {one.type for one in done}]  # fmt: skip
-        return GroupResult(types=tuple(sorted((*done, *rest), key=lambda one: one.type)), refused=refusals, seconds=phase.seconds)
+                work = inheritable_thread_target(self.spark)(lambda one: self._written(slices, one, ahead.get(one.type.type)))
+                done = {one.type: one for one in pool.map(work, writing)}
+        rest = [
+            self._failed(slices, one, unread[name]) if name in unread and name in due
+            else self._unmoved(slices, one, waiting.get(name, ""), counts.get(name), ahead.get(name))
+            for name, one in known.items() if name not in done
+        ]  # fmt: skip
+        return GroupResult(types=tuple(sorted((*done.values(), *rest), key=lambda one: one.type)), refused=refusals, seconds=phase.seconds)
 
     # Who is there
 
-    def _with_tables(self, known: Mapping[str, KnownType]) -> dict[str, KnownType]:
-        """The types with their places as their own tables tell them, where an earlier attempt may have written there."""
-        return {name: self._placed(one) if self.job.attempt > 1 else one for name, one in known.items()}
+    def _known(self, names: list[str]) -> tuple[dict[str, KnownType], dict[str, Held], dict[str, str]]:
+        """The types, new ones of these names among them; commits that the store does not know; why a table could not be asked.
 
-    def _placed(self, one: KnownType) -> KnownType:
-        held = place_in(self._target(one).log, self._lane(one.type), self.job.group.stream.table.name)
-        return replace(one, place=held.place) if held is not None and held.place.commits > one.place.commits else one
-
-    def _new(self, known: Mapping[str, KnownType], names: list[str]) -> dict[str, KnownType]:
-        """Types that come for the first time; one whose table is there already goes on where that ends."""
-        new = [KnownType(type=name, table=table_of(name), place=self.start) for name in names if name not in known]
-        return {one.type: self._placed(one) for one in new}
+        The tables are asked where an earlier attempt may have written there, and those of new types, which go on where they end.
+        """
+        known = self.repository.types(self.job.group.name)
+        new = {name: KnownType(type=name, table=table_of(name), place=self.start) for name in names if name not in known}
+        ahead, unread = dict[str, Held](), dict[str, str]()
+        for name, one in (new if self.job.attempt == 1 else known | new).items():
+            try:
+                held = place_in(self._target(one).log, self._lane(name), self.job.group.stream.table.name)
+            except LakeChimeError as error:
+                unread[name] = _told(error)
+                continue
+            if held is not None and held.place.commits > one.place.commits:
+                ahead[name] = held
+        placed = {name: replace(one, place=ahead[name].place) if name in ahead else one for name, one in (known | new).items()}
+        return placed, ahead, unread
 
     def _waits(self, one: KnownType, known: Mapping[str, KnownType]) -> str:
         """Why a type gets no table; empty where it has or gets one."""
@@ -125,7 +134,7 @@ class GroupStep:
         return found
 
     def _learn(
-        self, slices: Slices, due: Mapping[str, KnownType], counts: Mapping[str, TypeCount], waiting: Mapping[str, str]
+        self, slices: Slices, due: Mapping[str, KnownType], counts: Mapping[str, TypeCount], waiting: Collection[str]
     ) -> dict[str, _Known]:
         """What the slices tell of their types, kept by the store before any table is touched."""
         unknown = {
@@ -154,21 +163,21 @@ class GroupStep:
 
     # Where it goes
 
-    def _written(self, slices: Slices, one: _Known) -> TypeResult:
+    def _written(self, slices: Slices, one: _Known, ahead: Held | None) -> TypeResult:
         """A type's rows in its table; what hinders that is told, and the type keeps its place."""
         try:
             with described():
-                return self._appended(slices, one)
+                return self._appended(slices, one, ahead)
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
-            failed = self._unmoved(slices, one.type, "", None)
-            return replace(failed, error=f"{type(error).__name__}: {error}".splitlines()[0])
+            return self._failed(slices, one.type, _told(error))
 
-    def _appended(self, slices: Slices, one: _Known) -> TypeResult:
+    def _appended(self, slices: Slices, one: _Known, ahead: Held | None) -> TypeResult:
         known, target, lane = one.type, self._target(one.type), self._lane(one.type.type)
         place, count, begun = known.place, one.count, slices.start(known.place)
         result = TypeResult(
             type=known.type, table=known.table, start=begun, end=begun, layout=known.layout_version, columns_added=one.columns_added
         )
+        result = result if ahead is None else self._with_earlier(result, target, ahead)
         for _ in range(MAX_ROUNDS):
             start = slices.start(place)
             events = _of_types(slices.after(start), [known.type])
@@ -176,7 +185,7 @@ class GroupStep:
             rows = rows_of(events, known.layout, known.layout_version, self.job.group.contract_of(known.type), covered)
             stamp = self._stamp(known, place, start, count)
             held = append_after(place, target, rows, count.rows, stamp)
-            result = _and(result, held, self._outcome(target, held, count.rows if self._is_own(held) else held.stamp.facts["rows"], rest))
+            result = _and(result, held, self._outcome(target, held, count.rows if self._is_own(held) else _rows_of(held), rest))
             if self._is_own(held):
                 return replace(result, end=slices.version)
             found = place_in(target.log, lane, slices.table)
@@ -203,16 +212,25 @@ class GroupStep:
             rescued = frame.where(F.col("_rescued").isNotNull()).count()
         return TypeResult(type="", table="", start=0, end=0, rows=rows, written=written, rescued=rescued, discarded=rows - written)
 
-    def _unmoved(self, slices: Slices, one: KnownType, waits: str, count: TypeCount | None) -> TypeResult:
-        """A type of which nothing is written: as nothing came, or it must wait."""
+    def _with_earlier(self, result: TypeResult, target: Target, ahead: Held) -> TypeResult:
+        """What a step does for a type, with the commit of another attempt that the store does not know."""
+        rows = _rows_of(ahead.committed)
+        return _and(result, ahead.committed, self._outcome(target, ahead.committed, rows, rows))
+
+    def _unmoved(self, slices: Slices, one: KnownType, waits: str, count: TypeCount | None, ahead: Held | None) -> TypeResult:
+        """A type of which nothing is written: as nothing came, or it must wait, or failed before."""
         start = slices.start(one.place)
         rows = count.rows if count is not None and waits else 0
         is_due = one.due_ts <= self.now_ms
-        end = start if waits or not is_due else slices.version
-        return TypeResult(
-            type=one.type, table=one.table, start=start, end=end, rows=rows, pending=rows, layout=one.layout_version,
-            waits=waits or ("" if is_due else f"failed before: {one.error}"),
+        result = TypeResult(
+            type=one.type, table=one.table, start=start, end=start if waits or not is_due else slices.version, rows=rows, pending=rows,
+            layout=one.layout_version, waits=waits, put_off="" if is_due else one.error,
         )  # fmt: skip
+        return result if ahead is None or not is_due else self._with_earlier(result, self._target(one), ahead)
+
+    def _failed(self, slices: Slices, one: KnownType, error: str) -> TypeResult:
+        start = slices.start(one.place)
+        return TypeResult(type=one.type, table=one.table, start=start, end=start, layout=one.layout_version, error=error)
 
     def _is_own(self, held: Committed) -> bool:
         return (held.stamp.attempt, held.stamp.execution_id) == (self.job.attempt, self.job.execution_id)
@@ -268,6 +286,15 @@ def _added(known: KnownType, one: Learning | None) -> int:
     if one is None:
         return 0
     return len([*columns_of(one.layout.columns)]) - len([*columns_of(known.layout.columns)])
+
+
+def _rows_of(held: Committed) -> int:
+    """How many events its writer counted for a commit."""
+    return int(held.stamp.facts.get("rows", 0))
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _and(result: TypeResult, held: Committed, more: TypeResult) -> TypeResult:
