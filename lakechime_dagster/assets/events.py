@@ -13,8 +13,10 @@ from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.resources.event_types import event_types, settle_group
+from lakechime_dagster.resources.grouped import Fares, types_of
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
+from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import Attempted, SparkResource
 from lakechime_dagster.schema.repository import KnownType
@@ -84,7 +86,8 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
                 tell_types(context, partitions_of_group(lake, group), told)
                 return dg.MaterializeResult(metadata=_report(running, done), check_results=_checks(done.result))
         except NothingNewError as nothing:
-            return dg.MaterializeResult(metadata=nothing_new(str(nothing)).metadata, check_results=_checks(GroupResult(types=())))
+            found = _checks(_standing(lakechime.platform(), group))
+            return dg.MaterializeResult(metadata=nothing_new(str(nothing)).metadata, check_results=found)
 
     return body
 
@@ -115,6 +118,17 @@ def tell_types(context: dg.AssetExecutionContext, partitions: dg.DynamicPartitio
             context.log_event(dg.AssetMaterialization(context.asset_key, partition=one.type, metadata=_of_type(one)))
 
 
+def _standing(platform: Platform, group: EventGroup) -> GroupResult:
+    """How the types of a group fare, where a run has nothing to do for them."""
+    return GroupResult(types=tuple(
+        TypeResult(
+            type=one.known.type, table=one.known.table, start=one.known.place.version, end=one.known.place.version,
+            put_off=one.known.error, waits=one.reason if one.fares is Fares.WAITS else "",
+        )
+        for one in types_of(platform, group)
+    ))  # fmt: skip
+
+
 def _of_type(one: TypeResult) -> dict[str, Any]:
     version = f"version {one.committed.version}" if one.committed is not None else "nothing to do, no commit"
     return {
@@ -130,7 +144,7 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
     return {
         "last fired because": execution.reason or execution.cause.value,
         "types written": len(wrote),
-        "types failed": sum(1 for one in result.types if one.error),
+        "types failed": sum(1 for one in result.types if one.failure),
         "types waiting": sum(1 for one in result.types if one.waits),
         "events": sum(one.rows for one in result.types),
         "rows written": sum(one.written for one in result.types),
@@ -150,9 +164,9 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
 
 def types_table(results: Iterable[TypeResult]) -> str:
     """What a step did, type by type, those first that failed or wait, then by rows."""
-    moved = [one for one in results if one.rows or one.error or one.waits]
-    ordered = sorted(moved, key=lambda one: (not one.error, not one.waits, -one.rows, one.type))
-    cells = [(one.type, one.table, one.rows, one.written, one.rescued, one.columns_added, one.error or one.waits) for one in ordered]
+    moved = [one for one in results if one.rows or one.failure or one.waits]
+    ordered = sorted(moved, key=lambda one: (not one.failure, not one.waits, -one.rows, one.type))
+    cells = [(one.type, one.table, one.rows, one.written, one.rescued, one.columns_added, one.failure or one.waits) for one in ordered]
     rows = ["| " + " | ".join(_cell(str(cell)) for cell in row) + " |" for row in cells[:MAX_SHOWN]]
     more = [f"and {len(ordered) - MAX_SHOWN} more"] if len(ordered) > MAX_SHOWN else []
     head = ["| type | table | events | written | rescued | columns added | |", "|---|---|---|---|---|---|---|"]
@@ -161,8 +175,8 @@ def types_table(results: Iterable[TypeResult]) -> str:
 
 def _checks(result: GroupResult) -> list[dg.AssetCheckResult]:
     unbalanced = [one.type for one in result.types if not one.is_balanced]
-    failed = {one.type: one.error for one in result.types if one.error}
-    waiting = {one.type: one.waits for one in result.types if one.waits and not one.error}
+    failed = {one.type: one.failure for one in result.types if one.failure}
+    waiting = {one.type: one.waits for one in result.types if one.waits and one.type not in failed}
     warn = dg.AssetCheckSeverity.WARN
     return [
         dg.AssetCheckResult(check_name=ROWS_ADD_UP, passed=not unbalanced, metadata={"types that do not add up": ", ".join(unbalanced)}),

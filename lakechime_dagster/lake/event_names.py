@@ -7,6 +7,8 @@ of its character, `_x20_` for a space, from which the field's own name is read b
 import re
 from hashlib import sha256
 
+from lakechime_dagster.lake.names import RESERVED
+
 MAX_TABLE = 80  # characters of a table's name
 MAX_COLUMN = 128
 SIBLING = "__v_"  # between a column's name and the kind of the values that the column itself cannot hold
@@ -22,10 +24,11 @@ def table_of(type_name: str) -> str:
     """The name of the table of a type: of `[a-z0-9_]`, at most `MAX_TABLE` characters, no two types of one.
 
     Words with single underscores and dots between them are kept, a dot as two underscores. Of any other name a digest stands
-    behind what is left of it; a kept one never ends as such a one does.
+    behind what is left of it; a kept one never ends as such a one does, nor as tables that come beside others.
     """
     plain = type_name.replace(".", "__")
-    if _WORDS.fullmatch(type_name) and len(plain) <= MAX_TABLE and not _DIGESTED.search(plain):
+    is_taken = _DIGESTED.search(plain) or plain.endswith(tuple(RESERVED))
+    if _WORDS.fullmatch(type_name) and len(plain) <= MAX_TABLE and not is_taken:
         return plain
     return _with_digest(re.sub(r"[^a-z0-9_]", "_", type_name.lower()), type_name, MAX_TABLE)
 

@@ -4,6 +4,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
@@ -24,6 +25,8 @@ CLUSTERED = ("type", "hash")  # by which its rows lie together
 MAX_TYPES = 1_000  # tables of a group
 _FIELD = re.compile(r"\$(\.[^.\[\]]+)+")
 ANY = "*"
+OTHER = "_other"  # what the name of the group ends with that has what no other takes
+MAX_GROUP_NAME = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +148,9 @@ def event_stream(
     """
     if not isinstance(name, str) or not PART.fullmatch(name):
         raise DeclarationError(f"event_stream {shown(name)}", "name", "is no single word of letters, digits and _, such as 'game'")
+    if len(name) > MAX_GROUP_NAME - len(OTHER):
+        problem = f"has {len(name)} characters; use at most {MAX_GROUP_NAME - len(OTHER)}"
+        raise DeclarationError(f"event_stream {shown(name)}", "name", problem)
     table_name = checked_table_name(f"{name}.{EVENTS}", "event_stream")
     if not isinstance(source, JsonLines | KafkaTopic):
         raise DeclarationError(name, "source", f"{shown(source)} is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)")
@@ -185,10 +191,9 @@ def event_group(
     Raises:
         DeclarationError: naming the group, the field and the remedy.
     """
-    if not isinstance(name, str) or not PART.fullmatch(name) or len(name) > 40:
-        raise DeclarationError(
-            f"event_group {shown(name)}", "name", "is no single word of at most 40 letters, digits and _, such as 'shop'"
-        )
+    if not isinstance(name, str) or not PART.fullmatch(name) or len(name) > MAX_GROUP_NAME:
+        problem = f"is no single word of at most {MAX_GROUP_NAME} letters, digits and _, such as 'shop'"
+        raise DeclarationError(f"event_group {shown(name)}", "name", problem)
     if not isinstance(stream, EventStream):
         raise DeclarationError(name, "stream", f"{shown(stream)} is no event_stream(…)")
     if name == stream.name:
@@ -200,15 +205,17 @@ def event_group(
     if type(max_types) is not int or max_types < 1:
         raise DeclarationError(name, "max_types", f"{shown(max_types)} is no number of tables, 1 or more")
     checked_owner(name, owner)
-    given = _contract(name, "contract", contract or Contract())
-    pins = dict(given.pins) | _pins(name, hints or {})
+    given = _contract(name, "contract", Contract() if contract is None else contract)
+    pins = dict(given.pins) | _pins(name, {} if hints is None else hints)
     own = Contract(
         tables=given.tables, columns=given.columns, kinds=given.kinds, pins=pins,
         is_double_first=given.is_double_first or numbers == "double_first",
     )  # fmt: skip
+    if types is not None and not isinstance(types, Mapping):
+        raise DeclarationError(name, "types", f'{shown(types)} is no map of types, such as {{"shop.buy": Contract(columns="freeze")}}')
     several = {kind: _contract(name, f"types[{kind!r}]", one) for kind, one in (types or {}).items()}
     for kind in several:
-        if not is_matched(match, kind):
+        if not isinstance(kind, str) or not is_matched(match, kind):
             raise DeclarationError(name, "types", f"{shown(kind)} is not matched by {match!r}; it is of another group")
     return EventGroup(
         name=name, stream=stream, match=match, contract=own, contracts=several, max_types=max_types, every=_schedule(name, every),
@@ -244,10 +251,11 @@ def checked_groups(stream: EventStream, groups: Iterable[EventGroup]) -> tuple[E
                 problem = f"{one.match!r} matches types that {other.match!r} of {other.name} matches too, and says as much of them"
                 raise DeclarationError(one.name, "match", f"{problem}; make one of them longer")
     if not any(group.match.strip("*") == "" for group in several):
-        several.append(event_group(f"{stream.name}_other", stream, description=f"Types of {stream.name} that no other group takes"))
+        several.append(event_group(stream.name + OTHER, stream, description=f"Types of {stream.name} that no other group takes"))
     return tuple(several)
 
 
+@cache
 def _overlap(one: str, other: str) -> bool:
     """Whether some name is matched by both patterns."""
     if not one or not other:

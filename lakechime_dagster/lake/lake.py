@@ -39,15 +39,16 @@ class Lake:
         if not isinstance(name, str) or not PART.fullmatch(name):
             raise DeclarationError(f"Lake {shown(name)}", "name", "must be of letters, digits and _")
         declared = tuple(tables)
-        groups = _groups(declared)
-        streams = [one.table for one in declared if isinstance(one, EventStream)]
-        given = [*(one for one in declared if not isinstance(one, EventStream | EventGroup)), *streams]
+        given = [one for one in declared if not isinstance(one, EventStream | EventGroup)]
         for table in given:
-            if not isinstance(table, SourceTable | LakeTable | ChangeTable | EventTable):
+            if not isinstance(table, SourceTable | LakeTable | ChangeTable):
                 remedy = "is neither a SourceTable nor the result of spark_table, sql_table, change_table, event_stream or event_group"
                 raise DeclarationError(f"Lake {name}", "tables", f"{shown(table)} {remedy}")
-        several = (*given, *(one for table in given if isinstance(table, ChangeTable) for one in table.beside))
+        streams = [one.table for one in declared if isinstance(one, EventStream)]
+        several = (*given, *(one for table in given if isinstance(table, ChangeTable) for one in table.beside), *streams)
         _check_names(several)
+        groups = _groups(declared)
+        _check_groups(groups, several)
         by_name = {table.name: table for table in several}
         _check_inputs(by_name)
         cycle = find_cycle(_edges(several))
@@ -105,7 +106,7 @@ class Lake:
 
 def _groups(declared: Iterable[object]) -> tuple[EventGroup, ...]:
     """The groups of all streams, with one for what no other takes; a group's stream is declared with it."""
-    several = tuple(declared)
+    several = list({id(one): one for one in declared}.values())  # a declaration that is there twice is one
     streams = [one for one in several if isinstance(one, EventStream)]
     groups = [one for one in several if isinstance(one, EventGroup)]
     for group in groups:
@@ -143,6 +144,18 @@ def _check_names(tables: tuple[Table, ...]) -> None:
             outer = names.get(".".join(parts[:length]))
             if outer is not None:
                 raise DeclarationError(table.name, "name", f"would lie inside the folder of {outer.name}; rename one of them")
+
+
+def _check_groups(groups: Iterable[EventGroup], tables: Iterable[Table]) -> None:
+    """Refuse tables that have the name of a group, or that this lake writes where a group's tables lie."""
+    names = {group.name.casefold(): group for group in groups}
+    for table in tables:
+        if table.name.casefold() in names:
+            raise DeclarationError(table.name, "name", "is the name of a group of types too; rename one of them")
+        outer = names.get(table.name.casefold().split(".")[0])
+        if outer is not None and not isinstance(table, SourceTable):
+            problem = f"would lie among the tables of group {outer.name}, which has one for each type; rename one of them"
+            raise DeclarationError(table.name, "name", problem)
 
 
 def _check_inputs(tables: Mapping[str, Table]) -> None:

@@ -21,6 +21,7 @@ class TypeResult:
         pending: Rows that wait, with `waits` as the reason.
         committed: The commit that holds them; None where there was nothing to write.
         error: Why nothing of it was written.
+        put_off: With what it failed before, where it was not tried again yet.
     """
 
     type: str
@@ -37,6 +38,12 @@ class TypeResult:
     columns_added: int = 0
     committed: Committed | None = None
     error: str = ""
+    put_off: str = ""
+
+    @property
+    def failure(self) -> str:
+        """With what it failed, now or when it was tried last; empty where it did not."""
+        return self.error or self.put_off
 
     @property
     def is_balanced(self) -> bool:

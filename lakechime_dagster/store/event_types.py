@@ -151,6 +151,8 @@ class SqlEventTypes:
         return int(made.scalar_one())
 
     def _move(self, connection: Connection, type_id: int, one: TypeResult, uid: str, now: int) -> None:
+        if one.put_off:
+            return
         this = sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id)
         if one.error:
             failures = connection.execute(

@@ -304,7 +304,7 @@ LAKES = [
     (lambda: Lake("my lake", [flights]), "Lake 'my lake', name: must be of letters, digits and _"),
     (
         lake(flights, "x"),
-        "Lake flights, tables: 'x' is neither a SourceTable nor the result of spark_table, sql_table, change_table, event_stream or event_group",
+        "Lake flights, tables: 'x' is neither a SourceTable nor the result of spark_table, sql_table, change_table, event_stream or",
     ),
     (lake(make_table()), "silver.flights, reads['flights']: reads bronze.flights, which is not in the lake; declare it as a SourceTable"),
     (lake(A), "gold.a, sql: reads gold.b, which is not in the lake"),

@@ -3,7 +3,7 @@
 The store learns what is new before any table is touched. A type that fails keeps its place, and hinders no other.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -23,7 +23,7 @@ from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.delta_files import files_frame
 from lakechime_dagster.spark.drivers.failures import described
-from lakechime_dagster.spark.events.appending import append_after, place_in
+from lakechime_dagster.spark.events.appending import Held, append_after, place_in
 from lakechime_dagster.spark.events.census import TypeCount, counted, prototypes, refused, type_names
 from lakechime_dagster.spark.events.job import GroupJob
 from lakechime_dagster.spark.events.rows import rows_of
@@ -74,48 +74,47 @@ class GroupStep:
         slices = Slices(self.spark, source, self.open_log(self.job.bronze, source), self.job.end)
         with phase("look"):
             fresh = slices.after(slices.start(self.start))
-            known = self._known([name for name in type_names(fresh) if owner_of(self.job.groups, name).name == group.name])
-            known, failed = self._with_tables(known)
+            known, ahead, unread = self._known([name for name in type_names(fresh) if owner_of(self.job.groups, name).name == group.name])
             refusals = refused(fresh)
         with phase("count"):
-            due = {name: one for name, one in known.items() if one.due_ts <= self.now_ms and name not in failed}
-            counts, unread = self._counts(slices, due)
-            failed |= unread
+            due = {name: one for name, one in known.items() if one.due_ts <= self.now_ms}
+            counts, behind = self._counts(slices, due)
+            unread |= behind
         with phase("learn"):
             waiting = {name: reason for name, one in due.items() if (reason := self._waits(one, known))}
-            found = {name: one for name, one in due.items() if name in counts}
-            learnt = self._learn(slices, found, counts, waiting, [known[name] for name in sorted(failed)])
+            learnt = self._learn(slices, {name: one for name, one in due.items() if name in counts}, counts, {*waiting, *unread})
         with phase("write"):
-            writing = [one for name, one in sorted(learnt.items()) if name not in waiting]
+            writing = [one for name, one in sorted(learnt.items()) if name not in waiting and name not in unread]
             with ThreadPoolExecutor(WRITERS) as pool:
-                work = inheritable_thread_target(self.spark)(lambda one: self._written(slices, one))
-                done = list(pool.map(work, writing))
-            done += [_failed(self._unmoved(slices, known[name], "", None), error) for name, error in sorted(failed.items())]
-        rest = [self._unmoved(slices, one, waiting.get(name, ""), counts.get(name)) for name, one in known.items() if name not in
-                {one.type for one in done}]  # fmt: skip
-        return GroupResult(types=tuple(sorted((*done, *rest), key=lambda one: one.type)), refused=refusals, seconds=phase.seconds)
+                work = inheritable_thread_target(self.spark)(lambda one: self._written(slices, one, ahead.get(one.type.type)))
+                done = {one.type: one for one in pool.map(work, writing)}
+        rest = [
+            self._failed(slices, one, unread[name]) if name in unread and name in due
+            else self._unmoved(slices, one, waiting.get(name, ""), counts.get(name), ahead.get(name))
+            for name, one in known.items() if name not in done
+        ]  # fmt: skip
+        return GroupResult(types=tuple(sorted((*done.values(), *rest), key=lambda one: one.type)), refused=refusals, seconds=phase.seconds)
 
     # Who is there
 
-    def _known(self, names: list[str]) -> dict[str, KnownType]:
-        """The types that the store knows, and those that come for the first time, which begin where the group has read up to."""
+    def _known(self, names: list[str]) -> tuple[dict[str, KnownType], dict[str, Held], dict[str, str]]:
+        """The types, new ones of these names among them; commits that the store does not know; why a table could not be asked.
+
+        The tables are asked where an earlier attempt may have written there, and those of new types, which go on where they end.
+        """
         known = self.repository.types(self.job.group.name)
-        return known | {name: KnownType(type=name, table=table_of(name), place=self.start) for name in names if name not in known}
-
-    def _with_tables(self, known: Mapping[str, KnownType]) -> tuple[dict[str, KnownType], dict[str, str]]:
-        """The types with their places as their own tables tell them, where somebody may have written there; and why some do not."""
-        found, failed = dict(known), dict[str, str]()
-        for name, one in known.items():
-            if self.job.attempt > 1 or not one.layout_version:
-                try:
-                    found[name] = self._placed(one)
-                except LakeChimeError as error:
-                    failed[name] = _told(error)
-        return found, failed
-
-    def _placed(self, one: KnownType) -> KnownType:
-        held = place_in(self._target(one).log, self._lane(one.type), self.job.group.stream.table.name)
-        return replace(one, place=held.place) if held is not None and held.place.commits > one.place.commits else one
+        new = {name: KnownType(type=name, table=table_of(name), place=self.start) for name in names if name not in known}
+        ahead, unread = dict[str, Held](), dict[str, str]()
+        for name, one in (new if self.job.attempt == 1 else known | new).items():
+            try:
+                held = place_in(self._target(one).log, self._lane(name), self.job.group.stream.table.name)
+            except LakeChimeError as error:
+                unread[name] = _told(error)
+                continue
+            if held is not None and held.place.commits > one.place.commits:
+                ahead[name] = held
+        placed = {name: replace(one, place=ahead[name].place) if name in ahead else one for name, one in (known | new).items()}
+        return placed, ahead, unread
 
     def _waits(self, one: KnownType, known: Mapping[str, KnownType]) -> str:
         """Why a type gets no table; empty where it has or gets one."""
@@ -131,19 +130,18 @@ class GroupStep:
 
     def _counts(self, slices: Slices, due: Mapping[str, KnownType]) -> tuple[dict[str, TypeCount], dict[str, str]]:
         """The events of each type, and why those of some that are far behind cannot be read."""
-        found, failed = dict[str, TypeCount](), dict[str, str]()
+        found, behind = dict[str, TypeCount](), dict[str, str]()
         for start, names in _by_start(slices, due).items():
             try:
                 found |= counted(_of_types(slices.after(start), names))
             except TableUnreadableError as error:
-                failed |= dict.fromkeys(names, _told(error))
-        return found, failed
+                behind |= dict.fromkeys(names, _told(error))
+        return found, behind
 
     def _learn(
-        self, slices: Slices, due: Mapping[str, KnownType], counts: Mapping[str, TypeCount], waiting: Mapping[str, str],
-        failed: Iterable[KnownType],
-    ) -> dict[str, _Known]:  # fmt: skip
-        """What the slices tell of their types, kept by the store before any table is touched; of types that failed their places."""
+        self, slices: Slices, due: Mapping[str, KnownType], counts: Mapping[str, TypeCount], waiting: Collection[str]
+    ) -> dict[str, _Known]:
+        """What the slices tell of their types, kept by the store before any table is touched."""
         unknown = {
             name: [one for one in counts[name].variations if one not in known.variations]
             for name, known in due.items()
@@ -153,7 +151,7 @@ class GroupStep:
         for start, names in _by_start(slices, due).items():
             several = {name: hashes for name in names if (hashes := unknown.get(name))}
             found |= prototypes(_of_types(slices.after(start), several), several, slices.version) if several else {}
-        learnings = {one.type: kept for one in failed if (kept := _registered(one)) is not None}
+        learnings: dict[str, Learning] = {}
         for name, known in due.items():
             one = learned(known, found.get(name, []), self.job.group.contract_of(name)) if name not in waiting else _registered(known)
             if one is not None:
@@ -170,20 +168,21 @@ class GroupStep:
 
     # Where it goes
 
-    def _written(self, slices: Slices, one: _Known) -> TypeResult:
+    def _written(self, slices: Slices, one: _Known, ahead: Held | None) -> TypeResult:
         """A type's rows in its table; what hinders that is told, and the type keeps its place."""
         try:
             with described():
-                return self._appended(slices, one)
+                return self._appended(slices, one, ahead)
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
-            return _failed(self._unmoved(slices, one.type, "", None), _told(error))
+            return self._failed(slices, one.type, _told(error))
 
-    def _appended(self, slices: Slices, one: _Known) -> TypeResult:
+    def _appended(self, slices: Slices, one: _Known, ahead: Held | None) -> TypeResult:
         known, target, lane = one.type, self._target(one.type), self._lane(one.type.type)
         place, count, begun = known.place, one.count, slices.start(known.place)
         result = TypeResult(
             type=known.type, table=known.table, start=begun, end=begun, layout=known.layout_version, columns_added=one.columns_added
         )
+        result = result if ahead is None else self._with_earlier(result, target, ahead)
         for _ in range(MAX_ROUNDS):
             start = slices.start(place)
             events = _of_types(slices.after(start), [known.type])
@@ -191,7 +190,7 @@ class GroupStep:
             rows = rows_of(events, known.layout, known.layout_version, self.job.group.contract_of(known.type), covered)
             stamp = self._stamp(known, place, start, count)
             held = append_after(place, target, rows, count.rows, stamp)
-            result = _and(result, held, self._outcome(target, held, count.rows if self._is_own(held) else held.stamp.facts["rows"], rest))
+            result = _and(result, held, self._outcome(target, held, count.rows if self._is_own(held) else _rows_of(held), rest))
             if self._is_own(held):
                 return replace(result, end=slices.version)
             found = place_in(target.log, lane, slices.table)
@@ -218,16 +217,25 @@ class GroupStep:
             rescued = frame.where(F.col("_rescued").isNotNull()).count()
         return TypeResult(type="", table="", start=0, end=0, rows=rows, written=written, rescued=rescued, discarded=rows - written)
 
-    def _unmoved(self, slices: Slices, one: KnownType, waits: str, count: TypeCount | None) -> TypeResult:
-        """A type of which nothing is written: as nothing came, or it must wait."""
+    def _with_earlier(self, result: TypeResult, target: Target, ahead: Held) -> TypeResult:
+        """What a step does for a type, with the commit of another attempt that the store does not know."""
+        rows = _rows_of(ahead.committed)
+        return _and(result, ahead.committed, self._outcome(target, ahead.committed, rows, rows))
+
+    def _unmoved(self, slices: Slices, one: KnownType, waits: str, count: TypeCount | None, ahead: Held | None) -> TypeResult:
+        """A type of which nothing is written: as nothing came, or it must wait, or failed before."""
         start = slices.start(one.place)
         rows = count.rows if count is not None and waits else 0
         is_due = one.due_ts <= self.now_ms
-        end = start if waits or not is_due else slices.version
-        return TypeResult(
-            type=one.type, table=one.table, start=start, end=end, rows=rows, pending=rows, layout=one.layout_version,
-            waits=waits or ("" if is_due else f"failed before: {one.error}"),
+        result = TypeResult(
+            type=one.type, table=one.table, start=start, end=start if waits or not is_due else slices.version, rows=rows, pending=rows,
+            layout=one.layout_version, waits=waits, put_off="" if is_due else one.error,
         )  # fmt: skip
+        return result if ahead is None or not is_due else self._with_earlier(result, self._target(one), ahead)
+
+    def _failed(self, slices: Slices, one: KnownType, error: str) -> TypeResult:
+        start = slices.start(one.place)
+        return TypeResult(type=one.type, table=one.table, start=start, end=start, layout=one.layout_version, error=error)
 
     def _is_own(self, held: Committed) -> bool:
         return (held.stamp.attempt, held.stamp.execution_id) == (self.job.attempt, self.job.execution_id)
@@ -249,14 +257,6 @@ class GroupStep:
 
 
 _NONE = TypeCount(rows=0, flagged=0, variations={})
-
-
-def _failed(result: TypeResult, error: str) -> TypeResult:
-    return replace(result, end=result.start, error=error)
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _by_start(slices: Slices, due: Mapping[str, KnownType]) -> dict[int, list[str]]:
@@ -291,6 +291,15 @@ def _added(known: KnownType, one: Learning | None) -> int:
     if one is None:
         return 0
     return len([*columns_of(one.layout.columns)]) - len([*columns_of(known.layout.columns)])
+
+
+def _rows_of(held: Committed) -> int:
+    """How many events its writer counted for a commit."""
+    return int(held.stamp.facts.get("rows", 0))
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _and(result: TypeResult, held: Committed, more: TypeResult) -> TypeResult:

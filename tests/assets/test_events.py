@@ -1,0 +1,317 @@
+"""A stream of events and a group of its types, run by Dagster: a file that is dropped becomes rows of a table for each type."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+from lakechime_dagster.assets import events
+from lakechime_dagster.assets.events import TOLD_EVERY_MS, types_table, types_to_tell
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import JsonLines, KafkaTopic, Lake, event_group, event_stream
+from lakechime_dagster.resources.event_types import event_types
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.store import event_schema, ledger_schema
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
+from tests.assets.test_table import Location
+from tests.support.follows import read
+from tests.support.streams import event
+from tests.support.tables import write
+
+spark = pytest.mark.spark
+
+TYPES = "ev__shop__types"
+
+
+@dataclass
+class Game(Location):
+    """The code location of a stream and its groups, and the folder in which its events are dropped."""
+
+    folder: Path
+
+    def drop(self, *payloads: bytes) -> None:
+        with (self.folder / "a.jsonl").open("ab") as file:
+            file.writelines(one + b"\n" for one in payloads)
+
+    def ingest(self, *payloads: bytes) -> None:
+        """Events come to the stream's table."""
+        self.drop(*payloads)
+        assert self.run_of("game_events", "ev__tables").success
+
+    def step(self, *payloads: bytes, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
+        """The group's next step, as its sensor launches it; before it these events come to the stream's table."""
+        if payloads:
+            self.ingest(*payloads)
+        (request,) = self.tick("shop").run_requests
+        return self.run("ev__shop", tags=dict(request.tags), asset_selection=request.asset_selection, raise_on_error=raise_on_error)
+
+    def kept(self, kind: str) -> list[dict[str, Any]]:
+        """The rows of a type's table in the order of their events."""
+        rows = read(self.location(kind))
+        return sorted(rows, key=lambda row: int(row["_src"].partition("@")[2]))
+
+    def numbers(self, kind: str) -> list[int]:
+        return [row["n"] for row in self.kept(kind)]
+
+    def location(self, kind: str) -> str:
+        return self.platform.location(f"shop.{kind.replace('.', '__')}")
+
+    def partitions(self) -> list[str]:
+        return sorted(self.instance.get_dynamic_partitions(TYPES))
+
+    def known(self, kind: str) -> KnownType:
+        return event_types(self.platform).types("shop")[kind]
+
+    def executions(self) -> list[tuple[int, str]]:
+        """The steps of the group and how they are."""
+        return sorted((one.step, one.state.value) for one in self.platform.ledger.executions() if one.lane.flow == "shop")
+
+    def let_pass(self) -> None:
+        """All that waits for its time may be tried again."""
+        types, attempts = event_schema.event_type, ledger_schema.attempt
+        with writing(self.platform.store.engine) as connection:
+            connection.execute(sa.update(types).where(types.c.due_ts > 0).values(due_ts=1))
+            connection.execute(sa.update(attempts).where(attempts.c.due_ts > 0).values(due_ts=1))
+
+
+def buy(number: int, **fields: Any) -> bytes:
+    return event("shop.buy", n=number, title="web", **fields)
+
+
+def sell(number: int) -> bytes:
+    return event("shop.sell", n=number)
+
+
+@pytest.fixture
+def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
+    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
+        monkeypatch.setenv(f"LAKECHIME_{name}", value)
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    (tmp_path / "in").mkdir()
+    definitions = build_definitions(lake(str(tmp_path / "in")))
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        yield Game(instance, definitions, open_platform(), tmp_path / "in")
+
+
+def lake(folder: str = "in") -> Lake:
+    stream = event_stream("game", source=JsonLines(folder), producer_field="$.title")
+    return Lake("ev", [stream, event_group("shop", stream, match="shop.*", owner="team:shop")])
+
+
+def checks(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
+    return {one.check_name: one.passed for one in result.get_asset_check_evaluations()}
+
+
+def shown(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """What the group shows of a run."""
+    (whole,) = [one.materialization for one in result.get_asset_materialization_events() if one.materialization.metadata.get("step")]
+    return {name: value.value for name, value in whole.metadata.items()}
+
+
+def told(result: dg.ExecuteInProcessResult) -> dict[str | None, Any]:
+    """The rows that were written, by the types that a run tells of."""
+    several = [one.materialization for one in result.get_asset_materialization_events() if not one.materialization.metadata.get("step")]
+    return {one.partition: one.metadata["dagster/row_count"].value for one in several}
+
+
+def test_a_stream_and_its_groups_are_assets_each_group_with_its_types_as_partitions() -> None:
+    definitions = build_definitions(lake())
+    graph = definitions.resolve_asset_graph()
+    bronze, shop, other = (graph.get(dg.AssetKey(name)) for name in (["game", "events"], ["shop"], ["game_other"]))
+    assert (bronze.parent_keys, bronze.partitions_def, bronze.group_name) == (set(), None, "game")
+    for group in (shop, other):
+        assert group.parent_keys == {bronze.key}
+        assert group.partitions_def == dg.DynamicPartitionsDefinition(name=f"ev__{group.key.to_user_string()}__types")
+        assert (group.kinds, group.group_name) == ({"deltalake", "spark"}, group.key.to_user_string())
+        assert {key.name for key in group.check_keys} == {"rows_add_up", "no_type_fails", "nothing_waits"}
+    assert (shop.owners, shop.metadata["types"], other.metadata["types"]) == (["team:shop"], "shop.*", "*")
+    names = {sensor.name for sensor in definitions.sensors or ()}
+    assert names >= {"game_events", "shop", "game_other"}
+    jobs = {name: definitions.resolve_job_def(name).asset_layer.executable_asset_keys for name in ("ev__tables", "ev__shop")}
+    assert jobs == {"ev__tables": {bronze.key}, "ev__shop": {shop.key}}
+
+
+def test_a_stream_of_topics_is_shown_as_kafkas() -> None:
+    stream = event_stream("game", source=KafkaTopic("game", bootstrap="broker:9092"))
+    bronze = build_definitions(Lake("ev", [stream])).resolve_asset_graph().get(dg.AssetKey(["game", "events"]))
+    assert bronze.kinds == {"deltalake", "spark", "kafka"}
+
+
+@spark
+def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: Game) -> None:
+    assert game.tick("shop").run_requests == []
+    game.ingest(buy(1), sell(2), buy(3), event("jump"), b"{damaged")
+    assert [snapshot for snapshot, _, _ in game.events("game.events")] == ["1"]
+    first = game.step()
+    assert checks(first) == {"rows_add_up": True, "no_type_fails": True, "nothing_waits": True}
+    seen = shown(first)
+    assert (seen["types written"], seen["events"], seen["rows written"], seen["rows without a type"], seen["step"]) == (2, 3, 3, 1, 1)
+    assert "| shop.buy | shop__buy | 2 | 2 | 0 |" in seen["types of the step"]
+    assert told(first) == {"shop.buy": 2, "shop.sell": 1}
+    assert game.partitions() == ["shop.buy", "shop.sell"]
+    assert [(row["n"], row["title"]) for row in game.kept("shop.buy")] == [(1, "web"), (3, "web")]
+    assert game.numbers("shop.sell") == [2]
+    assert game.events("shop.shop__buy") == game.events("shop.shop__sell") == [("0", None, {"schema_version": "1"})]
+    assert (game.executions(), game.known("shop.buy").place.version, game.known("shop.buy").place.commits) == ([(1, "SETTLED")], 1, 1)
+
+    assert game.tick("shop").run_requests == []
+    second = game.step(buy(4, item="hat"))
+    assert told(second) == {"shop.buy": 1}
+    assert (game.numbers("shop.buy"), game.kept("shop.buy")[-1]["item"], game.numbers("shop.sell")) == ([1, 3, 4], "hat", [2])
+    assert game.events("shop.shop__buy")[1:] == [("1", None, {"schema_version": "2"})]
+    assert game.tick("shop").run_requests == []
+    assert [request.asset_selection for request in game.tick("game_other").run_requests] == [[dg.AssetKey("game_other")]]
+
+
+@spark
+def test_mere_rows_of_a_type_are_told_from_time_to_time_and_kept_at_once(game: Game) -> None:
+    game.step(buy(1))
+    second = game.step(buy(2))
+    assert (told(second), game.numbers("shop.buy"), len(game.events("shop.shop__buy"))) == ({}, [1, 2], 2)
+
+
+@spark
+def test_what_a_person_launches_for_types_does_a_step_of_all(game: Game) -> None:
+    game.ingest(buy(1))
+    first = game.run("ev__shop")
+    assert first.success
+    game.ingest(buy(2), sell(3))
+    second = game.run("ev__shop", partition_key="shop.buy")
+    assert second.success
+    assert (game.numbers("shop.buy"), game.numbers("shop.sell"), game.partitions()) == ([1, 2], [3], ["shop.buy", "shop.sell"])
+    game.ingest(sell(4))
+    tags = {"dagster/asset_partition_range_start": "shop.buy", "dagster/asset_partition_range_end": "shop.sell"}
+    third = game.run("ev__shop", tags=tags)
+    assert (third.success, game.numbers("shop.sell")) == (True, [3, 4])
+    assert game.executions() == [(1, "SETTLED"), (2, "SETTLED"), (3, "SETTLED")]
+    idle = game.run("ev__shop", partition_key="shop.buy")
+    assert (idle.success, checks(idle)) == (True, {"rows_add_up": True, "no_type_fails": True, "nothing_waits": True})
+
+
+@spark
+def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_new_events(game: Game) -> None:
+    Path(game.location("shop.buy")).parent.mkdir(parents=True)
+    Path(game.location("shop.buy")).write_text("no folder")
+    first = game.step(buy(1), sell(2))
+    assert checks(first) == {"rows_add_up": True, "no_type_fails": False, "nothing_waits": True}
+    assert (told(first), game.numbers("shop.sell"), game.executions()) == ({"shop.sell": 1}, [2], [(1, "SETTLED")])
+    known = game.known("shop.buy")
+    assert (known.place.version, known.place.commits, known.failures, bool(known.error)) == (-1, 0, 1, True)
+    assert game.tick("shop").run_requests == []
+
+    second = game.step(sell(3))
+    assert (checks(second)["no_type_fails"], game.known("shop.buy").failures, game.numbers("shop.sell")) == (False, 1, [2, 3])
+    assert not checks(game.run("ev__shop"))["no_type_fails"]
+    assert game.tick("shop").run_requests == []
+    game.let_pass()
+    third = game.step()
+    assert shown(third)["last fired because"] == "1 types failed and are tried again, such as shop.buy"
+    assert (checks(third)["no_type_fails"], game.known("shop.buy").failures) == (False, 2)
+
+    Path(game.location("shop.buy")).unlink()
+    game.let_pass()
+    fourth = game.step()
+    assert (checks(fourth)["no_type_fails"], told(fourth), game.numbers("shop.buy")) == (True, {"shop.buy": 1}, [1])
+    assert (game.known("shop.buy").failures, game.known("shop.buy").error) == (0, "")
+    game.let_pass()
+    assert game.tick("shop").run_requests == []
+    game.step(buy(4), sell(5))
+    assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([1, 4], [2, 3, 5])
+
+
+@spark
+def test_a_foreign_table_with_other_columns_hinders_its_type_until_it_is_away(game: Game) -> None:
+    Path(game.location("shop.buy")).mkdir(parents=True)
+    write(game.location("shop.buy"), pa.table({"n": pa.array([True])}))
+    first = game.step(buy(1), sell(2))
+    assert (checks(first)["no_type_fails"], game.numbers("shop.sell")) == (False, [2])
+    shutil.rmtree(game.location("shop.buy"))
+    game.let_pass()
+    assert (checks(game.step())["no_type_fails"], game.numbers("shop.buy")) == (True, [1])
+
+
+@spark
+def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game: Game, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(game.location("shop.buy")).parent.mkdir(parents=True)
+    Path(game.location("shop.buy")).write_text("no folder")
+
+    def dies(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    game.step(sell(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(events, "settle_group", dies)
+        with pytest.raises(KeyboardInterrupt):
+            game.step(buy(2), sell(3))
+    assert (game.numbers("shop.sell"), game.executions()) == ([1, 3], [(1, "SETTLED"), (2, "OPEN")])
+    assert len(game.events("shop.shop__sell")) == 1
+    Path(game.location("shop.buy")).unlink()
+    game.ingest(sell(4))
+    game.tick("shop")
+    game.let_pass()
+    second = game.step()
+    assert shown(second)["attempt"] == 2
+    assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2], [1, 3, 4])
+    assert [snapshot for snapshot, _, _ in game.events("shop.shop__sell")] == ["0", "1", "2"]
+    assert checks(second) == {"rows_add_up": True, "no_type_fails": True, "nothing_waits": True}
+    assert game.partitions() == ["shop.buy", "shop.sell"]
+    game.step(buy(5), sell(6))
+    assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2, 5], [1, 3, 4, 6])
+    totals = event_types(game.platform).totals("shop")
+    assert {name: total["written"] for name, total in totals.items()} == {"shop.buy": 2, "shop.sell": 4}
+
+
+def result(kind: str, *, commit: bool = True, **fields: Any) -> TypeResult:
+    stamp = CommitStamp(lane=LaneId("test", "shop", kind), step=1, attempt=1, execution_id="e", end=Place())
+    committed = Committed(version=SnapshotId("7"), stamp=stamp) if commit else None
+    return TypeResult(type=kind, table=kind, start=0, end=1, committed=committed, **fields)
+
+
+def to_tell(known: Mapping[str, KnownType], *results: TypeResult, now_ms: int = TOLD_EVERY_MS) -> list[str]:
+    return [*types_to_tell(known, results, now_ms)]
+
+
+def test_new_types_and_new_columns_are_told_at_once() -> None:
+    buy = KnownType(type="buy", table="buy", told_ts=TOLD_EVERY_MS)
+    assert to_tell({"buy": buy}, result("buy"), result("sell"), result("jump", commit=False)) == ["sell"]
+    assert to_tell({"buy": buy}, result("buy", columns_added=1)) == ["buy"]
+
+
+def test_mere_rows_are_told_when_the_last_word_is_old() -> None:
+    buy = KnownType(type="buy", table="buy", told_ts=1)
+    assert to_tell({"buy": buy}, result("buy")) == []
+    assert to_tell({"buy": buy}, result("buy"), now_ms=TOLD_EVERY_MS + 1) == ["buy"]
+    assert to_tell({"buy": buy}, result("buy", commit=False), now_ms=TOLD_EVERY_MS + 1) == []
+
+
+def test_the_first_failure_is_told_and_that_it_is_over() -> None:
+    well = KnownType(type="buy", table="buy", told_ts=1)
+    failing = KnownType(type="buy", table="buy", told_ts=1, failures=1, error="no folder")
+    failed = result("buy", commit=False, error="no folder")
+    assert to_tell({"buy": well}, failed) == to_tell({}, failed) == ["buy"]
+    assert to_tell({"buy": failing}, failed) == []
+    assert to_tell({"buy": failing}, result("buy")) == ["buy"]
+
+
+def test_types_are_listed_those_first_that_need_somebody() -> None:
+    several = [
+        result("few", rows=1, written=1), result("many", rows=9, written=9), result("idle"), result("a|b", rows=2, waits="frozen"),
+        result("bad", error="no\nfolder"),
+    ]  # fmt: skip
+    assert types_table(several).splitlines()[2:] == [
+        "| bad | bad | 0 | 0 | 0 | 0 | no folder |", "| a\\|b | a\\|b | 2 | 0 | 0 | 0 | frozen |", "| many | many | 9 | 9 | 0 | 0 |  |",
+        "| few | few | 1 | 1 | 0 | 0 |  |",
+    ]  # fmt: skip
+    assert types_table([]) == "none"

@@ -1,0 +1,238 @@
+"""Streams of JSON events and groups of their types: what a declaration brings, and what it is answered with where it cannot work."""
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake import (
+    Contract,
+    EventGroup,
+    EventStream,
+    JsonLines,
+    KafkaTopic,
+    Lake,
+    SourceTable,
+    event_group,
+    event_stream,
+    sql_table,
+)
+from lakechime_dagster.lake.contracts import Mode, Pin
+from lakechime_dagster.lake.event_names import table_of
+from lakechime_dagster.lake.events import checked_groups, is_matched, owner_of, specificity
+from lakechime_dagster.triggers import every
+
+
+def stream(name: str = "game", **declared: Any) -> EventStream:
+    return event_stream(name, **{"source": JsonLines("in"), **declared})
+
+
+GAME = stream()
+LONG = "g" * 34
+
+
+def group(name: str = "shop", of: EventStream = GAME, **declared: Any) -> EventGroup:
+    return event_group(name, of, **{"match": f"{name}.*", **declared})
+
+
+def owners(groups: list[EventGroup], *types: str) -> list[str]:
+    """The groups that have some types."""
+    several = checked_groups(GAME, groups)
+    return [owner_of(several, name).name for name in types]
+
+
+def test_a_stream_brings_a_table_of_its_events_that_its_feed_wakes() -> None:
+    game = stream(type_field="$.header.type", producer_field="$.title", every=every(minutes=5), owner="team:game", location="/lake/game")
+    table = game.table
+    assert (table.name, table.location, table.owner, table.group) == ("game.events", "/lake/game", "team:game", "game")
+    assert (table.type_field, table.producer_field) == (("header", "type"), ("title",))
+    assert (table.keys, table.inputs, table.trigger.tables, str(table.trigger.every)) == (("_src",), (), (), "every 5 minutes")
+
+
+def test_a_group_is_woken_by_its_streams_table() -> None:
+    shop = group(every=every(minutes=5))
+    assert (shop.trigger.tables, str(shop.trigger.every)) == (("game.events",), "every 5 minutes")
+
+
+def test_types_that_no_group_takes_are_of_one_that_the_lake_adds() -> None:
+    lake = Lake("ev", [GAME, group()])
+    assert [one.name for one in lake.targets] == ["game.events"]
+    assert [(one.name, one.match) for one in lake.groups] == [("shop", "shop.*"), ("game_other", "*")]
+    assert [one.name for one in Lake("ev", [GAME]).groups] == ["game_other"]
+
+
+def test_a_group_of_all_types_needs_no_other() -> None:
+    assert [one.name for one in Lake("ev", [GAME, group(match="*")]).groups] == ["shop"]
+
+
+def test_a_type_is_of_the_group_that_says_most_of_its_name() -> None:
+    several = [group("all", match="*"), group("shop"), group("buys", match="shop.buy*"), group("buy", match="shop.buy")]
+    assert owners(several, "jump", "shop.sell", "shop.buyer", "shop.buy") == ["all", "shop", "buys", "buy"]
+    assert owners(several[::-1], "jump", "shop.sell", "shop.buyer", "shop.buy") == ["all", "shop", "buys", "buy"]
+
+
+def test_a_whole_name_says_more_than_a_pattern_of_as_many_characters() -> None:
+    assert owners([group("all_buys", match="shop.buy*"), group("buy", match="shop.buy")], "shop.buy") == ["buy"]
+
+
+def test_letters_of_another_case_and_signs_of_patterns_stand_for_themselves() -> None:
+    assert owners([group()], "Shop.buy", "shopxbuy", "shop.", "shop.b\nuy") == ["game_other", "game_other", "shop", "shop"]
+
+
+@pytest.mark.parametrize(("one", "other"), [("*", "**"), ("a*", "*a"), ("a*c", "ab*"), ("buy", "buy"), ("*a*", "**a")])
+def test_patterns_that_say_as_much_of_one_type_are_refused(one: str, other: str) -> None:
+    with pytest.raises(DeclarationError) as raised:
+        Lake("ev", [GAME, group("first", match=one), group("second", match=other)])
+    problem = f"{other!r} matches types that {one!r} of first matches too, and says as much of them; make one of them longer"
+    assert str(raised.value) == f"second, match: {problem}"
+
+
+@pytest.mark.parametrize(("one", "other"), [("a*", "b*"), ("*a", "*b"), ("buy", "bay"), ("a*x", "a*y"), ("a*b", "b*a")])
+def test_patterns_that_say_as_much_of_other_types_are_taken(one: str, other: str) -> None:
+    assert len(Lake("ev", [GAME, group("first", match=one), group("second", match=other)]).groups) == 3
+
+
+def test_patterns_of_many_stars_are_compared_soon() -> None:
+    assert len(Lake("ev", [GAME, group("first", match="*a" * 20 + "b"), group("second", match="*a" * 20 + "c")]).groups) == 3
+
+
+PATTERNS = st.text("ab*", min_size=1, max_size=5)
+
+
+@given(patterns=st.lists(PATTERNS, min_size=1, max_size=4), name=st.text("ab", max_size=6))
+def test_what_is_taken_leaves_no_type_without_one_owner(patterns: list[str], name: str) -> None:
+    try:
+        several = checked_groups(GAME, [group(f"g{at}", match=pattern) for at, pattern in enumerate(patterns)])
+    except DeclarationError:
+        return
+    matching = sorted((specificity(one.match) for one in several if is_matched(one.match, name)), reverse=True)
+    assert matching.count(matching[0]) == 1
+    assert specificity(owner_of(several, name).match) == matching[0]
+
+
+def test_the_table_of_a_type_is_a_source_for_others() -> None:
+    shop = group(owner="team:shop")
+    table = shop.table("shop.buy")
+    assert (table.name, table.owner, table.group) == ("shop.shop__buy", "team:shop", "shop")
+    total = sql_table("gold.total", sql="SELECT count(*) AS n FROM shop.shop__buy", refresh="full")
+    lake = Lake("ev", [GAME, shop, table, total])
+    assert [one.name for one in lake.readers("shop.shop__buy")] == ["gold.total"]
+    build_definitions(lake)
+
+
+def test_a_declaration_that_is_listed_twice_is_one() -> None:
+    shop = group()
+    assert [one.name for one in Lake("ev", [GAME, shop, GAME, shop]).groups] == ["shop", "game_other"]
+
+
+@pytest.mark.parametrize("kind", ["player.state", "shop.changes", "a.quarantine", "b.maintenance"])
+def test_the_table_of_a_type_does_not_end_as_what_comes_beside_tables(kind: str) -> None:
+    assert group(match="*").table(kind).name == f"shop.{table_of(kind)}"
+
+
+def test_the_table_of_another_groups_type_is_refused() -> None:
+    with pytest.raises(DeclarationError, match=r"^shop, table: 'jump' is no type of shop\.\*; ask the group that has it$"):
+        group().table("jump")
+
+
+def test_a_contract_takes_hints_and_that_of_a_type_is_in_its_place() -> None:
+    freezing = Contract(columns="freeze")
+    shop = group(
+        numbers="double_first", contract=Contract(kinds="rescue", pins={"/a": Pin.LONG}), hints={"/items[]/price": "double"},
+        types={"shop.buy": freezing},
+    )  # fmt: skip
+    assert (shop.contract.kinds, shop.contract.is_double_first) == (Mode.RESCUE, True)
+    assert shop.contract.pins == {"/a": Pin.LONG, "/items[]/price": Pin.DOUBLE}
+    assert (shop.contract_of("shop.buy"), shop.contract_of("shop.sell")) == (freezing, shop.contract)
+
+
+STREAMS = [
+    (lambda: stream("my game"), "event_stream 'my game', name: is no single word of letters, digits and _, such as 'game'"),
+    (lambda: stream("a.b"), "event_stream 'a.b', name: is no single word of letters, digits and _"),
+    (lambda: stream(LONG + "g"), f"event_stream '{LONG}g', name: has 35 characters; use at most 34"),
+    (lambda: stream(source="in"), "game, source: 'in' is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)"),
+    (lambda: stream(source=JsonLines("in", records=True)), "game, source: records=True is of tables that follow a database"),
+    (
+        lambda: stream(source=KafkaTopic("game", bootstrap="broker:9092", heartbeats="beats")),
+        "game, source: heartbeats= is of tables that follow a database; leave it out",
+    ),
+    (lambda: stream(type_field="type"), "game, type_field: 'type' leads to no field; write such as '$.type' or '$.header.type'"),
+    (lambda: stream(type_field="$"), "game, type_field: '$' leads to no field"),
+    (lambda: stream(type_field="$.a..b"), "game, type_field: '$.a..b' leads to no field"),
+    (lambda: stream(producer_field="$.items[0]"), "game, producer_field: '$.items[0]' leads to no field"),
+    (lambda: stream(producer_field=""), "game, producer_field: '' leads to no field"),
+    (lambda: stream(every=dt.timedelta(minutes=5)), "game, every: datetime.timedelta(seconds=300) is no schedule; write every(minutes=5)"),
+    (lambda: stream(owner="somebody"), "game.events, owner: 'somebody' is neither an e-mail address nor of the form 'team:name'"),
+]
+GROUPS = [
+    (lambda: group("my shop"), "event_group 'my shop', name: is no single word of at most 40 letters, digits and _, such as 'shop'"),
+    (lambda: group("s" * 41), f"event_group '{'s' * 41}', name: is no single word of at most 40 letters"),
+    (lambda: event_group("shop", GAME.table), "shop, stream: EventTable("),  # type: ignore[arg-type]
+    (lambda: group("game"), "game, name: is the stream's own name, whose table is game.events; choose another"),
+    (lambda: group(match=""), "shop, match: '' is no pattern of types, such as 'shop.*'"),
+    (lambda: group(match=["a", "b"]), "shop, match: ['a', 'b'] is no pattern of types"),
+    (lambda: group(numbers="doubles"), "shop, numbers: 'doubles' is neither 'by_kind' nor 'double_first'"),
+    (lambda: group(max_types=0), "shop, max_types: 0 is no number of tables, 1 or more"),
+    (lambda: group(max_types=True), "shop, max_types: True is no number of tables"),
+    (lambda: group(every="5m"), "shop, every: '5m' is no schedule; write every(minutes=5)"),
+    (lambda: group(owner="somebody"), "shop, owner: 'somebody' is neither an e-mail address nor of the form 'team:name'"),
+    (lambda: group(contract="freeze"), "shop, contract: 'freeze' is no Contract(columns=…, kinds=…)"),
+    (lambda: group(contract=Contract(columns="no")), "Contract, columns: 'no' is none of evolve, freeze, rescue"),
+    (lambda: group(contract=Contract(tables="rescue")), "Contract, tables: 'rescue' is neither evolve nor freeze"),
+    (lambda: group(hints=["/price"]), 'shop, hints: [\'/price\'] is no map of paths, such as {"/price": "double"}'),
+    (lambda: group(hints={"price": "double"}), "shop, hints: 'price' is no path; write such as '/price' or '/items[]/price'"),
+    (
+        lambda: group(hints={"/price": "number"}),
+        "shop, hints: 'number' of /price is none of bool, long, bigint, double, string, json, ignore",
+    ),
+    (lambda: group(types={"shop.buy": "freeze"}), "shop, types['shop.buy']: 'freeze' is no Contract(columns=…, kinds=…)"),
+    (lambda: group(types={"jump": Contract()}), "shop, types: 'jump' is not matched by 'shop.*'; it is of another group"),
+    (lambda: group(types=["shop.buy"]), 'shop, types: [\'shop.buy\'] is no map of types, such as {"shop.buy": Contract(columns="freeze")}'),
+    (lambda: group(types={1: Contract()}), "shop, types: 1 is not matched by 'shop.*'; it is of another group"),
+]
+
+
+def lake(*declared: Any) -> Callable[[], object]:
+    return lambda: Lake("ev", declared)
+
+
+LAKES = [
+    (lake(group()), "shop, stream: game is not in the lake; add it to the list"),
+    (lake(stream("chat"), group()), "shop, stream: game is not in the lake; add it to the list"),
+    (lake(GAME, group(), group(match="buy.*")), "shop, name: is the name of two groups; rename one of them"),
+    (lake(GAME, group(), group("Shop")), "Shop, name: is the name of two groups; rename one of them"),
+    (
+        lake(GAME, stream("chat"), group("said", match="game*"), group("said", of=stream("chat"))),
+        "said, name: is the name of two groups",
+    ),
+    (lake(GAME, stream(type_field="$.kind")), "game.events, name: is written by two declarations; keep one"),
+    (lake(GAME, group(), SourceTable("shop")), "shop, name: is the name of a group of types too; rename one of them"),
+    (lake(GAME, group(), SourceTable("Shop")), "Shop, name: is the name of a group of types too; rename one of them"),
+    (lake(GAME, SourceTable("game_other")), "game_other, name: is the name of a group of types too; rename one of them"),
+    (
+        lake(GAME, group(), sql_table("shop.total", sql="SELECT count(*) AS n FROM game.events", refresh="full")),
+        "shop.total, name: would lie among the tables of group shop, which has one for each type; rename one of them",
+    ),
+    (
+        lake(GAME, stream("chat"), group("chat")),
+        "chat.events, name: would lie among the tables of group chat, which has one for each type; rename one of them",
+    ),
+    (lake(GAME.table), "Lake ev, tables: EventTable("),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("declare", "answer"), [*STREAMS, *GROUPS, *LAKES], ids=[answer for _, answer in (*STREAMS, *GROUPS, *LAKES)])
+def test_a_wrong_declaration_says_where_it_is_and_what_to_do(declare: Callable[[], object], answer: str) -> None:
+    with pytest.raises(DeclarationError) as raised:
+        declare()
+    assert str(raised.value).startswith(answer)
+
+
+def test_tables_may_be_of_the_schema_of_a_stream() -> None:
+    total = sql_table("game.total", sql="SELECT count(*) AS n FROM game.events", refresh="full")
+    assert [one.name for one in Lake("ev", [GAME, total]).targets] == ["game.events", "game.total"]
