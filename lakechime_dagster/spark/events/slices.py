@@ -54,6 +54,6 @@ class Slices:
         rows = read.end if read.is_first else read.images
         if rows is None or read.method not in (ReadMethod.NOTHING, ReadMethod.LOG_FILES, ReadMethod.WHOLE):
             why = read.note or f"commits of it do more than append ({read.method.value})"
-            remedy = "make the group's tables anew with `lakechime schema rebuild`, or put the log back"
+            remedy = "put its log back as it was"
             raise TableUnreadableError(f"{self.table} after version {start}: {read.verdict.value}, {why}; {remedy}")
         return rows.select(*COLUMNS)

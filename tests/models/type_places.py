@@ -1,0 +1,293 @@
+"""Every interleaving of a group whose steps write the tables of many types: is each row applied once to its type's table?
+
+A small state machine, all of whose states are visited: `python -m tests.models.type_places --all` explores the protocol, then every mutant,
+which must show a counterexample, and every variation, which must hold, as safety does not rest on its rule; `--broken NAME` explores one of
+them.
+
+The protocol. Bronze only grows. A step of the group's lane is claimed with its end; a retry may widen the end; an attempt called lost may
+live on. A type's place says up to which bronze commit its table holds its rows, its step is 1 + the number of commits that the table holds.
+An attempt takes both from the store, or from the record (step, start, end) of the table's last commit where that is further. It commits the
+type's rows of (place, end] under the type's step, which the table lets in only above all steps that it holds. Refused, it takes over the
+end of the table's last commit and leaves the rest to a later step. A type without rows in its slice moves to the end without a commit. A
+type that failed, or is cold and waits for more rows, stays where it was, and so is due. Settling compares step and attempt with the open
+execution, and moves the lane and the types in one transaction, types never back. A lost store is rebuilt from the tables; its lane starts
+from nothing, at step 1.
+
+Failed and cold lead to the same state and are told apart by their mutants. A write that failed may have been committed all the same.
+
+Two moves are folded: bronze grows when a claim or a retry sees it, and an attempt that can do nothing more, whatever comes, is gone. The
+last attempt of a step does not crash while it is the open one, so that from every state all rows can still arrive; if not, that is a
+failure.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.models.exploring import Exploration, explore
+from tests.models.reporting import main
+from tests.models.type_rules import MUTANTS, VARIATIONS
+from tests.models.type_state import LAST, ROWS, TYPES, UNKNOWN, Commit, Open, Part, Run, State, TypePlace
+
+TOO_MANY = 9  # steps: what comes to rest, does before
+
+
+class Bounds(NamedTuple):
+    attempts: int = 2  # of a step
+    alive: int = 2  # attempts at a time
+    left: int = 1  # how often a type fails or is cold
+    losses: int = 1  # of the store
+    any_order: bool = False  # of the types of an attempt
+
+
+USUAL = Bounds()
+NARROW = Bounds(attempts=1, alive=1, losses=0)
+WITHOUT_LOSS = Bounds(losses=0)
+HALVES = (Bounds(left=0), WITHOUT_LOSS)
+WIDE = Bounds(alive=3, any_order=True)
+
+
+def explored(broken: str = "", is_wide: bool = False) -> Exploration:
+    """The protocol, or what is left of it: a mutant within widening bounds, a variation by halves unless it is to be wide."""
+    if not broken:
+        all_bounds = (WIDE if is_wide else USUAL,)
+    elif broken in VARIATIONS:
+        all_bounds = (USUAL,) if is_wide else HALVES
+    else:
+        all_bounds = (NARROW, WITHOUT_LOSS, USUAL)
+    states = 0
+    for bounds in all_bounds:
+        found = explore(Group(broken, bounds))
+        states += found.states
+        if found.problem:
+            return found._replace(states=states)
+    return Exploration(states)
+
+
+Moves = Iterator[tuple[str, State]]
+
+
+class Group:
+    """The protocol without the rules that `broken` names."""
+
+    def __init__(self, broken: str, bounds: Bounds) -> None:
+        self.broken = frozenset(broken.split("+"))
+        self.bounds = bounds
+
+    def start(self) -> State:
+        return State()
+
+    def problem(self, state: State) -> str | None:
+        if state.settled >= TOO_MANY:
+            return "steps follow each other without end"
+        for index, table in enumerate(state.tables):
+            held = [row for commit in table for row in self._rows(index, commit.start, commit.end)]
+            if len(held) > len(set(held)):
+                return f"{TYPES[index]} holds rows twice: those of the bronze commits {held}"
+            if self.is_quiet(state) and set(held) not in ({*self._rows(index, 0, LAST)}, {*ROWS[TYPES[index]]}):
+                return f"{TYPES[index]} lost rows: it holds those of the bronze commits {held}"
+        return None
+
+    def is_quiet(self, state: State) -> bool:
+        return not state.runs and state.open is None and not self._is_due(state, LAST)
+
+    def _is_due(self, state: State, end: int) -> bool:
+        return state.place < end or ("due_by_lane" not in self.broken and any(known.place < end for known in state.types))
+
+    def _rows(self, index: int, start: int, end: int) -> tuple[int, ...]:
+        """The bronze commits of (start, end] that hold rows of a type."""
+        found = tuple(commit for commit in ROWS[TYPES[index]] if start < commit <= end)
+        return () if "rows_vanish" in self.broken and found == (1, 3) else found
+
+    def moves(self, state: State) -> Moves:
+        for move, after in self._all_moves(state):
+            yield move, after._replace(runs=tuple(sorted(run for run in after.runs if not self._is_over(after, run))))
+
+    def _is_over(self, state: State, run: Run) -> bool:
+        """Whether an attempt can do nothing more; its step may come again when the store is lost."""
+        is_idle = not run.has_moved_lane and not any(part.is_due for part in run.parts)
+        if (
+            not is_idle
+            or state.losses < self.bounds.losses
+            or "compares_nothing" in self.broken
+            or ("late_begin" in self.broken and not run.parts)
+        ):
+            return False
+        is_newer_open = state.open is not None and state.open.step == run.step and state.open.attempt > run.attempt
+        return run.step <= state.settled or (is_newer_open and "compares_step" not in self.broken)
+
+    def _all_moves(self, state: State) -> Moves:
+        if len(state.runs) < self.bounds.alive:
+            yield from self._launched(state)
+        if state.losses < self.bounds.losses and any(state.tables):
+            types = tuple(self._rebuilt(state))
+            yield "the store is lost and rebuilt", state._replace(place=0, settled=0, open=None, types=types, losses=state.losses + 1)
+        for run in sorted(set(state.runs)):
+            others = list(state.runs)
+            others.remove(run)
+            rest = state._replace(runs=tuple(others))
+            name = f"attempt {run.attempt} of step {run.step}"
+            for move, after in self._moves_of(run, state, rest):
+                yield f"{name} {move}", after
+
+    def _launched(self, state: State) -> Moves:
+        if state.open is None:
+            step, attempt = state.settled + 1, 1
+            ends = [end for end in range(max(state.head, 1), LAST + 1) if self._is_due(state, end)]
+        elif state.open.attempt < self.bounds.attempts:
+            step, attempt = state.open.step, state.open.attempt + 1
+            narrower = range(1, state.open.end) if "retry_narrows" in self.broken else ()
+            ends = [*(end for end in narrower if self._is_due(state, end)), *range(state.open.end, LAST + 1)]
+        else:
+            return
+        for end in ends:
+            opened = state._replace(head=max(state.head, end), open=Open(step, attempt, end), runs=(*state.runs, Run(step, attempt, end)))
+            yield f"step {step} gets attempt {attempt} up to {end}", opened
+
+    def _rebuilt(self, state: State) -> Iterator[TypePlace]:
+        found = [max(TypePlace(), self._last(table)) for table in state.tables]
+        for step, place in found:
+            if "rebuilt_as_one" in self.broken:
+                yield TypePlace(step, max(other.place for other in found))
+            else:
+                is_from_zero = "store_lost_from_zero" in self.broken
+                yield TypePlace(
+                    1 if is_from_zero or "rebuilt_place_only" in self.broken else step,
+                    0 if is_from_zero or "rebuilt_step_only" in self.broken else place,
+                )
+
+    def _last(self, table: tuple[Commit, ...]) -> TypePlace:
+        """What the record of a table's last commit tells."""
+        if not table:
+            return UNKNOWN
+        commit = max(table)
+        return self._committed(commit.step, commit.start, commit.told_end)
+
+    def _committed(self, step: int, start: int, end: int) -> TypePlace:
+        return TypePlace(step + ("place_without_step" not in self.broken), start if "step_without_place" in self.broken else end)
+
+    def _found(self, table: tuple[Commit, ...], step: int) -> TypePlace:
+        """What an attempt that is about to commit a step learns from the table."""
+        if "own_step" not in self.broken:
+            return self._last(table)
+        told = table[-1:] if "short_history" in self.broken else table
+        return self._last(tuple(commit for commit in told if commit.step == step))
+
+    def _moves_of(self, run: Run, state: State, rest: State) -> Moves:
+        is_open = state.open is not None and (state.open.step, state.open.attempt) == (run.step, run.attempt)
+        if run.has_moved_lane:
+            yield "moves the types", rest._replace(types=self._moved(run, state))
+            if state.left < self.bounds.left:
+                yield "crashes", rest._replace(left=state.left + 1)
+            return
+        if not (is_open and run.attempt == self.bounds.attempts):
+            yield "crashes", rest
+        if not run.parts:
+            if is_open or "late_begin" in self.broken:
+                yield "begins", rest._replace(runs=(*rest.runs, run._replace(parts=self._begun(run, state))))
+            return
+        due = [index for index, part in enumerate(run.parts) if part.is_due]
+        for index in due if self.bounds.any_order else due[:1]:
+            for move, part, table, left in self._written(run, state, index):
+                parts = (*run.parts[:index], part, *run.parts[index + 1 :])
+                tables = (*state.tables[:index], table, *state.tables[index + 1 :])
+                runs = (*rest.runs, run._replace(parts=parts))
+                yield f"at {TYPES[index]} {move}", rest._replace(tables=tables, runs=runs, left=state.left + left)
+        is_compared = is_open or (state.open is not None and state.open.step == run.step and "compares_step" in self.broken)
+        if (is_compared or "compares_nothing" in self.broken) and (not due or "settles_first" in self.broken):
+            yield "settles", self._settled(run, state, rest)
+
+    def _begun(self, run: Run, state: State) -> tuple[Part, ...]:
+        parts = [self._looked_up(run, index, state) for index in range(len(TYPES))]
+        if "lane_start_for_all" in self.broken:
+            start = state.place
+        elif "slice_from_oldest" in self.broken:
+            start = min((part.known.place for part in parts if part.is_due), default=0)
+        else:
+            return tuple(parts)
+        return tuple(part._replace(known=TypePlace(part.known.step, start)) if part.is_due else part for part in parts)
+
+    def _looked_up(self, run: Run, index: int, state: State) -> Part:
+        known = state.types[index]
+        found = self._found(state.tables[index], known.step)
+        if found > known and "places_of_ledger_only" not in self.broken:
+            if "found_waits" in self.broken:
+                return Part(found, is_due=False)
+            known = TypePlace(found.step, max(found.place, run.end)) if "found_own_end" in self.broken else found
+        return self._sliced(run, index, known)
+
+    def _sliced(self, run: Run, index: int, known: TypePlace) -> Part:
+        if self._rows(index, known.place, run.end):
+            return Part(known, is_due=True)
+        return Part(TypePlace(known.step + ("empty_counts" in self.broken), max(known.place, run.end)), is_due=False)
+
+    def _written(self, run: Run, state: State, index: int) -> Iterator[tuple[str, Part, tuple[Commit, ...], int]]:
+        """What may come of a type that is due: the move, the type in the attempt, its table, and whether it was left."""
+        table, known = state.tables[index], run.parts[index].known
+        if "place_at_write" in self.broken:
+            known = max(known, self._last(table))
+            if not (part := self._sliced(run, index, known)).is_due:
+                yield "finds no rows left", part, table, 0
+                return
+        held = [commit.step for commit in table]
+        version = known.step
+        if "group_step_as_version" in self.broken:
+            version = run.step
+        elif "version_at_write" in self.broken:
+            version = max(held, default=0) + 1
+        done = Part(self._committed(version, known.place, run.end), is_due=False)
+        nothing = Part(UNKNOWN, is_due=False)
+        if self._lets_in(held, version):
+            told_end = state.open.end if state.open and "record_of_claim" in self.broken else run.end
+            grown = (*table, Commit(version, known.place, run.end, told_end))
+            move = f"commits ({known.place}, {run.end}] as {version}"
+            yield move, done, grown, 0
+            if state.left < self.bounds.left:
+                yield f"{move}, and hears of a failure", nothing, grown, 1
+        elif "refused_own_end" in self.broken:
+            yield f"is refused {version}", done, table, 0
+        elif "refused_waits" in self.broken:
+            yield f"is refused {version}", nothing, table, 0
+        else:
+            found = self._found(table, version)
+            goes_on = "refused_goes_on" in self.broken and bool(self._rows(index, found.place, run.end))
+            yield f"is refused {version}", Part(found, goes_on), table, 0
+        if state.left < self.bounds.left:
+            for move, told in self._left(run, known):
+                yield move, Part(told, is_due=False), table, 1
+
+    def _left(self, run: Run, known: TypePlace) -> Iterator[tuple[str, TypePlace]]:
+        moved_on = TypePlace(known.step, run.end)
+        if "failed_counts" in self.broken:
+            yield "fails", TypePlace(known.step + 1, known.place)
+        else:
+            yield "fails", moved_on if "failed_moves_on" in self.broken else UNKNOWN
+        yield "leaves it cold", moved_on if "cold_moves_on" in self.broken else UNKNOWN
+
+    def _lets_in(self, held: list[int], version: int) -> bool:
+        if "equal_steps_only" in self.broken:
+            return version not in held
+        return version > max(held, default=0) or "table_lets_all_in" in self.broken
+
+    def _settled(self, run: Run, state: State, rest: State) -> State:
+        after = rest._replace(place=run.end, settled=run.step, open=None)
+        if "two_transactions" in self.broken:
+            return after._replace(runs=(*rest.runs, run._replace(has_moved_lane=True)))
+        if any(part.is_due for part in run.parts):
+            after = after._replace(runs=(*rest.runs, run))
+        return after._replace(types=self._moved(run, state))
+
+    def _moved(self, run: Run, state: State) -> tuple[TypePlace, ...]:
+        moved: list[TypePlace] = []
+        for stored, part in zip(state.types, run.parts, strict=True):
+            told = self._committed(part.known.step, part.known.place, run.end) if part.is_due else part.known
+            if told == UNKNOWN:
+                moved.append(stored)
+                continue
+            after = told if "places_move_back" in self.broken else max(stored, told)
+            moved.append(TypePlace(after.step, LAST) if "moves_to_newest" in self.broken else after)
+        return tuple(moved)
+
+
+if __name__ == "__main__":
+    sys.exit(main(explored, MUTANTS, VARIATIONS))

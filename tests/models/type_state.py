@@ -1,0 +1,57 @@
+"""What a group's store, its types' tables and its attempts hold at one moment; values only."""
+
+from typing import NamedTuple
+
+ROWS = {"A": (1, 3), "B": (2,)}  # the bronze commits that hold rows of each type
+TYPES = tuple(ROWS)
+LAST = 3  # bronze commits
+
+
+class TypePlace(NamedTuple):
+    """A type's next step, and the bronze commit up to which its table holds its rows; of two that are true the greater is the later."""
+
+    step: int = 1
+    place: int = 0
+
+
+UNKNOWN = TypePlace(0, 0)
+
+
+class Commit(NamedTuple):
+    step: int
+    start: int
+    end: int
+    told_end: int  # in the record
+
+
+class Part(NamedTuple):
+    """A type in an attempt: from where it is to be written, or what settling will tell of it."""
+
+    known: TypePlace
+    is_due: bool
+
+
+class Run(NamedTuple):
+    step: int
+    attempt: int
+    end: int
+    parts: tuple[Part, ...] = ()  # none before it begins
+    has_moved_lane: bool = False
+
+
+class Open(NamedTuple):
+    step: int
+    attempt: int
+    end: int
+
+
+class State(NamedTuple):
+    head: int = 0  # bronze commits that were seen
+    place: int = 0
+    settled: int = 0
+    open: Open | None = None
+    types: tuple[TypePlace, ...] = (TypePlace(),) * len(TYPES)
+    tables: tuple[tuple[Commit, ...], ...] = ((),) * len(TYPES)
+    runs: tuple[Run, ...] = ()
+    left: int = 0
+    losses: int = 0
