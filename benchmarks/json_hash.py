@@ -33,7 +33,7 @@ ROUNDS = 3
 TYPES, VARIATIONS, FILES = 30, 4, 8
 GOAL = 4
 
-FLOOR, FUNCTION, FALLBACK, TOKENIZER = "scan and length", "Python function, names alone", "in Python workers", "in the JVM"
+WAYS = FLOOR, FUNCTION, FALLBACK, TOKENIZER = "scan and length", "Python function, names alone", "in Python workers", "in the JVM"
 
 
 def messages(count: int, seed: int = 1) -> Iterator[bytes]:

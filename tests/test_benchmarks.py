@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import cdc, driver, latency, refresh, store, triggers
+from benchmarks import cdc, driver, json_hash, latency, refresh, store, triggers
 from benchmarks._lines import Line
 from benchmarks._merges import merges
 from benchmarks._orders import random_changes
@@ -39,6 +39,7 @@ NUMBERS = {
     "our merge of changes against others as documented": ("cdc", "1 % random: best as documented / ours", ">= 2"),
     "our merge of changes against others with our properties": ("cdc", "1 % random: best with our properties / ours", ">= 1"),
     "messages of changes read": ("cdc", "messages read, 2 cores: ours", ">= 100000"),
+    "what events are made of against a Python function": ("json_hash", "CPU: Python function / JVM", ">= 4"),
     "an execution against recomputing": ("refresh", "recomputing whole / execution", ">= 1"),
 }
 TRIGGERS = {
@@ -84,6 +85,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Callable
         "latency": lambda: latency.lines([latency.Journey(0, 1, 2, 3, 4)]),
         "driver": lambda: driver.measure(tmp_path, 1, 1),
         "refresh": refresh.measure,
+        "json_hash": lambda: json_hash.lines({way: [(1, 1)] * 2 for way in json_hash.WAYS}),
         "cdc": lambda: [
             *cdc.compared(random_changes(1000, 0.01), {merge: [cdc.Run(1, 1, 1, 1)] for merge in merges()}),
             cdc.rate("ours", 2, 1, 1),

@@ -598,8 +598,8 @@ public final class JsonScan implements UDF1 {
                 if (text[i] != '\\') {
                     decoded[length++] = text[i];
                 } else if (text[++i] != 'u') {
-                    int short_ = "bfnrt".indexOf(text[i]);
-                    decoded[length++] = short_ < 0 ? text[i] : (byte) "\b\f\n\r\t".charAt(short_);
+                    int letter = "bfnrt".indexOf(text[i]);
+                    decoded[length++] = letter < 0 ? text[i] : (byte) "\b\f\n\r\t".charAt(letter);
                 } else {
                     int code = hex(i + 1);
                     i += 4;
