@@ -1,0 +1,215 @@
+"""The events of a feed in their stream's table: each once, with what is known of it, whatever its bytes are."""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.feeds.files import FilesFeed
+from lakechime_dagster.feeds.kafka import KafkaFeed
+from lakechime_dagster.lake import JsonLines
+from lakechime_dagster.schema.scan import scanned
+from lakechime_dagster.spark.events import bronze
+from lakechime_dagster.spark.events.bronze import ingest_events
+from lakechime_dagster.spark.events.job import EventJob
+from lakechime_dagster.spark.events.tokenizer import load_tokenizer
+from lakechime_dagster.spark.job import Outcome, TableResult
+from lakechime_dagster.triggers.feeds import FeedPlace, KafkaPlace
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from tests.support.follows import read
+from tests.support.refreshes import open_log
+from tests.support.streams import event
+from tests.support.topics import ENVIRONMENT, Topics
+
+pytestmark = pytest.mark.spark
+
+TYPE, PRODUCER = ("type",), ("title",)
+
+
+@dataclass
+class Fed:
+    """A folder and the table of its events, whose lane each `run` moves on by one step over all that is new."""
+
+    spark: SparkSession
+    job: EventJob
+    step: int = 0
+    place: FeedPlace | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def drop(self, *payloads: bytes, name: str = "a.jsonl") -> None:
+        with (Path(self.job.folder) / name).open("ab") as file:
+            file.writelines(line + b"\n" for line in payloads)
+
+    def look(self) -> FeedPlace:
+        return FilesFeed(Path(self.job.folder), "*.jsonl").look(self.place).end
+
+    def run(self) -> TableResult:
+        """The next step."""
+        self.step += 1
+        end = self.look()
+        result = self.attempt(self.step, 1, end)
+        self.place = end
+        return result
+
+    def attempt(self, step: int, attempt: int, end: FeedPlace) -> TableResult:
+        stamp = CommitStamp(lane=LaneId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Place(feed=end))
+        job = replace(self.job, start=Place(feed=self.place), may_settle_empty=attempt == 1, **self.options)
+        return ingest_events(self.spark, job, stamp, open_log)
+
+    @property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """The rows by their `_src`, in its order."""
+        found = read(self.job.location)
+        rows = sorted(found, key=lambda row: (row["_src"].partition("@")[0], int(row["_src"].partition("@")[2])))
+        assert len({row["_src"] for row in rows}) == len(rows)
+        return {row["_src"]: row for row in rows}
+
+    def column(self, name: str) -> list[Any]:
+        return [row[name] for row in self.rows.values()]
+
+
+@pytest.fixture(params=["in the JVM", "in Python"])
+def fed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Fed:
+    """By each of the back-ends."""
+    (tmp_path / "in").mkdir()
+    assert load_tokenizer(spark, tmp_path / "classes") is not None
+    job = EventJob(
+        name="game.events", location=str(tmp_path / "events"), feed=JsonLines("in"), folder=str(tmp_path / "in"), type_field=TYPE,
+        producer_field=PRODUCER, classes=str(tmp_path / "classes") if request.param == "in the JVM" else "",
+    )  # fmt: skip
+    return Fed(spark, job)
+
+
+def test_each_line_is_there_once_with_what_is_known_of_it(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bronze, "SLICE", 50)
+    lines = [event("buy", title="web", n=1), event("buy", title="app", n="x"), b" " + event("jüngst", height=1.5) + b"\t"]
+    fed.drop(*lines, b"", b"\r", event("buy", n=2))
+    (Path(fed.job.folder) / "b.jsonl").write_bytes(event("fly") + b'\n{"type": "half')
+    result = fed.run()
+    assert (result.outcome, result.events, result.counts.inserted) == (Outcome.COMMITTED, {"event": 5}, 5)
+    told = [*lines, event("buy", n=2), event("fly")]
+    at = [0, len(lines[0]) + 1, len(lines[0] + lines[1]) + 2, len(b"".join(lines)) + 3 + 3]
+    assert [*fed.rows] == [*(f"a.jsonl@{one}" for one in at), "b.jsonl@0"]
+    assert fed.column("payload") == [line.decode() for line in told]
+    assert fed.column("type") == ["buy", "buy", "jüngst", "buy", "fly"]
+    assert fed.column("producer") == ["web", "app", None, None, None]
+    assert fed.column("hash") == [scanned(line, TYPE).typed_hash for line in told]
+    assert fed.column("names_hash") == [scanned(line, TYPE).names_hash for line in told]
+    assert fed.column("reason") == fed.column("flags") == fed.column("payload_bytes") == [None] * 5
+    written = [(Path(fed.job.folder) / name).stat().st_mtime_ns // 1_000_000 for name in ["a.jsonl"] * 4 + ["b.jsonl"]]
+    assert [int(moment.timestamp() * 1_000) for moment in fed.column("sent_at")] == written
+    assert all(later >= earlier for later, earlier in zip(fed.column("_ingested_at"), fed.column("sent_at"), strict=True))
+    assert DeltaTable(fed.job.location).metadata().configuration["delta.appendOnly"] == "true"
+
+
+def test_lines_that_are_no_events_are_there_with_the_reason(fed: Fed) -> None:
+    refused = {
+        b'{"type": "buy"': "not_json", b"\xef\xbb\xbf{}": "not_json", b'{"type": "b\xfcy"}': "not_utf8", b"[1]": "not_object",
+        b"{}": "type_missing",
+        b'{"type": {"a": 1}}': "type_not_text", b'{"type": " "}': "type_empty", event("x" * 513): "type_too_long",
+    }  # fmt: skip
+    fed.drop(*refused, event("buy"))
+    result = fed.run()
+    assert fed.column("reason") == [*refused.values(), None]
+    assert result.events == {"not_json": 2, "event": 1} | {reason: 1 for reason in refused.values() if reason != "not_json"}
+    assert [row["type"] or row["producer"] or row["hash"] for row in fed.rows.values()] == [None] * 8 + ["buy"]
+    bare = [(row["payload"], row["payload_bytes"]) for row in fed.rows.values()]
+    wanted = [(None, line) if reason == "not_utf8" else (line.decode(), None) for line, reason in refused.items()]
+    assert bare == [*wanted, (event("buy").decode(), None)]
+
+
+def test_what_is_odd_about_an_event_is_flagged(fed: Fed) -> None:
+    fed.drop(b'{"type": "buy", "n": 1, "n": 2}', b'{"type": "buy", "\\ud800": 1}', b'{"type": "buy", "n": "\\udc00", "n": 1}', event("buy"))
+    fed.run()
+    assert fed.column("flags") == ["duplicate", "surrogate", "duplicate,surrogate", None]
+    assert fed.column("reason") == [None] * 4
+
+
+def test_a_step_that_is_tried_twice_commits_once(fed: Fed) -> None:
+    fed.drop(event("buy"))
+    end = fed.look()
+    assert fed.attempt(1, 1, end).outcome is Outcome.COMMITTED
+    fed.drop(event("sell"))
+    wider = fed.look()
+    again = fed.attempt(1, 2, wider)
+    assert (again.outcome, again.committed and again.committed.stamp.end.feed, fed.column("type")) == (Outcome.SKIPPED, end, ["buy"])
+    fed.step, fed.place = 1, end
+    assert fed.run().counts.inserted == 1
+    assert (fed.attempt(1, 3, wider).outcome, fed.column("type")) == (Outcome.SKIPPED, ["buy", "sell"])
+
+
+def test_files_that_grow_are_read_on_from_where_they_ended(fed: Fed) -> None:
+    fed.drop(event("buy"))
+    with (Path(fed.job.folder) / "a.jsonl").open("ab") as file:
+        file.write(event("sell")[:5])
+    assert fed.run().events == {"event": 1}
+    with (Path(fed.job.folder) / "a.jsonl").open("ab") as file:
+        file.write(event("sell")[5:] + b"\n")
+    fed.drop(event("jump"), name="0.jsonl")
+    assert fed.run().events == {"event": 2}
+    assert {source: row["type"] for source, row in fed.rows.items()} == {
+        "0.jsonl@0": "jump", "a.jsonl@0": "buy", f"a.jsonl@{len(event('buy')) + 1}": "sell",
+    }  # fmt: skip
+    assert fed.attempt(3, 1, fed.look()).outcome is Outcome.NOTHING
+
+
+def test_a_table_that_was_removed_is_read_from_the_beginning(fed: Fed) -> None:
+    fed.drop(event("buy"))
+    fed.step, fed.place, fed.options = 1, fed.look(), {"has_committed": True}
+    fed.drop(event("sell"))
+    result = fed.run()
+    assert (fed.column("type"), len(result.notes)) == (["buy", "sell"], 1)
+
+
+def test_a_file_that_lost_what_was_claimed_of_it_is_named(fed: Fed) -> None:
+    fed.drop(event("buy"))
+    end = fed.look()
+    (Path(fed.job.folder) / "a.jsonl").write_bytes(b"")
+    with pytest.raises(FeedUnreadableError, match=r"a\.jsonl holds 0 bytes, and \d+ of it are to be read; put it back as it was"):
+        fed.attempt(1, 1, end)
+
+
+@pytest.mark.services
+def test_messages_of_topics_are_events_by_topic_partition_and_offset(fed: Fed, topics: Topics) -> None:
+    job = replace(fed.job, feed=topics.feed(), environment=ENVIRONMENT, folder="")
+    topics.create("game", 2)
+    topics.send("game", event("buy", title="web", n=1), None, b"\xff\x00", at_ms=1_700_000_000_123)
+    topics.send("game", event("sell", n=2), "{", partition=1)
+
+    def attempt(step: int, start: KafkaPlace, end: KafkaPlace, number: int = 1) -> TableResult:
+        stamp = CommitStamp(lane=LaneId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Place(feed=end))
+        return ingest_events(fed.spark, replace(job, start=Place(feed=start), may_settle_empty=number == 1), stamp, open_log)
+
+    def look(place: KafkaPlace) -> KafkaPlace:
+        end = KafkaFeed(topics.feed(), ENVIRONMENT, is_ordered_by_position=False).look(place).end
+        assert isinstance(end, KafkaPlace)
+        return end
+
+    first = look(KafkaPlace())
+    result = attempt(1, KafkaPlace(), first)
+    assert (result.outcome, result.events) == (Outcome.COMMITTED, {"event": 2, "not_json": 2, "not_utf8": 1})
+    topics.send("game", event("jump"))
+    second = look(first)
+    assert attempt(1, KafkaPlace(), second, number=2).outcome is Outcome.SKIPPED
+    assert attempt(2, first, second).events == {"event": 1}
+    (topic,) = first.topics
+    rows = {row["_src"]: row for row in read(job.location)}
+    assert {
+        source: (row["type"], row["producer"], row["reason"], row["payload"], row["payload_bytes"]) for source, row in rows.items()
+    } == {
+        f"{topic}/0/0": ("buy", "web", None, event("buy", title="web", n=1).decode(), None),
+        f"{topic}/0/1": (None, None, "not_json", "", None),
+        f"{topic}/0/2": (None, None, "not_utf8", None, b"\xff\x00"),
+        f"{topic}/0/3": ("jump", None, None, event("jump").decode(), None),
+        f"{topic}/1/0": ("sell", None, None, event("sell", n=2).decode(), None),
+        f"{topic}/1/1": (None, None, "not_json", "{", None),
+    }
+    assert rows[f"{topic}/0/0"]["sent_at"].isoformat(timespec="milliseconds") == "2023-11-14T22:13:20.123+00:00"
+    topics.aborted("game", json.dumps({"type": "no"}))
+    third = look(second)
+    assert attempt(3, second, third).outcome is Outcome.NOTHING
