@@ -26,7 +26,7 @@ from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.ledger import MAX_ATTEMPTS, Ledger
+from lakechime_dagster.store.ledger import MAX_ATTEMPTS, Beside, Ledger
 from lakechime_dagster.store.schema import metadata
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, ExecutionState, LaneId
@@ -304,9 +304,9 @@ class OwnEnd(LaneMachine):
 
 
 class _WithoutFence(Ledger):
-    def settle(self, execution: Execution, committed: Committed | None, *, reason: str = "") -> bool:
+    def settle(self, execution: Execution, committed: Committed | None, *, reason: str = "", beside: Beside | None = None) -> bool:
         if committed is not None:
-            return super().settle(execution, committed, reason=reason)
+            return super().settle(execution, committed, reason=reason, beside=beside)
         with writing(self.engine) as connection:
             current = self.locked(connection, execution.execution_id)
             if current.state is ExecutionState.OPEN:
