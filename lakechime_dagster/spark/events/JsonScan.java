@@ -12,6 +12,9 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -44,6 +47,14 @@ public final class JsonScan implements UDF1 {
     /** The same with one more name on the way to the producer, in UTF-8. */
     public JsonScan withProducer(byte[] name) {
         return new JsonScan(type, and(producer, name));
+    }
+
+    /**
+     * Itself as a function of Spark. A filter on what it tells would otherwise be pushed below it, where it is called again. Here, since
+     * a client in Python takes any of several functions of one name: by chance one that knows nothing of Java's.
+     */
+    public UserDefinedFunction asFunction(DataType row) {
+        return functions.udf((UDF1) this, row).asNondeterministic();
     }
 
     /** Reason, type, producer, typed hash, names hash and flags; no payload is an empty one. */

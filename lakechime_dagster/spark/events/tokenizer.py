@@ -43,8 +43,7 @@ class Tokenizer:
         for name in producer_field:
             scan = scan.withProducer(name.encode(errors="surrogatepass"))
         row = jvm.org.apache.spark.sql.types.StructType.fromDDL(ROW)
-        # A filter on what it tells would otherwise be pushed below it, where it is called again.
-        function = jvm.org.apache.spark.sql.functions.udf(scan, row).asNondeterministic()
+        function = scan.asFunction(row)
         name = f"lakechime_json_scan_{self.revision}_{_digest(repr((type_field, producer_field)))}"
         session: Any = spark
         session._jsparkSession.udf().register(name, function)
