@@ -254,7 +254,7 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
     with monkeypatch.context() as patched:
         patched.setattr(events, "settle_group", dies)
         with pytest.raises(KeyboardInterrupt):
-            game.step(buy(2), sell(3))
+            game.step(buy(2), sell(3), event("shop.gift", n=7))
     assert (game.numbers("shop.sell"), game.executions()) == ([1, 3], [(1, "SETTLED"), (2, "OPEN")])
     assert len(game.events("shop.shop__sell")) == 1
     Path(game.location("shop.buy")).unlink()
@@ -265,12 +265,14 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
     assert shown(second)["attempt"] == 2
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2], [1, 3, 4])
     assert [snapshot for snapshot, _, _ in game.events("shop.shop__sell")] == ["0", "1", "2"]
+    assert (game.numbers("shop.gift"), [snapshot for snapshot, _, _ in game.events("shop.shop__gift")]) == ([7], ["0"])
+    assert (told(second)["shop.gift"], game.known("shop.gift").place.commits) == (1, 1)
     assert checks(second) == {"rows_add_up": True, "no_type_fails": True, "nothing_waits": True}
-    assert game.partitions() == ["shop.buy", "shop.sell"]
+    assert game.partitions() == ["shop.buy", "shop.gift", "shop.sell"]
     game.step(buy(5), sell(6))
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2, 5], [1, 3, 4, 6])
     totals = event_types(game.platform).totals("shop")
-    assert {name: total["written"] for name, total in totals.items()} == {"shop.buy": 2, "shop.sell": 4}
+    assert {name: total["written"] for name, total in totals.items()} == {"shop.buy": 2, "shop.gift": 1, "shop.sell": 4}
 
 
 def result(kind: str, *, commit: bool = True, **fields: Any) -> TypeResult:

@@ -3,7 +3,7 @@
 The store learns what is new before any table is touched. A type that fails keeps its place, and hinders no other.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -82,7 +82,7 @@ class GroupStep:
             unread |= behind
         with phase("learn"):
             waiting = {name: reason for name, one in due.items() if (reason := self._waits(one, known))}
-            learnt = self._learn(slices, {name: one for name, one in due.items() if name in counts}, counts, {*waiting, *unread})
+            learnt = self._learn(slices, {name: one for name, one in due.items() if name in counts}, counts, waiting)
         with phase("write"):
             writing = [one for name, one in sorted(learnt.items()) if name not in waiting and name not in unread]
             with ThreadPoolExecutor(WRITERS) as pool:
@@ -139,7 +139,7 @@ class GroupStep:
         return found, behind
 
     def _learn(
-        self, slices: Slices, due: Mapping[str, KnownType], counts: Mapping[str, TypeCount], waiting: Collection[str]
+        self, slices: Slices, due: Mapping[str, KnownType], counts: Mapping[str, TypeCount], waiting: Mapping[str, str]
     ) -> dict[str, _Known]:
         """What the slices tell of their types, kept by the store before any table is touched."""
         unknown = {
