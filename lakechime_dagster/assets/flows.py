@@ -10,6 +10,7 @@ from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.envelopes import tells_position
 from lakechime_dagster.lake.events import EventGroup, EventTable
+from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.feeds import JsonLines
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.readers import all_read_deletion_vectors
@@ -41,7 +42,7 @@ def flow_of(table: Target, cluster: str = "") -> Flow:
         asset_keys=(asset_name(table.name),),
         cluster=cluster,
         location=table.location,
-        feed=table.feed if isinstance(table, BronzeTable | EventTable) else None,
+        feed=table.feed if isinstance(table, FeedTable) else None,
         is_ordered_by_position=isinstance(table, BronzeTable) and tells_position(table.envelope),
         max_commits=MAX_COMMITS if isinstance(table, ChangeTable) else None,
     )

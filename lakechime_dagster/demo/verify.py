@@ -17,8 +17,8 @@ from lakechime_dagster.demo.followed import KAFKA
 from lakechime_dagster.demo.plan import Written
 from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
 from lakechime_dagster.lake import LakeTable, SourceTable
-from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
-from lakechime_dagster.lake.events import EventTable
+from lakechime_dagster.lake.change_tables import ChangeTable
+from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.lake import Table
 from lakechime_dagster.lake.own_columns import HIDDEN
 from lakechime_dagster.triggers.lanes import CommitStamp
@@ -90,7 +90,7 @@ def verify(location: Callable[[str], str], written: Written, followed: Mapping[s
         load_delta(connection)
         checks: dict[str, TableCheck] = {}
         for table in lake.tables:
-            if not isinstance(table, BronzeTable | EventTable):  # as it came; the tables that it means are compared
+            if not isinstance(table, FeedTable):  # as it came; the tables that it means are compared
                 checks[table.name] = _check(connection, table, location, checks)
         return tuple(checks.values())
     finally:

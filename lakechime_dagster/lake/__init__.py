@@ -7,9 +7,10 @@ from lakechime_dagster.lake.contracts import Contract, Mode
 from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.declare import spark_table, sql_table
 from lakechime_dagster.lake.declare_changes import change_table
+from lakechime_dagster.lake.declare_events import event_group, event_stream
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Maxwell
-from lakechime_dagster.lake.events import EventGroup, EventStream, event_group, event_stream
+from lakechime_dagster.lake.events import EventGroup, EventStream
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.maintenance import Maintenance

@@ -4,22 +4,17 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakechime_dagster.dce.event import TableFormat
-from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.cdc_merge import CDCMerge
 from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.deletes import Deletes
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Envelope
-from lakechime_dagster.lake.feeds import Feed, KafkaTopic
-from lakechime_dagster.lake.maintenance import Maintenance
+from lakechime_dagster.lake.feed_tables import FeedTable
+from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.monitors import Monitor
-from lakechime_dagster.lake.reads import Passthrough, Readable
 from lakechime_dagster.lake.snapshots import Snapshot
-from lakechime_dagster.lake.tables import SourceTable, check_common
-from lakechime_dagster.triggers.grid import Schedule
+from lakechime_dagster.lake.tables import SourceTable, WrittenTable
 from lakechime_dagster.triggers.lanes import HOURS
 from lakechime_dagster.triggers.model import SnapshotTrigger
 
@@ -28,39 +23,17 @@ HOUR_LEVELS = {"source_date": "date", "source_hour": "int"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class BronzeTable(Readable):
+class BronzeTable(FeedTable):
     """The messages of a database's changes as they came: what a feed holds, appended.
 
     `keys` and `types` say how its envelope is read where a message does not say it itself; `schema_from` is the database that is asked
     for the columns of messages that bring no schema.
     """
 
-    name: str
-    feed: Feed
     envelope: Envelope
     keys: tuple[str, ...]
     types: Mapping[str, str] = field(default_factory=dict, hash=False)
     schema_from: Database | None = None
-    every: Schedule | None = None
-    partitioned_by: Mapping[str, str] | PartitionLevels | None = None
-    owner: str | None = None
-    location: str | None = None
-    format: str | TableFormat = TableFormat.DELTA
-    fresh_within: dt.timedelta | None = None
-    maintenance: Maintenance | None = None
-    write_as: Account | None = None
-    description: str = ""
-    group: str | None = None
-    kinds: tuple[str, ...] = ()
-    dagster: Passthrough = field(default_factory=dict, hash=False)
-
-    def __post_init__(self) -> None:
-        check_common(self)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """It reads no table."""
-        return ()
 
     @property
     def heartbeats(self) -> str:
@@ -72,14 +45,9 @@ class BronzeTable(Readable):
         """Whether the columns of messages that bring no schema are told by schema changes, or read in the database."""
         return bool(self.feed.ddl) or self.schema_from is not None
 
-    @property
-    def trigger(self) -> SnapshotTrigger:
-        """Without tables: its feed is asked, `every` so often."""
-        return SnapshotTrigger((), self.every)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ChangeTable(Readable):
+class ChangeTable(WrittenTable):
     """A table of the lake that is what a business database's table is, by the changes in its bronze table.
 
     `columns` gives the names here of columns that have others in the database. `cluster_by` names columns by which its rows
@@ -89,7 +57,6 @@ class ChangeTable(Readable):
     commit; None is any number. `history` is a dump with whose rows it begins, once a person loads it.
     """
 
-    name: str
     bronze: BronzeTable
     merge: CDCMerge
     on_drift: Drift = Drift.LENIENT
@@ -101,22 +68,8 @@ class ChangeTable(Readable):
     max_delete_ratio: float = 0.1
     max_transaction: dt.timedelta | None = None
     max_continuous_empty_commits: int | None = None
-    partitioned_by: Mapping[str, str] | PartitionLevels | None = None
-    owner: str | None = None
-    location: str | None = None
-    format: str | TableFormat = TableFormat.DELTA
-    fresh_within: dt.timedelta | None = None
-    maintenance: Maintenance | None = None
-    write_as: Account | None = None
-    description: str = ""
-    group: str | None = None
-    kinds: tuple[str, ...] = ()
     monitor: Monitor | None = None
     history: Snapshot | None = None
-    dagster: Passthrough = field(default_factory=dict, hash=False)
-
-    def __post_init__(self) -> None:
-        check_common(self)
 
     @property
     def keys(self) -> tuple[str, ...]:

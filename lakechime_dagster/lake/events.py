@@ -1,36 +1,24 @@
 """Streams of JSON events, and groups of their types, each of which gets a table of its own without being declared."""
 
-import datetime as dt
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
-from lakechime_dagster.dce.event import TableFormat
-from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.lake.accounts import Account
-from lakechime_dagster.lake.contracts import Contract, Pin
+from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
-from lakechime_dagster.lake.maintenance import Maintenance
-from lakechime_dagster.lake.names import PART, checked_owner, checked_table_name
-from lakechime_dagster.lake.reads import Passthrough, Readable
-from lakechime_dagster.lake.tables import SourceTable, check_common
+from lakechime_dagster.lake.feed_tables import FeedTable
+from lakechime_dagster.lake.tables import SourceTable
+from lakechime_dagster.lake.type_patterns import ANY, is_matched, specificity
 from lakechime_dagster.triggers.grid import Schedule
 from lakechime_dagster.triggers.model import SnapshotTrigger
 
 EVENTS = "events"  # the table of a stream's events, `<stream>.events`
 CLUSTERED = ("type", "hash")  # by which its rows lie together
 MAX_TYPES = 1_000  # tables of a group
-_FIELD = re.compile(r"\$(\.[^.\[\]]+)+")
-ANY = "*"
-OTHER = "_other"  # what the name of the group ends with that has what no other takes
-MAX_GROUP_NAME = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventTable(Readable):
+class EventTable(FeedTable):
     """The events of a stream as they came: what its feed holds, appended, with what is known of each payload.
 
     Attributes:
@@ -38,40 +26,13 @@ class EventTable(Readable):
         producer_field: Those that lead to who sent it; none where nobody is told.
     """
 
-    name: str
-    feed: Feed
     type_field: tuple[str, ...]
     producer_field: tuple[str, ...] = ()
-    every: Schedule | None = None
-    partitioned_by: Mapping[str, str] | PartitionLevels | None = None
-    owner: str | None = None
-    location: str | None = None
-    format: str | TableFormat = TableFormat.DELTA
-    fresh_within: dt.timedelta | None = None
-    maintenance: Maintenance | None = None
-    write_as: Account | None = None
-    description: str = ""
-    group: str | None = None
-    kinds: tuple[str, ...] = ()
-    dagster: Passthrough = field(default_factory=dict, hash=False)
-
-    def __post_init__(self) -> None:
-        check_common(self)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """By which a row is known again."""
         return ("_src",)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """It reads no table."""
-        return ()
-
-    @property
-    def trigger(self) -> SnapshotTrigger:
-        """Without tables: its feed is asked, `every` so often."""
-        return SnapshotTrigger((), self.every)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,174 +86,6 @@ class EventGroup:
         return SnapshotTrigger((self.stream.table.name,), self.every)
 
 
-def event_stream(
-    name: str,
-    *,
-    source: Feed,
-    type_field: str = "$.type",
-    producer_field: str | None = None,
-    every: Schedule | None = None,
-    maintenance: Maintenance | None = None,
-    write_as: Account | None = None,
-    owner: str | None = None,
-    location: str | None = None,
-    description: str = "",
-    dagster: Passthrough | None = None,
-) -> EventStream:
-    """Declare a stream of JSON events, an object each, that a feed brings; `<name>.events` holds them as they came.
-
-    `type_field` leads to the name of an event's type, such as `$.header.type`, `producer_field` to who sent it.
-
-    Raises:
-        DeclarationError: naming the stream, the field and the remedy.
-    """
-    if not isinstance(name, str) or not PART.fullmatch(name):
-        raise DeclarationError(f"event_stream {shown(name)}", "name", "is no single word of letters, digits and _, such as 'game'")
-    if len(name) > MAX_GROUP_NAME - len(OTHER):
-        problem = f"has {len(name)} characters; use at most {MAX_GROUP_NAME - len(OTHER)}"
-        raise DeclarationError(f"event_stream {shown(name)}", "name", problem)
-    table_name = checked_table_name(f"{name}.{EVENTS}", "event_stream")
-    if not isinstance(source, JsonLines | KafkaTopic):
-        raise DeclarationError(name, "source", f"{shown(source)} is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)")
-    if getattr(source, "records", False):
-        raise DeclarationError(name, "source", "records=True is of tables that follow a database; each line of a stream is an event")
-    told = [one for one in ("shards", "ddl", "transactions", "heartbeats") if getattr(source, one, "")]
-    if told:
-        raise DeclarationError(name, "source", f"{told[0]}= is of tables that follow a database; leave it out")
-    table = EventTable(
-        name=table_name, feed=source, type_field=_field(name, "type_field", type_field), every=_schedule(name, every),
-        producer_field=() if producer_field is None else _field(name, "producer_field", producer_field), owner=owner,
-        location=location, maintenance=maintenance, write_as=write_as, dagster=dagster or {}, group=name,
-        description=description or f"The events of {name} as they came from {source}",
-    )  # fmt: skip
-    return EventStream(name=name, table=table)
-
-
-def event_group(
-    name: str,
-    stream: EventStream,
-    *,
-    match: str = ANY,
-    numbers: str = "by_kind",
-    contract: Contract | None = None,
-    hints: Mapping[str, str | Pin] | None = None,
-    types: Mapping[str, Contract] | None = None,
-    max_types: int = MAX_TYPES,
-    every: Schedule | None = None,
-    owner: str | None = None,
-    description: str = "",
-) -> EventGroup:
-    """Declare types of a stream by a pattern of their names; each gets a table `<name>.<type>` when its first event comes.
-
-    A type is of the group with the most specific pattern that matches it. `hints` name the types of single paths from their
-    birth, such as `{"/items[]/price": "double"}`; with `numbers="double_first"` every number's column is a double from its birth.
-    `types` gives contracts of single types.
-
-    Raises:
-        DeclarationError: naming the group, the field and the remedy.
-    """
-    if not isinstance(name, str) or not PART.fullmatch(name) or len(name) > MAX_GROUP_NAME:
-        problem = f"is no single word of at most {MAX_GROUP_NAME} letters, digits and _, such as 'shop'"
-        raise DeclarationError(f"event_group {shown(name)}", "name", problem)
-    if not isinstance(stream, EventStream):
-        raise DeclarationError(name, "stream", f"{shown(stream)} is no event_stream(…)")
-    if name == stream.name:
-        raise DeclarationError(name, "name", f"is the stream's own name, whose table is {stream.table.name}; choose another")
-    if not isinstance(match, str) or not match:
-        raise DeclarationError(name, "match", f"{shown(match)} is no pattern of types, such as 'shop.*'")
-    if numbers not in ("by_kind", "double_first"):
-        raise DeclarationError(name, "numbers", f"{shown(numbers)} is neither 'by_kind' nor 'double_first'")
-    if type(max_types) is not int or max_types < 1:
-        raise DeclarationError(name, "max_types", f"{shown(max_types)} is no number of tables, 1 or more")
-    checked_owner(name, owner)
-    given = _contract(name, "contract", Contract() if contract is None else contract)
-    pins = dict(given.pins) | _pins(name, {} if hints is None else hints)
-    own = Contract(
-        tables=given.tables, columns=given.columns, kinds=given.kinds, pins=pins,
-        is_double_first=given.is_double_first or numbers == "double_first",
-    )  # fmt: skip
-    if types is not None and not isinstance(types, Mapping):
-        raise DeclarationError(name, "types", f'{shown(types)} is no map of types, such as {{"shop.buy": Contract(columns="freeze")}}')
-    several = {kind: _contract(name, f"types[{kind!r}]", one) for kind, one in (types or {}).items()}
-    for kind in several:
-        if not isinstance(kind, str) or not is_matched(match, kind):
-            raise DeclarationError(name, "types", f"{shown(kind)} is not matched by {match!r}; it is of another group")
-    return EventGroup(
-        name=name, stream=stream, match=match, contract=own, contracts=several, max_types=max_types, every=_schedule(name, every),
-        owner=owner, description=description or f"Types {match} of {stream.name}, a table each",
-    )  # fmt: skip
-
-
-def is_matched(match: str, type_name: str) -> bool:
-    """Whether a pattern matches the name of a type; letters of another case are others."""
-    return re.fullmatch(".*".join(map(re.escape, match.split("*"))), type_name, re.DOTALL) is not None
-
-
 def owner_of(groups: Iterable[EventGroup], type_name: str) -> EventGroup:
     """The group that has a type: of those that match it the one that says most of its name."""
     return max((group for group in groups if is_matched(group.match, type_name)), key=lambda group: specificity(group.match))
-
-
-def specificity(match: str) -> int:
-    """How many characters of a name a pattern says; the whole name is more than any part of it."""
-    return len(match.replace("*", "")) * 2 + ("*" not in match)
-
-
-def checked_groups(stream: EventStream, groups: Iterable[EventGroup]) -> tuple[EventGroup, ...]:
-    """The groups of a stream; where none takes all types, one more does: `<stream>_other`.
-
-    Raises:
-        DeclarationError: some type would be of two groups as much as of each other.
-    """
-    several = list(groups)
-    for at, one in enumerate(several):
-        for other in several[:at]:
-            if specificity(one.match) == specificity(other.match) and _overlap(one.match, other.match):
-                problem = f"{one.match!r} matches types that {other.match!r} of {other.name} matches too, and says as much of them"
-                raise DeclarationError(one.name, "match", f"{problem}; make one of them longer")
-    if not any(group.match.strip("*") == "" for group in several):
-        several.append(event_group(stream.name + OTHER, stream, description=f"Types of {stream.name} that no other group takes"))
-    return tuple(several)
-
-
-@cache
-def _overlap(one: str, other: str) -> bool:
-    """Whether some name is matched by both patterns."""
-    if not one or not other:
-        return not (one + other).replace("*", "")
-    if one[0] == "*" or other[0] == "*":
-        star, rest = (one, other) if one[0] == "*" else (other, one)
-        return _overlap(star[1:], rest) or _overlap(star, rest[1:])
-    return one[0] == other[0] and _overlap(one[1:], other[1:])
-
-
-def _field(name: str, field_name: str, path: object) -> tuple[str, ...]:
-    if not isinstance(path, str) or not _FIELD.fullmatch(path):
-        raise DeclarationError(name, field_name, f"{shown(path)} leads to no field; write such as '$.type' or '$.header.type'")
-    return tuple(path.split(".")[1:])
-
-
-def _schedule(name: str, every: object) -> Schedule | None:
-    if every is not None and not isinstance(every, Schedule):
-        raise DeclarationError(name, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
-    return every
-
-
-def _contract(name: str, field_name: str, value: object) -> Contract:
-    if not isinstance(value, Contract):
-        raise DeclarationError(name, field_name, f"{shown(value)} is no Contract(columns=…, kinds=…)")
-    return value
-
-
-def _pins(name: str, hints: object) -> dict[str, Pin]:
-    if not isinstance(hints, Mapping):
-        raise DeclarationError(name, "hints", f'{shown(hints)} is no map of paths, such as {{"/price": "double"}}')
-    found: dict[str, Pin] = {}
-    for path, kind in hints.items():
-        if not isinstance(path, str) or not path.startswith("/"):
-            raise DeclarationError(name, "hints", f"{shown(path)} is no path; write such as '/price' or '/items[]/price'")
-        try:
-            found[path] = Pin(str(kind))
-        except ValueError:
-            raise DeclarationError(name, "hints", f"{shown(kind)} of {path} is none of {', '.join(Pin)}") from None
-    return found

@@ -8,7 +8,8 @@ from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, NotFoundError, shown
 from lakechime_dagster.lake.alarms import checked_alarms
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
-from lakechime_dagster.lake.events import EventGroup, EventStream, EventTable, checked_groups
+from lakechime_dagster.lake.declare_events import checked_groups
+from lakechime_dagster.lake.events import EventGroup, EventStream, EventTable
 from lakechime_dagster.lake.graph import find_cycle, topological
 from lakechime_dagster.lake.names import PART
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable

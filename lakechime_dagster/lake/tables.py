@@ -45,6 +45,31 @@ class RefreshMode(StrEnum):
     FULL = "full"
 
 
+@dataclass(frozen=True, kw_only=True)
+class WrittenTable(Readable):
+    """What the declarations of all tables that the lake writes share.
+
+    `maintenance` says how its files are kept, `write_as` which account writes them. `dagster` passes further arguments of
+    `dg.asset` through, but those in `ENGINE_OWNED`; its metadata come beside those of the declaration.
+    """
+
+    name: str
+    partitioned_by: Mapping[str, str] | PartitionLevels | None = None
+    owner: str | None = None
+    location: str | None = None
+    format: str | TableFormat = TableFormat.DELTA
+    fresh_within: dt.timedelta | None = None
+    maintenance: Maintenance | None = None
+    write_as: Account | None = None
+    description: str = ""
+    group: str | None = None
+    kinds: tuple[str, ...] = ()
+    dagster: Passthrough = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        check_common(self)
+
+
 @dataclass(frozen=True)
 class SourceTable(Readable):
     """A table that is written elsewhere.
@@ -82,20 +107,16 @@ class Injection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LakeTable(Readable):
+class LakeTable(WrittenTable):
     """A table that this lake computes, by a Python function over DataFrames or by Spark SQL.
 
     `reads` maps the name by which the function or the SQL calls an input to how it is read. `key_columns` says, for
     `affected_keys`, per table read as changes and per key, which SQL expression over that table gives the key.
     `expect` maps the name of a constraint to a SQL condition that each row must meet; a row that does not is
-    quarantined. `watermark` is the event-time column. `maintenance` says how
-    its files are kept, `write_as` which account writes them. `dagster` passes further arguments of `dg.asset` through, but
-    those in `ENGINE_OWNED`; its metadata come beside those of the declaration. Calling the table calls its function.
+    quarantined. `watermark` is the event-time column. Calling the table calls its function.
     """
 
-    name: str
     keys: tuple[str, ...] = ()
-    partitioned_by: Mapping[str, str] | PartitionLevels | None = None
     refresh: RefreshMode = RefreshMode.ROWS
     reads: Mapping[str, Read] = field(default_factory=dict, hash=False)
     compute: Callable[..., Any] | None = None
@@ -105,16 +126,6 @@ class LakeTable(Readable):
     trigger: Trigger | None = None
     expect: Mapping[str, str] = field(default_factory=dict, hash=False)
     watermark: str | None = None
-    owner: str | None = None
-    location: str | None = None
-    format: str | TableFormat = TableFormat.DELTA
-    fresh_within: dt.timedelta | None = None
-    maintenance: Maintenance | None = None
-    write_as: Account | None = None
-    description: str = ""
-    group: str | None = None
-    kinds: tuple[str, ...] = ()
-    dagster: Passthrough = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         checked_table_name(self.name, "table")
@@ -124,7 +135,7 @@ class LakeTable(Readable):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         if self.watermark is not None:
             checked_columns(self.name, "watermark", [self.watermark])
-        check_common(self)
+        super().__post_init__()
         if self.fresh_within is not None and self.watermark is None:
             raise DeclarationError(self.name, "fresh_within", "is measured by the watermark; give watermark=, the event-time column, too")
 

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.lake import EventGroup, JsonLines, Lake, event_group, event_stream
 from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.lake.events import is_matched
+from lakechime_dagster.lake.type_patterns import is_matched
 from lakechime_dagster.resources.event_types import event_types
 from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.learning import learned

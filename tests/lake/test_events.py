@@ -23,8 +23,10 @@ from lakechime_dagster.lake import (
     sql_table,
 )
 from lakechime_dagster.lake.contracts import Mode, Pin
+from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.lake.events import checked_groups, is_matched, owner_of, specificity
+from lakechime_dagster.lake.events import owner_of
+from lakechime_dagster.lake.type_patterns import is_matched, specificity
 from lakechime_dagster.triggers import every
 
 

@@ -14,8 +14,8 @@ from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.feeds.files import FilesFeed
 from lakechime_dagster.lake import EventGroup, EventStream, JsonLines, event_group, event_stream
+from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.lake.events import checked_groups
 from lakechime_dagster.schema.repository import SchemaRepository, TypePlace
 from lakechime_dagster.schema.results import GroupResult, TypeResult
 from lakechime_dagster.spark.events.bronze import ingest_events
