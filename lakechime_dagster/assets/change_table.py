@@ -1,26 +1,19 @@
 """Tables that follow a database, and the tables of messages beside them, as assets."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.assets.checks import check_results
 from lakechime_dagster.assets.flows import bronze_job_of, change_job_of
-from lakechime_dagster.assets.table import declared, materialise
+from lakechime_dagster.assets.table import attempting_asset, declared
 from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.change_tables import CHANGES, STATE, BronzeTable, ChangeTable
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.resources.lakechime import LakeChimeResource
-from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.resources.spark import SparkAttempt, SparkResource
 from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.grid import from_milliseconds
 
 KINDS = ("deltalake", "spark")
-Attempt = Callable[[SparkResource, RunningExecution, Callable[[str], None]], SparkAttempt]
 
 
 def bronze_asset(lake: Lake, table: BronzeTable, flow: Flow) -> dg.AssetsDefinition:
@@ -33,7 +26,7 @@ def bronze_asset(lake: Lake, table: BronzeTable, flow: Flow) -> dg.AssetsDefinit
     kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
     metadata = {**_metadata(table, flow), "source": str(table.feed), "envelope": type(table.envelope).__name__}
     given = declared(table, metadata, kinds)
-    return _asset(
+    return attempting_asset(
         lake, table, flow, given, lambda spark, running, log: spark.ingest(running, bronze_job_of(table, running), log, table.write_as)
     )
 
@@ -42,21 +35,9 @@ def change_asset(lake: Lake, table: ChangeTable, flow: Flow) -> dg.AssetsDefinit
     """The asset of a table that follows a database; it depends on its table of messages."""
     metadata = {**_metadata(table, flow), "on drift": table.on_drift.value, "remembers in": table.name + STATE}
     given = declared(table, metadata, KINDS)
-    return _asset(
+    return attempting_asset(
         lake, table, flow, given, lambda spark, running, log: spark.follow(running, change_job_of(table, running), log, table.write_as)
     )
-
-
-def _asset(
-    lake: Lake, table: BronzeTable | ChangeTable, flow: Flow, given: Mapping[str, Any], attempt: Attempt
-) -> dg.AssetsDefinition:  # fmt: skip
-    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
-        log = context.log.info
-        report = materialise(context, lakechime, lake, table, flow, None, lambda running: attempt(spark, running, log))
-        now = from_milliseconds(lakechime.platform().store.now())
-        return dg.MaterializeResult(metadata=report.metadata, check_results=check_results(table, [report], now))
-
-    return dg.asset(**given)(body)
 
 
 def _metadata(table: BronzeTable | ChangeTable, flow: Flow) -> dict[str, Any]:

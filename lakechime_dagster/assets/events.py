@@ -5,10 +5,9 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.assets.checks import check_results
 from lakechime_dagster.assets.flows import event_job_of, group_job_of
 from lakechime_dagster.assets.report import nothing_new
-from lakechime_dagster.assets.table import declared, materialise
+from lakechime_dagster.assets.table import attempting_asset, declared
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
@@ -22,7 +21,6 @@ from lakechime_dagster.resources.spark import Attempted, SparkResource
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import GroupResult, TypeResult
 from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.grid import from_milliseconds
 
 KINDS = ("deltalake", "spark")
 ROWS_ADD_UP, NO_TYPE_FAILS, NOTHING_WAITS = "rows_add_up", "no_type_fails", "nothing_waits"
@@ -37,17 +35,10 @@ def event_asset(lake: Lake, table: EventTable, flow: Flow) -> dg.AssetsDefinitio
         "waits for": flow.condition, "dagster/table_name": table.name, "source": str(table.feed),
         "type by": "$." + ".".join(table.type_field),
     }  # fmt: skip
-
-    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
-        log = context.log.info
-        report = materialise(
-            context, lakechime, lake, table, flow, None,
-            lambda running: spark.ingest_events(running, event_job_of(table, running), log, table.write_as),
-        )  # fmt: skip
-        now = from_milliseconds(lakechime.platform().store.now())
-        return dg.MaterializeResult(metadata=report.metadata, check_results=check_results(table, [report], now))
-
-    return dg.asset(**declared(table, metadata, kinds))(body)
+    return attempting_asset(
+        lake, table, flow, declared(table, metadata, kinds),
+        lambda spark, running, log: spark.ingest_events(running, event_job_of(table, running), log, table.write_as),
+    )  # fmt: skip
 
 
 def partitions_of_group(lake: Lake, group: EventGroup) -> dg.DynamicPartitionsDefinition:

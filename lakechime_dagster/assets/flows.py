@@ -73,42 +73,19 @@ def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Ma
         expect=table.expect,
         watermark=table.watermark,
         comment=table.description,
-        start=running.execution.start,
-        may_settle_empty=running.execution.attempt == 1,
-        has_committed=running.platform.ledger.has_committed(running.execution),
+        **_tried(running),
     )
 
 
 def bronze_job_of(table: BronzeTable, running: RunningExecution) -> BronzeJob:
     """What one execution asks of Spark for a table of messages; its range is between the places of its claim."""
-    return BronzeJob(
-        name=table.name,
-        location=running.platform.location(table.name, table.location),
-        feed=table.feed,
-        folder=str(in_project(table.feed.folder)) if isinstance(table.feed, JsonLines) else "",
-        format=format_of(table),
-        comment=table.description,
-        start=running.execution.start,
-        may_settle_empty=running.execution.attempt == 1,
-        has_committed=running.platform.ledger.has_committed(running.execution),
-    )
+    return BronzeJob(**_fed(table, running), format=format_of(table))
 
 
 def event_job_of(table: EventTable, running: RunningExecution) -> EventJob:
     """What one execution asks of Spark for a stream's table; its range is between the places of its claim."""
-    return EventJob(
-        name=table.name,
-        location=running.platform.location(table.name, table.location),
-        feed=table.feed,
-        folder=str(in_project(table.feed.folder)) if isinstance(table.feed, JsonLines) else "",
-        type_field=table.type_field,
-        producer_field=table.producer_field,
-        classes=str(running.platform.settings.home / "classes"),
-        comment=table.description,
-        start=running.execution.start,
-        may_settle_empty=running.execution.attempt == 1,
-        has_committed=running.platform.ledger.has_committed(running.execution),
-    )
+    classes = str(running.platform.settings.home / "classes")
+    return EventJob(**_fed(table, running), type_field=table.type_field, producer_field=table.producer_field, classes=classes)
 
 
 def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> GroupJob:
@@ -154,10 +131,29 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
         on_drift=table.on_drift,
         allowed_lateness=table.allowed_lateness,
         comment=table.description,
-        start=running.execution.start,
-        may_settle_empty=running.execution.attempt == 1,
-        has_committed=running.platform.ledger.has_committed(running.execution),
+        **_tried(running),
     )
+
+
+def _fed(table: FeedTable, running: RunningExecution) -> dict[str, Any]:
+    """What is asked of Spark for any table that holds what a feed brings, between the places of the claim."""
+    return {
+        "name": table.name,
+        "location": running.platform.location(table.name, table.location),
+        "feed": table.feed,
+        "folder": str(in_project(table.feed.folder)) if isinstance(table.feed, JsonLines) else "",
+        "comment": table.description,
+        **_tried(running),
+    }
+
+
+def _tried(running: RunningExecution) -> dict[str, Any]:
+    """From where an attempt goes on, and whether it may leave no commit."""
+    return {
+        "start": running.execution.start,
+        "may_settle_empty": running.execution.attempt == 1,
+        "has_committed": running.platform.ledger.has_committed(running.execution),
+    }
 
 
 def _input(lake: Lake, table: LakeTable, alias: str, read: Read, running: RunningExecution) -> InputJob:

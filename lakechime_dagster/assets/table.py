@@ -30,6 +30,8 @@ from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import COMPLETE
 
+Attempt = Callable[[SparkResource, RunningExecution, Callable[[str], None]], SparkAttempt]
+
 
 def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition:
     """The asset of a computed table; its dependencies are the declared inputs."""
@@ -61,6 +63,18 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
         asset = dg.asset(**given)(with_signature(body, table))
     check_inputs(table, asset)
     return asset
+
+
+def attempting_asset(lake: Lake, table: Target, flow: Flow, given: Mapping[str, Any], attempt: Attempt) -> dg.AssetsDefinition:
+    """The asset of a table that is run as a whole, by one attempt a run; `given` is what Dagster is told of it."""
+
+    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
+        log = context.log.info
+        report = materialise(context, lakechime, lake, table, flow, None, lambda running: attempt(spark, running, log))
+        now = from_milliseconds(lakechime.platform().store.now())
+        return dg.MaterializeResult(metadata=report.metadata, check_results=check_results(table, [report], now))
+
+    return dg.asset(**given)(body)
 
 
 def declared(table: Target, metadata: Mapping[str, Any], kinds: Iterable[str] = ("deltalake", "spark")) -> dict[str, Any]:

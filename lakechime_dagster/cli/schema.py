@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from lakechime_dagster.lake.events import EventGroup
     from lakechime_dagster.resources.grouped import GroupedType
     from lakechime_dagster.resources.platform import Platform
-    from lakechime_dagster.schema.layout import Layout
     from lakechime_dagster.schema.repository import TypePlace
     from lakechime_dagster.store.event_types import LayoutVersion
 
@@ -74,6 +73,7 @@ def diff(
 ) -> None:
     """Show the columns that a type gained between two layouts, one a line; layout 0 has none."""
     from lakechime_dagster.schema.layout import Layout
+    from lakechime_dagster.schema.learning import gained
 
     platform = open_platform()
     one = type_named(platform, name, group)
@@ -88,7 +88,7 @@ def diff(
             raise NotFoundError(f"{printable(one.known.type)} has no layout {asked}; the newest is {newest}")
     if start > end:
         raise parse.wrong("[FROM]", f"layout {start} came after layout {end}; name the earlier one first")
-    added = _gained(layouts[start], layouts[end])
+    added = gained(layouts[start], layouts[end])
     if as_json:
         columns = [{"name": column, "holds": holds} for column, holds in added]
         print_json({"group": one.group.name, "type": one.known.type, "from": start, "to": end, "gained": columns})
@@ -111,14 +111,6 @@ def _versions(platform: "Platform", one: "GroupedType") -> "list[LayoutVersion]"
     from lakechime_dagster.resources.event_types import event_types
 
     return event_types(platform).history(one.group.name, one.known.type)
-
-
-def _gained(before: "Layout", after: "Layout") -> list[tuple[str, str]]:
-    """The columns of single values that only the later one has: the name, and what is held."""
-    from lakechime_dagster.schema.learning import columns_of
-
-    had = dict(columns_of(before.columns))
-    return [(name, holds) for name, holds in columns_of(after.columns) if name not in had]
 
 
 def _has_none(one: "GroupedType") -> str:

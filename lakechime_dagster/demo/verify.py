@@ -16,7 +16,7 @@ from lakechime_dagster.demo.flights import flights_lake
 from lakechime_dagster.demo.followed import KAFKA
 from lakechime_dagster.demo.plan import Written
 from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
-from lakechime_dagster.lake import LakeTable, SourceTable
+from lakechime_dagster.lake import LakeTable
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.lake import Table
@@ -220,7 +220,7 @@ def _stamps(location: str) -> Iterator[CommitStamp]:
 
 
 def _keys(declared: Table) -> tuple[str, ...]:
-    return BRONZE_KEYS[declared.name] if isinstance(declared, SourceTable) else declared.keys
+    return declared.keys if isinstance(declared, LakeTable | ChangeTable) else BRONZE_KEYS[declared.name]
 
 
 def _count(relation: duckdb.DuckDBPyRelation) -> int:

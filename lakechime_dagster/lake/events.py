@@ -29,11 +29,6 @@ class EventTable(FeedTable):
     type_field: tuple[str, ...]
     producer_field: tuple[str, ...] = ()
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """By which a row is known again."""
-        return ("_src",)
-
 
 @dataclass(frozen=True, kw_only=True)
 class EventStream:

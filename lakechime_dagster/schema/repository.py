@@ -1,7 +1,7 @@
 """What a group knows of its types, and who keeps it: the store is the truth, which knows a column before any table has it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from lakechime_dagster.schema.layout import Layout
@@ -34,7 +34,6 @@ class KnownType:
     Attributes:
         table: The name of its table within the group.
         layout: The columns of its payload, of which `layout_version` is the number; 0 before the first.
-        variations: Those that are kept, by hash.
         failures: How often in a row it could not be written; it is not tried again before `due_ts`.
         told_ts: When people were told of it last.
     """
@@ -45,7 +44,6 @@ class KnownType:
     layout: Layout = field(default_factory=Layout)
     layout_version: int = 0
     observed: Observed = field(default_factory=Observed)
-    variations: Mapping[str, Variation] = field(default_factory=dict)
     failures: int = 0
     due_ts: int = 0
     error: str = ""
@@ -76,6 +74,7 @@ class Learning:
 
     Attributes:
         place: From which a new type is read.
+        prototypes: Of the variations that are new, those first that enlarge what was observed, which are `enlarging` many.
         before: The number of the layout to which it was added.
         decision: What the layout gained, for people.
     """
@@ -84,11 +83,20 @@ class Learning:
     table: str
     place: TypePlace
     prototypes: tuple[Prototype, ...]
+    enlarging: int
     observed: Observed
     layout: Layout
     is_new_layout: bool
     before: int
     decision: str = ""
+
+    def known_after(self, known: KnownType, layout_version: int) -> KnownType:
+        """The type as the store knows it then."""
+        return replace(known, layout=self.layout, layout_version=layout_version, observed=self.observed)
+
+    def columns_added(self, known: KnownType) -> int:
+        """How many columns of single values the layout gained."""
+        return self.layout.leaves - known.layout.leaves
 
 
 class SchemaRepository(Protocol):
@@ -96,6 +104,10 @@ class SchemaRepository(Protocol):
 
     def types(self, group: str) -> dict[str, KnownType]:
         """What is known of a group's types, by name."""
+        ...
+
+    def variations(self, group: str, types: Collection[str]) -> dict[str, dict[str, Variation]]:
+        """The variations of these types that are kept, by hash; a type of which none is has an empty map."""
         ...
 
     def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:

@@ -19,7 +19,7 @@ class TypeResult:
         written: Rows of its table; the others are discarded, or wait.
         rescued: Rows that have something in `_rescued`.
         pending: Rows that wait, with `waits` as the reason.
-        committed: The commit that holds them; None where there was nothing to write.
+        commits: That hold them, the last one last: of this attempt, and of others that nobody settled.
         error: Why nothing of it was written.
         put_off: With what it failed before, where it was not tried again yet.
     """
@@ -36,9 +36,14 @@ class TypeResult:
     waits: str = ""
     layout: int = 0
     columns_added: int = 0
-    committed: Committed | None = None
+    commits: tuple[Committed, ...] = ()
     error: str = ""
     put_off: str = ""
+
+    @property
+    def committed(self) -> Committed | None:
+        """The last commit; None where there was nothing to write."""
+        return self.commits[-1] if self.commits else None
 
     @property
     def failure(self) -> str:

@@ -22,7 +22,7 @@ from lakechime_dagster.store import event_schema as schema
 from lakechime_dagster.store.dialect import StoreNow, now_ms
 from lakechime_dagster.store.engine import reading, writing
 
-MAX_VARIATIONS = 1_000  # kept of a type, beyond those that enlarged what was observed of it
+MAX_VARIATIONS = 1_000  # kept of a type; above it only those that enlarge what was observed of it
 PAUSES_MS = (10_000, 60_000, 300_000, 900_000)  # before a type that failed is tried again
 ENGINE = "lakechime"  # the actor of what no person decided
 
@@ -49,12 +49,19 @@ class SqlEventTypes:
         """What is known of a group's types, by name."""
         with reading(self.engine) as connection:
             rows = list(connection.execute(self._of(group)))
-            ids = [row.type_id for row in rows]
-            layouts = {row.type_id: row.columns for row in connection.execute(_newest_layouts().where(_among(schema.layout, ids)))}
-            found: dict[int, dict[str, Variation]] = {}
-            for row in connection.execute(sa.select(schema.variation).where(_among(schema.variation, ids))):
-                found.setdefault(row.type_id, {})[row.typed_hash] = _variation(row.kinds)
-        return {row.type: _known(row, layouts.get(row.type_id, []), found.get(row.type_id, {})) for row in rows}
+            layouts = {row.type_id: row.columns for row in connection.execute(_newest_layouts().where(*self._is(group)))}
+        return {row.type: _known(row, layouts.get(row.type_id, [])) for row in rows}
+
+    def variations(self, group: str, types: Collection[str]) -> dict[str, dict[str, Variation]]:
+        """The variations of these types that are kept, by hash."""
+        found: dict[str, dict[str, Variation]] = {name: {} for name in types}
+        kept = sa.select(schema.event_type.c.type, schema.variation.c.typed_hash, schema.variation.c.kinds).join_from(
+            schema.variation, schema.event_type
+        )
+        with reading(self.engine) as connection:
+            for row in connection.execute(kept.where(*self._is(group), schema.event_type.c.type.in_(list(types)))):
+                found[row.type][row.typed_hash] = _variation(row.kinds)
+        return found
 
     def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
         """Keep what was found out, all or nothing; the number of each type's layout.
@@ -185,8 +192,8 @@ def _keep_variations(connection: Connection, type_id: int, one: Learning, now: i
     """Keep the variations that are not there yet: those that enlarged what was observed, others so far as there is room."""
     of_type = schema.variation.c.type_id == type_id
     there = {row.typed_hash for row in connection.execute(sa.select(schema.variation.c.typed_hash).where(of_type))}
-    room = MAX_VARIATIONS - len(there)
-    kept = [shape for shape in one.prototypes if shape.typed_hash not in there][: max(0, room)]
+    new = [shape for shape in one.prototypes if shape.typed_hash not in there]
+    kept = new[: max(one.enlarging, MAX_VARIATIONS - len(there))]
     rows = [
         {
             "type_id": type_id, "typed_hash": shape.typed_hash, "names_hash": shape.names_hash, "kinds": sorted(shape.variation.kinds),
@@ -208,10 +215,10 @@ def _among(table: sa.Table, ids: Sequence[int]) -> sa.ColumnElement[bool]:
     return table.c.type_id.in_(ids)
 
 
-def _known(row: Any, columns: list[dict[str, Any]], variations: dict[str, Variation]) -> KnownType:
+def _known(row: Any, columns: list[dict[str, Any]]) -> KnownType:
     return KnownType(
         type=row.type, table=row.table_name, place=TypePlace(uid=row.place_uid, version=row.place_version, commits=row.commits),
-        layout=Layout.from_json(columns), layout_version=row.layout_version, observed=_observed(row.observed), variations=variations,
+        layout=Layout.from_json(columns), layout_version=row.layout_version, observed=_observed(row.observed),
         failures=row.failures, due_ts=row.due_ts, error=row.error, told_ts=row.told_ts,
     )  # fmt: skip
 

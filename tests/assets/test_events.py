@@ -277,8 +277,8 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
 
 def result(kind: str, *, commit: bool = True, **fields: Any) -> TypeResult:
     stamp = CommitStamp(lane=LaneId("test", "shop", kind), step=1, attempt=1, execution_id="e", end=Place())
-    committed = Committed(version=SnapshotId("7"), stamp=stamp) if commit else None
-    return TypeResult(type=kind, table=kind, start=0, end=1, committed=committed, **fields)
+    commits = (Committed(version=SnapshotId("7"), stamp=stamp),) if commit else ()
+    return TypeResult(type=kind, table=kind, start=0, end=1, commits=commits, **fields)
 
 
 def to_tell(known: Mapping[str, KnownType], *results: TypeResult, now_ms: int = TOLD_EVERY_MS) -> list[str]:

@@ -17,9 +17,9 @@ from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.type_patterns import is_matched
 from lakechime_dagster.resources.event_types import event_types
 from lakechime_dagster.schema.event import JsonEvent, event_of
-from lakechime_dagster.schema.learning import learned
+from lakechime_dagster.schema.learning import learned, registered
 from lakechime_dagster.schema.prototype import shape_of
-from lakechime_dagster.schema.repository import KnownType, Learning, Prototype
+from lakechime_dagster.schema.repository import KnownType, Prototype
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.schema.scan import Scanned, scanned
 from lakechime_dagster.schema.shape import shaped
@@ -124,9 +124,10 @@ class Game:
         """What a step does for a type: it learns, and commits once, where nothing hinders it."""
         rows = [row for row in self.rows if row.told.type == one.type and row.version > one.place.version]
         contract, start = group.contract_of(one.type), one.place.version
-        first = {row.told.typed_hash: row for row in reversed(rows) if row.told.typed_hash not in one.variations}
+        kept = self.types.variations(group.name, [one.type])[one.type]
+        first = {row.told.typed_hash: row for row in reversed(rows) if row.told.typed_hash not in kept}
         found = [] if waits else [row.prototype for row in reversed(first.values())]
-        learning = _registered(one) if waits else learned(one, found, contract)
+        learning = registered(one) if waits else learned(one, found, contract)
         if learning is not None:
             self.types.learn(group.name, [learning])
         unmoved = TypeResult(type=one.type, table=one.table, start=start, end=start, rows=len(rows) if waits else 0)
@@ -134,13 +135,5 @@ class Game:
             return replace(unmoved, pending=unmoved.rows, waits=waits, error=error)
         rescued = sum(1 for row in rows if shaped(row.event, (learning or one).layout, contract).rescued)
         stamp = CommitStamp(lane=LaneId("test", group.name, one.type), step=one.place.commits + 1, attempt=1, end=Place())
-        committed = Committed(version=SnapshotId(str(one.place.commits)), stamp=stamp) if rows else None
-        return replace(unmoved, end=self.version, rows=len(rows), written=len(rows), rescued=rescued, committed=committed)
-
-
-def _registered(one: KnownType) -> Learning:
-    """A type that waits for a table, as the store keeps it."""
-    return Learning(
-        type=one.type, table=one.table, place=one.place, prototypes=(), observed=one.observed, layout=one.layout, is_new_layout=False,
-        before=one.layout_version,
-    )  # fmt: skip
+        commits = (Committed(version=SnapshotId(str(one.place.commits)), stamp=stamp),) if rows else ()
+        return replace(unmoved, end=self.version, rows=len(rows), written=len(rows), rescued=rescued, commits=commits)

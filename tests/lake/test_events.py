@@ -53,7 +53,7 @@ def test_a_stream_brings_a_table_of_its_events_that_its_feed_wakes() -> None:
     table = game.table
     assert (table.name, table.location, table.owner, table.group) == ("game.events", "/lake/game", "team:game", "game")
     assert (table.type_field, table.producer_field) == (("header", "type"), ("title",))
-    assert (table.keys, table.inputs, table.trigger.tables, str(table.trigger.every)) == (("_src",), (), (), "every 5 minutes")
+    assert (table.inputs, table.trigger.tables, str(table.trigger.every)) == ((), (), "every 5 minutes")
 
 
 def test_a_group_is_woken_by_its_streams_table() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
+from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.schema.event import JsonEvent, event_of
@@ -14,6 +15,7 @@ from lakechime_dagster.schema.prototype import shape_of
 from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, TypePlace
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.schema.variation import variation_of
+from lakechime_dagster.store import event_types
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
@@ -52,8 +54,8 @@ def settle(types: SqlEventTypes, execution: str, *results: TypeResult, uid: str 
 
 def result(end: int, step: int | None = None, error: str = "", rows: int = 1) -> TypeResult:
     stamp = None if step is None else CommitStamp(lane=LaneId("test", "shop", "buy"), step=step, attempt=1, end=Place())
-    committed = None if stamp is None else Committed(version="1", stamp=stamp)  # type: ignore[arg-type]
-    return TypeResult(type="buy", table="buy", start=0, end=end, rows=rows, written=rows, committed=committed, error=error)
+    commits = () if stamp is None else (Committed(version=SnapshotId("1"), stamp=stamp),)
+    return TypeResult(type="buy", table="buy", start=0, end=end, rows=rows, written=rows, commits=commits, error=error)
 
 
 def test_what_was_learnt_is_read_back(types: SqlEventTypes) -> None:
@@ -61,7 +63,7 @@ def test_what_was_learnt_is_read_back(types: SqlEventTypes) -> None:
     assert types.learn("shop", [one]) == {"buy": 1}
     known = types.types("shop")["buy"]
     assert (known.layout, known.observed, known.layout_version, known.place) == (one.layout, one.observed, 1, NEW.place)
-    assert known.variations == {shape.typed_hash: shape.variation for shape in one.prototypes}
+    assert types.variations("shop", ["buy", "sell"]) == {"buy": {shape.typed_hash: shape.variation for shape in one.prototypes}, "sell": {}}
     assert types.types("other") == {}
     assert SqlEventTypes(types.engine, "other").types("shop") == {}
 
@@ -119,3 +121,12 @@ def test_shapes_tell_no_value(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(name="Ann", age=41, scores=[1.5, 2.5], big=2**70, ok=False))])
     (row,) = types.shapes("shop", "buy")
     assert row["shape"] == f'{{"name":"…","age":1,"scores":[1.5,1.5],"big":{"9" * 22},"ok":true}}'
+
+
+def test_of_many_variations_those_are_kept_that_enlarge_what_was_observed(types: SqlEventTypes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_types, "MAX_VARIATIONS", 2)
+    types.learn("shop", [learning(NEW, prototype(a=1), prototype(b="x"), prototype(a=1, b="x"))])
+    types.learn("shop", [learning(types.types("shop")["buy"], prototype(b="x", a=None), prototype(c=1))])
+    kept = types.variations("shop", ["buy"])["buy"].values()
+    assert {path for one in kept for path, _ in one.kinds if path} == {"/a", "/b", "/c"}
+    assert len(kept) == 4

@@ -2,9 +2,8 @@
 
 from sqlalchemy import Engine
 
-from lakechime_dagster.schema.layout import Layout
-from lakechime_dagster.schema.observed import Observed
-from lakechime_dagster.schema.repository import Learning, TypePlace
+from lakechime_dagster.schema.learning import registered
+from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.event_types import SqlEventTypes
@@ -12,8 +11,7 @@ from lakechime_dagster.store.event_waits import Waits, waits
 
 
 def known(types: SqlEventTypes, *names: str, group: str = "shop") -> None:
-    nothing = {"place": TypePlace(), "prototypes": (), "observed": Observed(), "layout": Layout(), "is_new_layout": False, "before": 0}
-    types.learn(group, [Learning(type=name, table=name, **nothing) for name in names])
+    types.learn(group, [one for name in names if (one := registered(KnownType(type=name, table=name)))])
 
 
 def settled(types: SqlEventTypes, step: int, group: str = "shop", **waiting: str) -> None:

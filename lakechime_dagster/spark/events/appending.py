@@ -3,7 +3,6 @@
 The number of the commit is tied to the place: it follows the commits that the group has in the table. Delta lets one in only.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -15,31 +14,35 @@ from lakechime_dagster.spark.stamp import TargetLog
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId
 
 FEW_ROWS = 200_000  # which one file holds
+MAX_TOLD = 20  # commits of others that are told, the last ones: a store that was lost does not know of all
 PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.dataSkippingNumIndexedCols": "32"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
-    """Whose commit holds what lies behind a place, and the place that it makes."""
+class Ahead:
+    """What a table holds beyond what is known of it: its own place, and the commits that led there, of which the last makes it."""
 
-    committed: Committed
     place: TypePlace
+    commits: tuple[Committed, ...]
 
 
-def place_in(log: TargetLog, lane: LaneId, source: str) -> Held | None:
-    """What the table itself says of the place of its type; None where the group has no commit in it.
+def ahead_of(place: TypePlace, log: TargetLog, lane: LaneId, source: str) -> Ahead | None:
+    """What the table of a type holds beyond a place; None where that is its last one.
 
     Raises:
-        LakeChimeError: it has one, and its log no longer says up to where.
+        LakeChimeError: it holds something, and its log no longer says up to where.
     """
-    committed = log.last_committed(lane) if log.exists() else None
-    if committed is None:
+    last = log.last_committed(lane) if log.exists() else None
+    if last is None or last.stamp.step <= place.commits:
         return None
-    end = committed.stamp.end.sources.get(source)
-    if committed.is_stamp_lost or end is None or end.snapshot_id is None:
-        problem = f"its log at {log.shown_location} no longer tells up to where its commit {committed.stamp.step} read {source}"
+    end = last.stamp.end.sources.get(source)
+    if last.is_stamp_lost or end is None or end.snapshot_id is None:
+        problem = f"its log at {log.shown_location} no longer tells up to where its commit {last.stamp.step} read {source}"
         raise LakeChimeError(f"{problem}; put the log back")
-    return Held(committed=committed, place=TypePlace(uid=end.table_uid, version=int(end.snapshot_id), commits=committed.stamp.step))
+    steps = range(max(place.commits, last.stamp.step - MAX_TOLD) + 1, last.stamp.step)
+    before = [one for step in steps if (one := log.committed(lane, step)) is not None and not one.is_stamp_lost]
+    reached = TypePlace(uid=end.table_uid, version=int(end.snapshot_id), commits=last.stamp.step)
+    return Ahead(place=reached, commits=(*before, last))
 
 
 def append_after(place: TypePlace, target: Target, rows: DataFrame, count: int, stamp: CommitStamp) -> Committed:
@@ -60,14 +63,11 @@ def append_after(place: TypePlace, target: Target, rows: DataFrame, count: int, 
     options = {"mergeSchema": "true", "txnAppId": stamp.txn_app_id, "txnVersion": str(stamp.step), "userMetadata": stamp.to_text()}
     for tried in retrying():
         with tried:
-            found = target.log.committed(stamp.lane, stamp.step) if target.log.exists() else None
-            if found is None:
-                made = {} if target.log.exists() else PROPERTIES
+            is_there = target.log.exists()
+            if not is_there or target.log.committed(stamp.lane, stamp.step) is None:
+                made = {} if is_there else PROPERTIES
                 one.write.format("delta").mode("append").options(**options, **made).save(target.location)
     found = target.log.committed(stamp.lane, stamp.step)
     if found is None:
         raise CommitLostError(f"{target.name}: commit {stamp.step} of {stamp.lane} was written, and is not in its log")
     return found
-
-
-Stamped = Callable[[str, TypePlace, int], CommitStamp]

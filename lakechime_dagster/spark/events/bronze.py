@@ -17,7 +17,7 @@ from lakechime_dagster.schema.event import Refusal
 from lakechime_dagster.spark.events.job import EventJob
 from lakechime_dagster.spark.events.scan import COLUMNS, scan
 from lakechime_dagster.spark.events.tokenizer import load_tokenizer
-from lakechime_dagster.spark.feeds.files import BYTES, ROWS, SLICE, Slice, check_there, has_message, lines, tasks
+from lakechime_dagster.spark.feeds.files import SLICE, Line, Slice, batches, check_there, has_message, tasks
 from lakechime_dagster.spark.feeds.kafka import read_topics
 from lakechime_dagster.spark.feeds.step import PROPERTIES, files_place, ingest_step, kafka_place
 from lakechime_dagster.spark.job import TableResult
@@ -100,25 +100,14 @@ class _Lines:
     folder: Path
     parts: list[list[Slice]]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
+    def __call__(self, asked: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in asked:
             for number in batch.column(0).to_pylist():
-                for part in self.parts[number]:
-                    yield from self._lines(part)
+                for found in batches(self.folder, self.parts[number]):
+                    yield self._batch(found)
 
-    def _lines(self, part: Slice) -> Iterator[pa.RecordBatch]:
-        written_us = (self.folder / part.name).stat().st_mtime_ns // 1_000
-        sources, payloads, size = list[str](), list[bytes](), 0
-        for at, line in lines(self.folder, part):
-            sources.append(f"{part.name}@{at}")
-            payloads.append(line)
-            size += len(line)
-            if len(payloads) >= ROWS or size >= BYTES:
-                yield self._batch(sources, written_us, payloads)
-                sources, payloads, size = [], [], 0
-        if payloads:
-            yield self._batch(sources, written_us, payloads)
-
-    def _batch(self, sources: list[str], written_us: int, payloads: list[bytes]) -> pa.RecordBatch:
-        times = pa.array([written_us] * len(sources), self.out.field("sent_at").type)
-        return pa.RecordBatch.from_arrays([pa.array(sources), times, pa.array(payloads, pa.binary())], schema=self.out)
+    def _batch(self, found: list[Line]) -> pa.RecordBatch:
+        sources = pa.array([f"{one.name}@{one.at}" for one in found])
+        times = pa.array([one.written_ns // 1_000 for one in found], self.out.field("sent_at").type)
+        payloads = pa.array([one.content for one in found], pa.binary())
+        return pa.RecordBatch.from_arrays([sources, times, payloads], schema=self.out)

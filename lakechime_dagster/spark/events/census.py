@@ -28,11 +28,6 @@ class TypeCount:
     flagged: int
     variations: Mapping[str, int]
 
-    @property
-    def uncounted(self) -> int:
-        """Events without a flag whose variation is not among those that are told."""
-        return self.rows - self.flagged - sum(self.variations.values())
-
 
 def refused(rows: DataFrame) -> dict[str, int]:
     """How many rows no type could be told of, by reason."""
@@ -68,12 +63,12 @@ def prototypes(events: DataFrame, unknown: Mapping[str, Collection[str]], positi
     if not wanted:
         return {}
     hashes = sorted({one for _, one in wanted})
-    first = F.min_by(F.struct("payload", "names_hash"), "_src").alias("first")
+    first = F.min_by("payload", "_src").alias("payload")
     rows = events.where(F.col("hash").isin(hashes)).groupBy("type", "hash").agg(first, F.min("_src").alias("source"))
     found: dict[str, list[Prototype]] = {}
     for row in sorted(rows.collect(), key=lambda row: (row["type"], row["hash"])):
         if (row["type"], row["hash"]) in wanted:
-            found.setdefault(row["type"], []).append(_prototype(row["first"]["payload"], row["hash"], row["source"], position))
+            found.setdefault(row["type"], []).append(_prototype(row["payload"], row["hash"], row["source"], position))
     return found
 
 

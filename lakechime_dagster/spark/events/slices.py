@@ -1,8 +1,10 @@
 """What a stream's table has behind a place, up to the end that a step has claimed; each place is looked up once."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from lakechime_dagster.dce.commits import TableLog
 from lakechime_dagster.dce.event import SnapshotId
@@ -11,7 +13,7 @@ from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.schema.repository import TypePlace
 from lakechime_dagster.spark.ranges import ReadMethod, read_range
 
-COLUMNS = ("_src", "_ingested_at", "reason", "type", "hash", "names_hash", "flags", "payload")
+COLUMNS = ("_src", "_ingested_at", "reason", "type", "hash", "flags", "payload")
 
 
 @dataclass
@@ -57,3 +59,8 @@ class Slices:
             remedy = "put its log back as it was"
             raise TableUnreadableError(f"{self.table} after version {start}: {read.verdict.value}, {why}; {remedy}")
         return rows.select(*COLUMNS)
+
+
+def of_types(rows: DataFrame, names: Collection[str]) -> DataFrame:
+    """The events of these types; refused rows are of none."""
+    return rows.where(F.col("reason").isNull() & F.col("type").isin(*names)) if names else rows.limit(0)

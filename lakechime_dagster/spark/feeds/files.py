@@ -1,8 +1,9 @@
 """Files of lines, read slice by slice by plain Python, also in the processes that work for Spark."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.triggers.feeds import Span
@@ -77,3 +78,32 @@ def lines(folder: Path, part: Slice) -> Iterator[tuple[int, bytes]]:
             if content := line.rstrip(b"\r\n"):
                 yield at, content
             at += len(line)
+
+
+class Line(NamedTuple):
+    """A line of a file: the byte at which it begins, and when the file was written last, in nanoseconds."""
+
+    name: str
+    at: int
+    content: bytes
+    written_ns: int
+
+
+def batches(folder: Path, parts: Iterable[Slice]) -> Iterator[list[Line]]:
+    """The lines of slices in lists of at most `ROWS`, and of about `BYTES`.
+
+    Raises:
+        FeedUnreadableError: a file ends before its slice does.
+    """
+    found: list[Line] = []
+    size = 0
+    for part in parts:
+        written_ns = (folder / part.name).stat().st_mtime_ns
+        for at, content in lines(folder, part):
+            found.append(Line(part.name, at, content, written_ns))
+            size += len(content)
+            if len(found) >= ROWS or size >= BYTES:
+                yield found
+                found, size = [], 0
+    if found:
+        yield found

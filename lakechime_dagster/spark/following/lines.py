@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader, as_object, shown
 from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.spark.feeds.files import BYTES, ROWS, Slice, lines
+from lakechime_dagster.spark.feeds.files import Slice, batches
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -39,30 +39,16 @@ class Lines:
     is_records: bool
     reader: Callable[[], EnvelopeReader]
 
-    def __call__(self, batches: Batches) -> Batches:
+    def __call__(self, asked: Batches) -> Batches:
         reader = self.reader()
-        for batch in batches:
+        for batch in asked:
             for number in batch.column(0).to_pylist():
                 yield from self._rows(self.parts[number], reader)
 
     def _rows(self, parts: Sequence[Slice], reader: EnvelopeReader) -> Batches:
-        rows: list[tuple[Any, ...]] = []
-        size = 0
-        for message, length in self._messages(parts):
-            rows.append(bronze_row(message, reader))
-            size += length
-            if len(rows) >= ROWS or size >= BYTES:
-                yield self._batch(rows)
-                rows, size = [], 0
-        if rows:
-            yield self._batch(rows)
-
-    def _messages(self, parts: Sequence[Slice]) -> Iterator[tuple[Message, int]]:
         told = record_of if self.is_records else message_of
-        for part in parts:
-            written_ms = (self.folder / part.name).stat().st_mtime_ns // 1_000_000
-            for at, line in lines(self.folder, part):
-                yield told(part.name, at, line, written_ms), len(line)
+        for found in batches(self.folder, parts):
+            yield self._batch([bronze_row(told(one.name, one.at, one.content, one.written_ns // 1_000_000), reader) for one in found])
 
     def _batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
         arrays = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), self.out, strict=True)]

@@ -140,6 +140,9 @@ class Remembering:
     def types(self, group: str) -> Any:
         return self.known
 
+    def variations(self, group: str, types: Any) -> Any:
+        return {name: {} for name in types}
+
     def learn(self, group: str, several: Any) -> dict[str, int]:
         return {one.type: 1 for one in several}
 

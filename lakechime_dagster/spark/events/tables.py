@@ -1,0 +1,47 @@
+"""The tables of a group's types: where each lies, what it holds, and what a commit in it says."""
+
+from dataclasses import dataclass
+
+from lakechime_dagster.schema.repository import KnownType, TypePlace
+from lakechime_dagster.spark.commit import Target
+from lakechime_dagster.spark.events.appending import Ahead, ahead_of
+from lakechime_dagster.spark.events.job import GroupJob
+from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypeTables:
+    """The tables as one attempt at a step sees them."""
+
+    job: GroupJob
+    open_log: OpenLog
+
+    def target(self, known: KnownType) -> Target:
+        """The table of a type, be it there or not."""
+        name, location = f"{self.job.group.name}.{known.table}", f"{self.job.folder}/{known.table}"
+        return Target(name=name, location=location, log=self.open_log(location, name))
+
+    def ahead(self, known: KnownType) -> Ahead | None:
+        """What a type's table holds beyond what is known of it.
+
+        Raises:
+            LakeChimeError: it cannot be asked, or does not tell up to where it holds something.
+        """
+        return ahead_of(known.place, self.target(known).log, self._lane(known), self.job.group.stream.table.name)
+
+    def stamp(self, known: KnownType, place: TypePlace, start: int, rows: int) -> CommitStamp:
+        """What this attempt's commit of what lies behind a place says: the version behind which it reads, and the events there."""
+        return CommitStamp(
+            lane=self._lane(known), step=place.commits + 1, attempt=self.job.attempt, execution_id=self.job.execution_id,
+            end=Place(sources={self.job.group.stream.table.name: self.job.end}),
+            facts={"type": known.type, "after": start, "layout": known.layout_version, "rows": rows},
+            tags={"schema_version": str(known.layout_version)},
+        )  # fmt: skip
+
+    def is_own(self, held: Committed) -> bool:
+        """Whether a commit is this attempt's."""
+        return (held.stamp.attempt, held.stamp.execution_id) == (self.job.attempt, self.job.execution_id)
+
+    def _lane(self, known: KnownType) -> LaneId:
+        return LaneId(self.job.deployment, self.job.group.name, known.type)

@@ -1,0 +1,111 @@
+"""Brings the events of one type into its table, from wherever that stands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.shape import covers
+from lakechime_dagster.schema.variation import Variation
+from lakechime_dagster.spark.commit import Target, commit_at
+from lakechime_dagster.spark.delta_files import files_frame
+from lakechime_dagster.spark.drivers.failures import described
+from lakechime_dagster.spark.events.appending import Ahead, append_after
+from lakechime_dagster.spark.events.census import TypeCount, counted
+from lakechime_dagster.spark.events.rows import rows_of
+from lakechime_dagster.spark.events.slices import Slices, of_types
+from lakechime_dagster.spark.events.tables import TypeTables
+from lakechime_dagster.triggers.lanes import Committed
+
+MAX_ROUNDS = 5  # in which others were first at one table
+_NONE = TypeCount(rows=0, flagged=0, variations={})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToWrite:
+    """What a writer knows of its type: its layout, the variations with their kinds, and the events that were counted.
+
+    Attributes:
+        ahead: What its table holds beyond what the store knows.
+    """
+
+    type: KnownType
+    variations: Mapping[str, Variation]
+    count: TypeCount
+    columns_added: int = 0
+    ahead: Ahead | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypeWriter:
+    """Writes the tables of types, one after the other or several at a time."""
+
+    spark: SparkSession
+    slices: Slices
+    tables: TypeTables
+
+    def written(self, one: ToWrite) -> TypeResult:
+        """A type's rows in its table; what hinders that is told, and the type keeps its place."""
+        try:
+            with described():
+                return self._appended(one)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
+            return self.failed(one.type, error)
+
+    def failed(self, known: KnownType, error: Exception) -> TypeResult:
+        """A type of which nothing was written, and why."""
+        return replace(self._begun(known), error=f"{type(error).__name__}: {error}".splitlines()[0])
+
+    def with_earlier(self, result: TypeResult, known: KnownType, ahead: Ahead | None) -> TypeResult:
+        """What a step did for a type, with the commits of other attempts that the store does not know."""
+        target = self.tables.target(known)
+        for commit in ahead.commits if ahead is not None else ():
+            rows = int(commit.stamp.facts.get("rows", 0))  # as its writer counted the events
+            result = self._with(result, target, commit, rows, rows)
+        return result
+
+    def _begun(self, known: KnownType) -> TypeResult:
+        start = self.slices.start(known.place)
+        return TypeResult(type=known.type, table=known.table, start=start, end=start, layout=known.layout_version)
+
+    def _appended(self, one: ToWrite) -> TypeResult:
+        known, place, count = one.type, one.type.place, one.count
+        target, contract = self.tables.target(known), self.tables.job.group.contract_of(known.type)
+        result = self.with_earlier(replace(self._begun(known), columns_added=one.columns_added), known, one.ahead)
+        for _ in range(MAX_ROUNDS):
+            start = self.slices.start(place)
+            events = of_types(self.slices.after(start), [known.type])
+            covered, rest = _covered(one, count)
+            rows = rows_of(events, known.layout, known.layout_version, contract, covered)
+            held = append_after(place, target, rows, count.rows, self.tables.stamp(known, place, start, count.rows))
+            if self.tables.is_own(held):
+                return replace(self._with(result, target, held, count.rows, rest), end=self.slices.version)
+            ahead = self.tables.ahead(replace(known, place=place))
+            assert ahead is not None  # as it holds a commit
+            place, result = ahead.place, self.with_earlier(result, known, ahead)
+            count = counted(of_types(self.slices.after(self.slices.start(place)), [known.type])).get(known.type, _NONE)
+            if not count.rows:
+                return replace(result, end=self.slices.version)
+        raise RuntimeError(f"{MAX_ROUNDS} others were first at {target.name}; the next step tries again")
+
+    def _with(self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int) -> TypeResult:
+        """What a type's commits did, with one more; `rest` of its events went through our own reader, which alone rescues."""
+        record = commit_at(target.log, int(held.version))
+        written, rescued = int(record.metrics.get("numOutputRows", 0)), 0
+        if rest and record.added:
+            frame = files_frame(self.spark, target.location, int(held.version), record.added)
+            rescued = frame.where(F.col("_rescued").isNotNull()).count()
+        return replace(
+            result, commits=(*result.commits, held), rows=result.rows + rows, written=result.written + written,
+            rescued=result.rescued + rescued, discarded=result.discarded + rows - written,
+        )  # fmt: skip
+
+
+def _covered(one: ToWrite, count: TypeCount) -> tuple[list[str] | None, int]:
+    """The variations that Spark's own reader brings into the layout, None where those are all; and how many events have others."""
+    covered = [name for name in count.variations if name in one.variations and covers(one.type.layout, one.variations[name])]
+    rest = count.rows - sum(count.variations[name] for name in covered)
+    return (covered if rest else None), rest
