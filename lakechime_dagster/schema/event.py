@@ -13,6 +13,7 @@ from lakechime_dagster.schema.json_text import Fields, Fraction, Integer, parsed
 MAX_DEPTH = 512  # objects and arrays within each other, the event itself among them
 MAX_NAME = 32 * 1024  # bytes of a field's name, in UTF-8
 MAX_NUMBER = 1_000  # characters
+MAX_PATHS = 16 << 20  # bytes of all its paths together: as names are told again with each path below them, few can be many
 
 
 class Refusal(StrEnum):
@@ -25,6 +26,7 @@ class Refusal(StrEnum):
         TOO_DEEP: More than `MAX_DEPTH` objects and arrays are within each other.
         NAME_TOO_LONG: The name of a field has more than `MAX_NAME` bytes.
         NUMBER_TOO_LONG: A number has more than `MAX_NUMBER` characters.
+        PATHS_TOO_LONG: Its paths, each told once, have more than `MAX_PATHS` bytes together.
     """
 
     NOT_UTF8 = "not_utf8"
@@ -33,6 +35,7 @@ class Refusal(StrEnum):
     TOO_DEEP = "too_deep"
     NAME_TOO_LONG = "name_too_long"
     NUMBER_TOO_LONG = "number_too_long"
+    PATHS_TOO_LONG = "paths_too_long"
 
 
 class Flag(StrEnum):
@@ -65,8 +68,8 @@ def event_of(raw: str | bytes) -> JsonEvent | Refusal:
         return Refusal.NOT_JSON
     if not isinstance(fields, Fields):
         return Refusal.NOT_OBJECT
-    flags, problems = set[Flag](), set[Refusal]()
-    for value, depth in _all_values(fields):
+    flags, problems, paths = set[Flag](), set[Refusal](), _Paths()
+    for value, depth in _all_values(fields, paths):
         if depth > MAX_DEPTH:
             return Refusal.TOO_DEEP
         match value:
@@ -81,18 +84,36 @@ def event_of(raw: str | bytes) -> JsonEvent | Refusal:
                 problems |= {Refusal.NAME_TOO_LONG} if any(map(_is_long, names)) else set()
             case _:
                 pass
+    problems |= {Refusal.PATHS_TOO_LONG} if paths.bytes > MAX_PATHS else set()
     return next((one for one in Refusal if one in problems), None) or JsonEvent(fields, frozenset(flags))
 
 
-def _all_values(fields: Fields) -> Iterator[tuple[Any, int]]:
-    """All values of an event, each with how many objects and arrays it is or is within."""
-    waiting: list[tuple[Any, int]] = [(fields, 1)]
+class _Paths:
+    """The paths of an event by numbers, the event's own is 0, and how many bytes all have together: a name's own and one, or `[]`."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._numbers: dict[tuple[int, str | None], int] = {}
+        self._lengths = [0]
+
+    def below(self, path: int, name: str | None) -> int:
+        """The path of a field, or of the elements of an array."""
+        number = self._numbers.setdefault((path, name), len(self._lengths))
+        if number == len(self._lengths):
+            self._lengths.append(self._lengths[path] + (2 if name is None else 1 + len(name.encode(errors="surrogatepass"))))
+            self.bytes += self._lengths[number]
+        return number
+
+
+def _all_values(fields: Fields, paths: _Paths) -> Iterator[tuple[Any, int]]:
+    """All values of an event, each with how many objects and arrays it is or is within; their paths are told on the way."""
+    waiting: list[tuple[Any, int, int]] = [(fields, 1, 0)]
     while waiting:
-        value, depth = waiting.pop()
+        value, depth, path = waiting.pop()
         yield value, depth
         if isinstance(value, list):
-            inner = [one for _, one in value] if isinstance(value, Fields) else value
-            waiting += [(one, depth + isinstance(one, list)) for one in inner]
+            inner = value if isinstance(value, Fields) else [(None, one) for one in value]
+            waiting += [(one, depth + isinstance(one, list), paths.below(path, name)) for name, one in inner]
 
 
 def _has_half(text: str) -> bool:

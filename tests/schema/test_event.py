@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from lakechime_dagster.schema import event
 from lakechime_dagster.schema.event import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Flag, JsonEvent, Refusal, event_of
 from lakechime_dagster.schema.json_text import Fields, Integer
 
@@ -39,6 +40,14 @@ def nested(depth: int) -> str:
 )
 def test_what_is_no_event_has_a_reason(text: str | bytes, reason: Refusal) -> None:
     assert event_of(text) is reason
+
+
+def test_the_paths_of_an_event_have_a_bound_each_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '{"ab":{"c":1,"c":2},"ä":[1,[]],"ab":null}'  # /ab, /ab/c, /ä and /ä[]
+    monkeypatch.setattr(event, "MAX_PATHS", 3 + 5 + 3 + 5)
+    assert isinstance(event_of(text), JsonEvent)
+    monkeypatch.setattr(event, "MAX_PATHS", 3 + 5 + 3 + 4)
+    assert event_of(text) is Refusal.PATHS_TOO_LONG
 
 
 def test_of_several_reasons_it_is_the_first_of_the_list_wherever_it_stands() -> None:

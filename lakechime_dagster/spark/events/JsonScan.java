@@ -98,10 +98,10 @@ public final class JsonScan implements UDF1 {
     /** The rows of payloads, one after another; it remembers paths and variations, and forgets all when they are too many. */
     static final class Scan {
         static final int MAX_TYPE = 512;
-        static final int NOT_UTF8 = 0, NOT_JSON = 1, NOT_OBJECT = 2, TOO_DEEP = 3, NAME_TOO_LONG = 4, NUMBER_TOO_LONG = 5;
-        static final int TYPE_MISSING = 6, TYPE_NOT_TEXT = 7, TYPE_EMPTY = 8, TYPE_TOO_LONG = 9;
+        static final int NOT_UTF8 = 0, NOT_JSON = 1, NOT_OBJECT = 2, TOO_DEEP = 3, NAME_TOO_LONG = 4, NUMBER_TOO_LONG = 5, PATHS_TOO_LONG = 6;
+        static final int TYPE_MISSING = 7, TYPE_NOT_TEXT = 8, TYPE_EMPTY = 9, TYPE_TOO_LONG = 10;
         static final Row[] REFUSALS = refusals(new String[] {
-            "not_utf8", "not_json", "not_object", "too_deep", "name_too_long", "number_too_long",
+            "not_utf8", "not_json", "not_object", "too_deep", "name_too_long", "number_too_long", "paths_too_long",
             "type_missing", "type_not_text", "type_empty", "type_too_long"
         });
         static final UTF8String[] FLAGS = {
@@ -185,6 +185,7 @@ public final class JsonScan implements UDF1 {
         static final int MAX_DEPTH = 512;
         static final int MAX_NAME = 32 * 1024;
         static final int MAX_NUMBER = 1000;
+        static final int MAX_PATHS = 16 << 20; // bytes of all of them together
         static final int MAX_DIGITS = 38;
         static final byte[] MOST = "9223372036854775807".getBytes(StandardCharsets.US_ASCII);
         static final byte[] LEAST = "9223372036854775808".getBytes(StandardCharsets.US_ASCII);
@@ -211,6 +212,7 @@ public final class JsonScan implements UDF1 {
         private int depth;
         private long payloads;
         private long objects;
+        private long bytesOfPaths; // of those that are found
         private boolean isTooDeep;
         private boolean isNameTooLong;
         private boolean isNumberTooLong;
@@ -240,7 +242,8 @@ public final class JsonScan implements UDF1 {
             if (!isEvent) return Scan.NOT_OBJECT;
             if (isTooDeep) return Scan.TOO_DEEP;
             if (isNameTooLong) return Scan.NAME_TOO_LONG;
-            return isNumberTooLong ? Scan.NUMBER_TOO_LONG : -1;
+            if (isNumberTooLong) return Scan.NUMBER_TOO_LONG;
+            return bytesOfPaths > MAX_PATHS ? Scan.PATHS_TOO_LONG : -1;
         }
 
         /** The text at a place of the payload that was read last. */
@@ -257,6 +260,7 @@ public final class JsonScan implements UDF1 {
             text = payload;
             end = payload.length;
             at = depth = count = 0;
+            bytesOfPaths = 0;
             payloads++;
             hasDuplicate = hasHalf = isTooDeep = isNameTooLong = isNumberTooLong = false;
             type.state = typeField.length == 0 ? Place.NOT_TEXT : Place.MISSING;
@@ -431,6 +435,7 @@ public final class JsonScan implements UDF1 {
             path.kinds = kind;
             if (count == found.length) found = (Path[]) Arrays.copyOf(found, 2 * count);
             found[count++] = path;
+            bytesOfPaths += path.bytes;
         }
 
         private void space() {
@@ -674,6 +679,7 @@ public final class JsonScan implements UDF1 {
         final long hash;
         final long salt;
         final boolean isPlain; // as it is spelled here it stands in texts
+        final int bytes; // of it: of each name and one more, of elements two
         int level; // how many names are on the way
         int role;
         Path element;
@@ -691,6 +697,7 @@ public final class JsonScan implements UDF1 {
             this.hash = hash;
             this.salt = salt;
             this.isPlain = name != null && isPlain(name);
+            this.bytes = parent == null ? 0 : parent.bytes + (name == null ? 2 : name.length + 1);
         }
 
         static Path nowhere() {

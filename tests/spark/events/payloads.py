@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from lakechime_dagster.schema.event import MAX_DEPTH, MAX_NAME, MAX_NUMBER
+from lakechime_dagster.schema.event import MAX_DEPTH, MAX_NAME, MAX_NUMBER, MAX_PATHS
 from lakechime_dagster.schema.scan import MAX_TYPE
 
 _ODD = Path(__file__).with_name("odd")
@@ -42,6 +42,7 @@ def _odd() -> Iterator[str | bytes]:
     yield '{"type":"t","x":[{"\\n":1},{"\n":1}]}'
     yield b'{"type":"t","x":[{"\\ud800":1},{"\xed\xa0\x80":1}]}'
     yield b'{"type":"t\\u0000"}'
+    yield from _long_paths()
     yield from _deep()
     yield from _together()
 
@@ -67,6 +68,16 @@ def _at_bounds() -> Iterator[str]:
         yield f'{{"{chr(228) * (name // 2)}{"n" * (name % 2)}":1}}'
         yield '{"' + r"\u00e4" * (name // 2) + "n" * (name % 2) + '":1}'
         yield '{"' + r"\ud800" * (name // 3) + "n" * (name % 3) + '":1}'
+
+
+def _long_paths() -> Iterator[str]:
+    """Events whose paths are of the most bytes together, one more or one less; fields are told twice, and count once."""
+    below = ",".join(f'"{number:05}":{{}},"{number:05}":1' for number in range(511))
+    shared = (MAX_PATHS - len("/type") - 511 * 6) // 512 - 2
+    rest = MAX_PATHS - len("/type") - 512 * (shared + 1) - 511 * 6
+    for length in (rest - 1, rest, rest + 1):
+        yield f'{{"type":"t","{"n" * shared}":{{{below}}},"{"r" * (length - 1)}":1}}'
+        yield f'{{"type":"t","{"ä" * (shared // 2)}{"n" * (shared % 2)}":{{{below}}},"e":[1,2],"{"r" * (length - 7)}":1}}'
 
 
 def _deep() -> Iterator[str]:
