@@ -1,7 +1,8 @@
 """Lines of a benchmark: a value, its goal, and the verdict; the same form for every script."""
 
+import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
 
@@ -33,6 +34,15 @@ def show(lines: Iterable[Line], *, as_json: bool, width: int = 72) -> None:
         return
     for line in lines:
         print(f"{line.name:<{width}} {line.value:>12,.2f} {line.unit:<7} {line.goal:<9} {line.verdict}", flush=True)
+
+
+def run_of_messages(doc: str | None, measure: Callable[[int], Iterable[Line]], messages: int) -> None:
+    """Print value, goal and verdict per line of a benchmark that is run with so many messages, or one JSON document."""
+    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--messages", type=int, default=messages)
+    asked = parser.parse_args()
+    show(measure(asked.messages), as_json=asked.json)
 
 
 def _judged(name: str, value: float, unit: str, goal: str, is_met: bool) -> Line:

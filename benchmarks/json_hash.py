@@ -4,7 +4,6 @@ Each way reads the same files and writes nowhere. CPU is that of the JVM and of 
 turns, medians, the first round dropped. A Python function of names alone, as is common, is what the tokenizer is beside.
 """
 
-import argparse
 import hashlib
 import json
 import statistics
@@ -22,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks._lines import Line, at_least, at_most, show
+from benchmarks._lines import Line, at_least, at_most, run_of_messages
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.drivers.driver import open_driver
 from lakechime_dagster.spark.events.scan import COLUMNS, scan
@@ -157,14 +156,5 @@ def lines(runs: dict[str, list[tuple[float, float]]]) -> list[Line]:
     ]
 
 
-def main() -> None:
-    """Prints value, goal and verdict per line, or one JSON document."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--messages", type=int, default=MESSAGES)
-    asked = parser.parse_args()
-    show(measure(asked.messages), as_json=asked.json)
-
-
 if __name__ == "__main__":
-    main()
+    run_of_messages(__doc__, measure, MESSAGES)

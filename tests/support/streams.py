@@ -54,6 +54,7 @@ class Stream:
     steps: int = 0
     start: TypePlace = field(default_factory=TypePlace)
     executions: int = 0
+    classes: str = ""  # where the tokenizer's are kept; Python tells what payloads are without
 
     @property
     def bronze(self) -> str:
@@ -74,6 +75,7 @@ class Stream:
         job = EventJob(
             name="game.events", location=self.bronze, feed=self.stream.table.feed, folder=str(self.folder / "in"),
             start=Place(feed=self.place), type_field=self.stream.table.type_field, producer_field=self.stream.table.producer_field,
+            classes=self.classes,
         )  # fmt: skip
         stamp = CommitStamp(
             lane=LaneId("test", "game.events"), step=self.steps, attempt=1, execution_id=f"b{self.steps}", end=Place(feed=end)
