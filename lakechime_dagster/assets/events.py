@@ -11,7 +11,7 @@ from lakechime_dagster.assets.table import attempting_asset, declared
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.resources.event_types import event_types, settle_group
+from lakechime_dagster.resources.event_types import event_replays, event_types, settle_group
 from lakechime_dagster.resources.grouped import Fares, types_of
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
@@ -20,6 +20,7 @@ from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import Attempted, SparkResource
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import GroupResult, TypeResult
+from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers.flow import Flow
 
 KINDS = ("deltalake", "spark")
@@ -67,6 +68,7 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
         partitions_def=partitions_of_group(lake, group), backfill_policy=dg.BackfillPolicy.single_run(),
     )  # fmt: skip
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
+        asked_by_partitions(context, lakechime.platform(), group)
         try:
             with lakechime.execution(context, flow.name) as running:
                 job = group_job_of(lake, group, running)
@@ -83,12 +85,23 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
     return body
 
 
+def asked_by_partitions(context: dg.AssetExecutionContext, platform: Platform, group: EventGroup) -> None:
+    """A run that a person launches with types as partitions replays them; those that never came say nothing."""
+    if not context.has_partition_key and not context.has_partition_key_range:
+        return
+    known = event_types(platform).types(group.name)
+    asked = [name for name in context.partition_keys if name in known]
+    if asked:
+        by = By(who="dagster", reason=f"run {context.run_id} was launched with these types as partitions")
+        event_replays(platform).ask(group.name, asked, by)
+
+
 def types_to_tell(known: Mapping[str, KnownType], results: Iterable[TypeResult], now_ms: int) -> dict[str, TypeResult]:
     """The types of which people are told now: new columns, failures and what follows them at once, mere rows from time to time."""
     found: dict[str, TypeResult] = {}
     for one in results:
         before = known.get(one.type)
-        is_odd = bool(one.columns_added or (one.error and (before is None or not before.failures)))
+        is_odd = bool(one.columns_added or one.replayed or (one.error and (before is None or not before.failures)))
         has_recovered = before is not None and before.failures > 0 and one.committed is not None
         is_due = one.committed is not None and (before is None or now_ms - before.told_ts >= TOLD_EVERY_MS)
         if is_odd or has_recovered or is_due:
@@ -122,9 +135,13 @@ def _standing(platform: Platform, group: EventGroup) -> GroupResult:
 
 def _of_type(one: TypeResult) -> dict[str, Any]:
     version = f"version {one.committed.version}" if one.committed is not None else "nothing to do, no commit"
+    replays = {
+        "rows replaced by a replay": sum(each.replaced for each in one.replayed),
+        "rows added by a replay": sum(each.added for each in one.replayed),
+    }  # fmt: skip
     return {
         "dagster/row_count": one.written, "rows rescued": one.rescued, "rows discarded": one.discarded, "columns added": one.columns_added,
-        "layout": one.layout, "commit": version, "table": one.table,
+        "layout": one.layout, "commit": version, "table": one.table, **(replays if one.replayed else {}),
     }  # fmt: skip
 
 
@@ -144,6 +161,9 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
         "rows pending": sum(one.pending for one in result.types),
         "rows without a type": sum(result.refused.values()),
         "columns added": sum(one.columns_added for one in result.types),
+        "types replayed": sum(1 for one in result.types if one.replayed),
+        "rows replaced by replays": sum(each.replaced for one in result.types for each in one.replayed),
+        "rows added by replays": sum(each.added for one in result.types for each in one.replayed),
         "types of the step": dg.MetadataValue.md(types_table(result.types)),
         "seconds": round(sum(result.seconds.values()), 3),
         "seconds by phase": dg.MetadataValue.json({phase: round(value, 3) for phase, value in result.seconds.items()}),

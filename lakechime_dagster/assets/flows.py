@@ -16,6 +16,7 @@ from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.readers import all_read_deletion_vectors
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
+from lakechime_dagster.resources.event_types import event_hints, event_replays
 from lakechime_dagster.resources.names import asset_name
 from lakechime_dagster.resources.open_transactions import asked
 from lakechime_dagster.resources.running import RunningExecution
@@ -92,7 +93,7 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
     """What one execution asks of Spark for a group: its stream's table up to the end of the claim."""
     bronze = group.stream.table
     return GroupJob(
-        group=group,
+        group=group.with_hints(event_hints(running.platform).holding(group.name)),
         groups=tuple(one for one in lake.groups if one.stream == group.stream),
         bronze=running.platform.location(bronze.name, bronze.location),
         end=running.execution.end.sources[bronze.name],
@@ -100,6 +101,7 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
         deployment=running.execution.lane.deployment,
         execution_id=running.execution.execution_id,
         attempt=running.execution.attempt,
+        replays=event_replays(running.platform).open(group.name),
     )
 
 

@@ -14,6 +14,7 @@ from lakechime_dagster.errors import LakeChimeError
 
 if TYPE_CHECKING:
     from lakechime_dagster.resources.grouped import GroupedType
+    from lakechime_dagster.resources.platform import Platform
     from lakechime_dagster.resources.streamed import Streamed
     from lakechime_dagster.schema.layout import Column
     from lakechime_dagster.schema.repository import TypePlace
@@ -23,6 +24,7 @@ _WHY = {
     "type_cap": "the group has as many tables as its max_types lets it",
 }  # why a type waits, in the words of a step and in those of a declaration
 INDENT = "  "
+MAX_REPLAYS = 10  # of a type, the newest ones, that people are shown
 
 
 def show(
@@ -49,11 +51,13 @@ def show(
         variations = [row | {"payload": payloads.get(row["source"])} for row in variations]
     told = document(one, newest_of(stream)) | {
         "layout": one.known.layout.to_json(), "observed": _observed(one), "variations_kept": len(kept), "variations": variations,
+        "hints": _hints(platform, one), "replays": _replays(platform, one),
     }  # fmt: skip
     if as_json:
         print_json(told)
         return
     _print_type(one, told)
+    _print_decided(told)
     _print_variations(told, stream.table.name, is_raw=raw)
 
 
@@ -111,6 +115,50 @@ def _holds(column: "Column") -> "tuple[str, tuple[Column, ...]]":
 def _observed(one: "GroupedType") -> list[dict[str, Any]]:
     paths = sorted(one.known.observed.paths.items())
     return [{"path": path, "kinds": sorted(seen.kinds), "first": seen.first, "last": seen.last} for path, seen in paths if path]
+
+
+def _hints(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
+    """What people said of the type beside what is declared, and still holds."""
+    from lakechime_dagster.resources.event_types import event_hints
+
+    said = event_hints(platform).said(one.group.name, one.known.type)
+    return [
+        {"of": each.hint.of, "says": each.hint.says, "who": each.who, "reason": each.reason, "made_ts": each.made_ts}
+        for each in said if each.ended_ts is None
+    ]  # fmt: skip
+
+
+def _replays(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
+    """The replays that people asked for, the newest first."""
+    from lakechime_dagster.resources.event_types import event_replays
+
+    asked = [each for each in event_replays(platform).of(one.group.name) if each.replay.type == one.known.type]
+    return [
+        {
+            "replay": each.replay.replay_id, "whole": each.replay.is_whole, "who": each.who, "reason": each.reason,
+            "asked_ts": each.asked_ts, "done_ts": each.done_ts, "replaced": each.done.replaced if each.done else None,
+            "added": each.done.added if each.done else None,
+        }
+        for each in reversed(asked)
+    ]  # fmt: skip
+
+
+def _print_decided(told: Mapping[str, Any]) -> None:
+    """What people decided; nothing where they did not."""
+    if told["hints"]:
+        say("\nsaid beside what is declared:")
+        rows = [[printable(one["of"]), one["says"], one["who"], when(one["made_ts"]), printable(one["reason"])] for one in told["hints"]]
+        print_table(["of", "says", "by", "since", "because"], rows, empty="")
+    if told["replays"]:
+        say("\nreplays:")
+        rows = [
+            [
+                one["replay"], when(one["asked_ts"]), one["who"], printable(one["reason"]),
+                when(one["done_ts"]) if one["done_ts"] else "waits", one["replaced"], one["added"],
+            ]
+            for one in told["replays"][:MAX_REPLAYS]
+        ]  # fmt: skip
+        print_table(["replay", "asked", "by", "because", "done", "replaced", "added"], rows, empty="")
 
 
 def _print_type(one: "GroupedType", told: Mapping[str, Any]) -> None:

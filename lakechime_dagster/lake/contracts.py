@@ -1,10 +1,12 @@
 """What a group lets its events change, and what people say of single paths."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from lakechime_dagster.errors import DeclarationError, shown
+
+MODES = ("tables", "columns", "kinds")  # of a contract, each by its own mode
 
 
 class Mode(StrEnum):
@@ -59,8 +61,40 @@ class Contract:
     pins: Mapping[str, Pin] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name in ("tables", "columns", "kinds"):
+        for name in MODES:
             object.__setattr__(self, name, _mode(name, getattr(self, name)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hint:
+    """What a person says of a type beside what is declared.
+
+    Attributes:
+        of: A path, such as `/items[]/price`, of which `says` is a Pin; or `tables`, `columns`, `kinds`, of which it is a Mode.
+    """
+
+    type: str
+    of: str
+    says: str
+
+    def __post_init__(self) -> None:
+        if self.of in MODES:
+            _mode(self.of, self.says)
+            return
+        if not self.of.startswith("/"):
+            raise DeclarationError("Hint", "of", f"{shown(self.of)} is no path; write such as '/price' or '/items[]/price'")
+        if self.says not in tuple(Pin):
+            raise DeclarationError("Hint", "says", f"{shown(self.says)} is none of {', '.join(Pin)}")
+
+
+def with_hints(contract: Contract, hints: Iterable[Hint]) -> Contract:
+    """A contract with what people say beside it; a later hint holds against an earlier one."""
+    for one in hints:
+        if one.of in MODES:
+            contract = replace(contract, **{one.of: one.says})
+        else:
+            contract = replace(contract, pins={**contract.pins, one.of: Pin(one.says)})
+    return contract
 
 
 def _mode(name: str, value: object) -> Mode:

@@ -1,10 +1,10 @@
 """Streams of JSON events, and groups of their types, each of which gets a table of its own without being declared."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.lake.contracts import Contract
+from lakechime_dagster.lake.contracts import Contract, Hint, with_hints
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.tables import SourceTable
@@ -63,6 +63,13 @@ class EventGroup:
     def contract_of(self, type_name: str) -> Contract:
         """What events of a type may change."""
         return self.contracts.get(type_name, self.contract)
+
+    def with_hints(self, hints: Iterable[Hint]) -> "EventGroup":
+        """The group with what people say of its types beside what is declared."""
+        contracts = dict(self.contracts)
+        for one in hints:
+            contracts[one.type] = with_hints(contracts.get(one.type, self.contract), (one,))
+        return replace(self, contracts=contracts)
 
     def table(self, type_name: str) -> SourceTable:
         """The table of a type, to be read by others; it need not be there yet.

@@ -4,6 +4,8 @@ from collections.abc import Collection
 
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.schema.results import GroupResult
+from lakechime_dagster.store.event_hints import Hints
+from lakechime_dagster.store.event_replays import Replays
 from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.triggers.lanes import Execution
 
@@ -11,6 +13,16 @@ from lakechime_dagster.triggers.lanes import Execution
 def event_types(platform: Platform) -> SqlEventTypes:
     """What is known of the types of events in this deployment."""
     return SqlEventTypes(platform.store.engine, platform.ledger.deployment)
+
+
+def event_hints(platform: Platform) -> Hints:
+    """What people say of types in this deployment, beside what is declared."""
+    return Hints(platform.store.engine, platform.ledger.deployment)
+
+
+def event_replays(platform: Platform) -> Replays:
+    """The replays of types in this deployment."""
+    return Replays(platform.store.engine, platform.ledger.deployment)
 
 
 def settle_group(

@@ -110,6 +110,10 @@ class SchemaRepository(Protocol):
         """The variations of these types that are kept, by hash; a type of which none is has an empty map."""
         ...
 
+    def layouts(self, group: str, type_name: str) -> list[Layout]:
+        """The layouts of a type, the first one first."""
+        ...
+
     def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
         """Keep what was found out, all in one transaction, before any table is touched; the number of each type's layout.
 

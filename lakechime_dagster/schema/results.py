@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.triggers.lanes import Committed
 
 TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table
@@ -22,6 +23,7 @@ class TypeResult:
         commits: That hold them, the last one last: of this attempt, and of others that nobody settled.
         error: Why nothing of it was written.
         put_off: With what it failed before, where it was not tried again yet.
+        replayed: What came of the replays that were asked for, whose commits are among `commits`.
     """
 
     type: str
@@ -39,6 +41,7 @@ class TypeResult:
     commits: tuple[Committed, ...] = ()
     error: str = ""
     put_off: str = ""
+    replayed: tuple[Replayed, ...] = ()
 
     @property
     def committed(self) -> Committed | None:

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
-from lakechime_dagster.resources.event_types import event_types
+from lakechime_dagster.resources.event_types import event_replays, event_types
 from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.platform import Platform, ask_target
 from lakechime_dagster.store.evaluation import Accepts, any_key
@@ -88,7 +88,7 @@ def decided(platform: Platform, flow: Flow, row: FlowRow, accepts: Accepts, aske
     """Whether the flow fires, by events or by its feed; a feed that needs a person's choice holds the lane."""
     if flow.feed is None:
         decision = platform.evaluator.evaluate(flow, row, accepts=accepts)
-        return _with_failed(platform, flow, row, decision) if flow.has_types else decision
+        return _with_types(platform, flow, row, decision) if flow.has_types else decision
     found = ask(platform, flow, row, asked.get(flow.name))
     if found.at_ms is not None:
         asked[flow.name] = found.at_ms
@@ -96,16 +96,24 @@ def decided(platform: Platform, flow: Flow, row: FlowRow, accepts: Accepts, aske
     return found.decision
 
 
-def _with_failed(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
-    """A group also fires for types that failed and may be tried again, where nothing else wakes it."""
+def _with_types(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
+    """A group also fires for types that are to be replayed, or failed and may be tried again, where nothing else wakes it."""
     if decision.fires or platform.ledger.open_executions(row):
         return decision
     lane = platform.ledger.lanes(row).get("")
-    due = event_types(platform).due_again(flow.name) if lane is not None and lane.state is LaneState.ACTIVE else []
-    if not due or lane is None:
+    reason = _reason_of_types(platform, flow) if lane is not None and lane.state is LaneState.ACTIVE else ""
+    if not reason or lane is None:
         return decision
-    firing = Firing(reason=f"{len(due)} types failed and are tried again, such as {due[0]}", settled=lane.settled)
-    return replace(decision, fires=True, firings=(firing,))
+    return replace(decision, fires=True, firings=(Firing(reason=reason, settled=lane.settled),))
+
+
+def _reason_of_types(platform: Platform, flow: Flow) -> str:
+    """Why a group is to be run though no event came; empty where it is not."""
+    failed = event_types(platform).failed(flow.name)
+    if due := sorted(name for name, is_due in failed.items() if is_due):
+        return f"{len(due)} types failed and are tried again, such as {due[0]}"
+    asked = sorted({*event_replays(platform).open(flow.name)} - {*failed})  # one that failed is replayed when it is tried again
+    return f"{len(asked)} types are to be replayed, such as {asked[0]}" if asked else ""
 
 
 def claim(platform: Platform, flow: Flow, row: FlowRow, decision: Decision, room: int) -> tuple[list[Execution], str]:

@@ -76,3 +76,39 @@ type_step = sa.Table(
     sa.Column("error", sa.Text, nullable=False, server_default=""),
     sa.Column("settled_ts", sa.BigInteger, nullable=False),
 )
+
+# That somebody wants a type's earlier events read again, and what came of it; of a type one is open at most.
+type_replay = sa.Table(
+    "lc_type_replay",
+    metadata,
+    sa.Column("replay_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), nullable=False),
+    sa.Column("is_whole", sa.Boolean, nullable=False),
+    sa.Column("who", sa.String(128), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("asked_ts", sa.BigInteger, nullable=False),
+    sa.Column("execution_id", sa.String(32)),  # of the step that did it
+    sa.Column("replaced", sa.BigInteger),
+    sa.Column("added", sa.BigInteger),
+    sa.Column("done_ts", sa.BigInteger),  # null while it is open
+    sa.Index("lc_type_replay_of_type", "type_id", "done_ts"),
+    sqlite_autoincrement=True,
+)
+
+# What a person says of a type beside what is declared: how a path is kept, or whether something new may come.
+type_hint = sa.Table(
+    "lc_type_hint",
+    metadata,
+    sa.Column("hint_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("deployment", sa.String(64), nullable=False),
+    sa.Column("group_name", sa.String(64), nullable=False),
+    sa.Column("type", sa.String(512), nullable=False),
+    sa.Column("of", sa.Text, nullable=False),  # a path, such as /price, or tables, columns, kinds
+    sa.Column("says", sa.String(32), nullable=False),
+    sa.Column("who", sa.String(128), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("made_ts", sa.BigInteger, nullable=False),
+    sa.Column("ended_ts", sa.BigInteger),  # null while it holds; a newer one of the same ends it
+    sa.Index("lc_type_hint_of_group", "deployment", "group_name"),
+    sqlite_autoincrement=True,
+)

@@ -21,6 +21,7 @@ from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.store import event_schema as schema
 from lakechime_dagster.store.dialect import StoreNow, now_ms
 from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.event_replays import close
 
 MAX_VARIATIONS = 1_000  # kept of a type; above it only those that enlarge what was observed of it
 PAUSES_MS = (10_000, 60_000, 300_000, 900_000)  # before a type that failed is tried again
@@ -81,7 +82,8 @@ class SqlEventTypes:
     def settle(
         self, connection: Connection, group: str, execution_id: str, results: Sequence[TypeResult], uid: str, told: Collection[str] = ()
     ) -> None:
-        """Move the places of the types to where the step brought them, and keep its counts; within the settling transaction.
+        """Move the places of the types to where the step brought them, keep its counts and what came of replays; within the settling
+        transaction.
 
         Of the types in `told` people are told now.
         """
@@ -94,6 +96,7 @@ class SqlEventTypes:
             if type_id is None:
                 continue  # nothing was read of it yet: it waits for a table
             self._move(connection, type_id, one, uid, now)
+            close(connection, execution_id, one.replayed)
             if not one.rows and not one.error:
                 continue
             counts = {name: getattr(one, name) for name in ("rows", "written", "rescued", "discarded", "pending", "waits", "error")}
@@ -115,6 +118,10 @@ class SqlEventTypes:
                 for row in rows
             ]
 
+    def layouts(self, group: str, type_name: str) -> list[Layout]:
+        """The layouts of a type alone."""
+        return [one.layout for one in self.history(group, type_name)]
+
     def shapes(self, group: str, type_name: str) -> list[dict[str, Any]]:
         """The variations of a type that are kept, the first one first: their hashes, shapes, and where the first event of each is."""
         query = sa.select(schema.variation).join(schema.event_type).where(*self._is(group), schema.event_type.c.type == type_name)
@@ -122,12 +129,12 @@ class SqlEventTypes:
             ordered = query.order_by(schema.variation.c.first_ts, schema.variation.c.typed_hash)
             return [dict(row._mapping) for row in connection.execute(ordered)]
 
-    def due_again(self, group: str) -> list[str]:
-        """The types that failed, and may be tried again by now."""
-        failed = (schema.event_type.c.failures > 0, schema.event_type.c.due_ts <= StoreNow())
+    def failed(self, group: str) -> dict[str, bool]:
+        """The types that failed, and whether each may be tried again by now."""
+        is_due = (schema.event_type.c.due_ts <= StoreNow()).label("is_due")
+        query = sa.select(schema.event_type.c.type, is_due).where(*self._is(group), schema.event_type.c.failures > 0)
         with reading(self.engine) as connection:
-            query = sa.select(schema.event_type.c.type).where(*self._is(group), *failed)
-            return sorted(connection.execute(query).scalars())
+            return {row.type: bool(row.is_due) for row in connection.execute(query)}
 
     def totals(self, group: str) -> dict[str, dict[str, int]]:
         """What settled steps did for each type of a group, in sum: rows, written, rescued, discarded."""

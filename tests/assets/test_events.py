@@ -10,19 +10,23 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
+from deltalake import DeltaTable
 
 from lakechime_dagster.assets import events
 from lakechime_dagster.assets.events import TOLD_EVERY_MS, types_table, types_to_tell
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import JsonLines, KafkaTopic, Lake, event_group, event_stream
-from lakechime_dagster.resources.event_types import event_types
+from lakechime_dagster.lake.contracts import Hint
+from lakechime_dagster.resources.event_types import event_hints, event_replays, event_types
 from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store import event_schema, ledger_schema
 from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 from tests.assets.test_table import Location
 from tests.support.follows import read
@@ -196,8 +200,34 @@ def test_what_a_person_launches_for_types_does_a_step_of_all(game: Game) -> None
     third = game.run("ev__shop", tags=tags)
     assert (third.success, game.numbers("shop.sell")) == (True, [3, 4])
     assert game.executions() == [(1, "SETTLED"), (2, "SETTLED"), (3, "SETTLED")]
-    idle = game.run("ev__shop", partition_key="shop.buy")
+    idle = game.run("ev__shop")
     assert (idle.success, checks(idle)) == (True, {"rows_add_up": True, "no_type_fails": True, "nothing_waits": True})
+
+
+@spark
+def test_types_that_a_person_launches_as_partitions_are_replayed(game: Game) -> None:
+    game.step(buy(1), buy(2), sell(3))
+    DeltaTable(game.location("shop.buy")).delete("n = 2")
+    assert game.run("ev__shop", partition_key="shop.buy").success
+    assert game.numbers("shop.buy") == [1]  # as nothing of them would be another by now
+    event_replays(game.platform).ask("shop", ["shop.buy"], By(who="me", reason="a row is gone"), is_whole=True)
+    replayed = game.step()
+    assert told(replayed) == {"shop.buy": 0}
+    assert game.numbers("shop.buy") == [1, 2]
+    assert [(one.who, one.done) for one in event_replays(game.platform).of("shop")] == [
+        ("dagster", Replayed(replay_id=1)), ("me", Replayed(replay_id=2, added=1)),
+    ]  # fmt: skip
+    tags = [dict(one.event.tags) for one in game.platform.store.query(Query(table="shop.shop__buy")).events][-1]
+    assert (tags["cause"], tags["schema_version"]) == ("replay", "1")
+    assert game.tick("shop").run_requests == []
+
+
+@spark
+def test_what_a_person_says_of_a_type_holds_from_the_next_step_on(game: Game) -> None:
+    game.step(buy(1))
+    event_hints(game.platform).say("shop", Hint(type="shop.buy", of="/price", says="double"), By(who="me", reason="cents come later"))
+    game.step(event("shop.buy", n=2, price=3))
+    assert [row["price"] for row in game.kept("shop.buy")] == [None, 3.0]
 
 
 @spark

@@ -104,7 +104,7 @@ def test_a_type_that_failed_keeps_its_place_and_is_due_after_a_pause(types: SqlE
     settle(types, "e1", result(5, error="no room"))
     known = types.types("shop")["buy"]
     assert (known.place, known.failures, known.error, known.due_ts > 0) == (NEW.place, 1, "no room", True)
-    assert types.due_again("shop") == []
+    assert types.failed("shop") == {"buy": False}
     settle(types, "e2", result(5, step=1))
     known = types.types("shop")["buy"]
     assert (known.failures, known.due_ts, known.error) == (0, 0, "")

@@ -1,6 +1,7 @@
 """A small stream for tests: a folder of JSON lines, its table, and groups whose steps go on by hand."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from lakechime_dagster.feeds.files import FilesFeed
 from lakechime_dagster.lake import EventGroup, EventStream, JsonLines, event_group, event_stream
 from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.event_names import table_of
+from lakechime_dagster.schema.replay import Replay
 from lakechime_dagster.schema.repository import SchemaRepository, TypePlace
 from lakechime_dagster.schema.results import GroupResult, TypeResult
 from lakechime_dagster.spark.events.bronze import ingest_events
@@ -88,11 +90,19 @@ class Stream:
         log = DeltaLog(self.bronze, "game.events")
         return SnapshotPlace(table_uid=log.uid, snapshot_id=SnapshotId(str(log.version)))
 
-    def step(self, end: SnapshotPlace | None = None, attempt: int = 1, execution: str = "", now_ms: int = 0) -> GroupStep:
+    def step(
+        self,
+        end: SnapshotPlace | None = None,
+        attempt: int = 1,
+        execution: str = "",
+        now_ms: int = 0,
+        replays: Mapping[str, Replay] | None = None,
+    ) -> GroupStep:
         """An attempt at the group's next step, to be run."""
         job = GroupJob(
             group=self.group, groups=checked_groups(self.stream, [self.group]), bronze=self.bronze, end=end or self.end(),
             folder=str(self.folder / self.group.name), deployment="test", execution_id=execution, attempt=attempt,
+            replays=replays or {},
         )  # fmt: skip
         return GroupStep(spark=self.spark, job=job, repository=self.types, open_log=DeltaLog, now_ms=now_ms, start=self.start)
 
@@ -102,13 +112,17 @@ class Stream:
             self.types.settle(connection, self.group.name, execution, result.types, str(end.table_uid))
         self.start = TypePlace(uid=end.table_uid, version=int(end.snapshot_id or -1))
 
-    def run(self, now_ms: int = 0) -> dict[str, TypeResult]:
+    def replay(self, *names: str, is_whole: bool = False) -> dict[str, TypeResult]:
+        """A step of the group that replays these types beside what came."""
+        return self.run(replays={name: Replay(replay_id=at, type=name, is_whole=is_whole) for at, name in enumerate(names)})
+
+    def run(self, now_ms: int = 0, replays: Mapping[str, Replay] | None = None) -> dict[str, TypeResult]:
         """The next step of the stream's table, and of the group, settled."""
         self.ingest()
         self.executions += 1
         end = self.end()
         execution = f"e{self.executions}"
-        result = self.step(end, execution=execution, now_ms=now_ms).run()
+        result = self.step(end, execution=execution, now_ms=now_ms, replays=replays).run()
         self.settle(result, end, execution)
         return {one.type: one for one in result.types}
 

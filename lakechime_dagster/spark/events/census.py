@@ -29,6 +29,9 @@ class TypeCount:
     variations: Mapping[str, int]
 
 
+NOTHING = TypeCount(rows=0, flagged=0, variations={})
+
+
 def refused(rows: DataFrame) -> dict[str, int]:
     """How many rows no type could be told of, by reason."""
     counted = rows.where("reason IS NOT NULL").groupBy("reason").count()

@@ -19,8 +19,9 @@ from lakechime_dagster.schema.learning import learned, registered
 from lakechime_dagster.schema.repository import KnownType, SchemaRepository, TypePlace
 from lakechime_dagster.schema.results import FROZEN, TYPE_CAP, GroupResult, TypeResult
 from lakechime_dagster.spark.events.appending import Ahead
-from lakechime_dagster.spark.events.census import TypeCount, counted, prototypes, refused, type_names
+from lakechime_dagster.spark.events.census import NOTHING, TypeCount, counted, prototypes, refused, type_names
 from lakechime_dagster.spark.events.job import GroupJob
+from lakechime_dagster.spark.events.replaying import TypeReplayer
 from lakechime_dagster.spark.events.slices import Slices, of_types
 from lakechime_dagster.spark.events.tables import TypeTables
 from lakechime_dagster.spark.events.writing import ToWrite, TypeWriter
@@ -89,13 +90,25 @@ class GroupStep:
             looked = replace(looked, failed={**looked.failed, **unread})
         with phase("learn"):
             waiting = {name: reason for name, one in due.items() if (reason := self._waits(one, looked.known))}
-            learnt = self._learnt({name: one for name, one in due.items() if name in counts}, counts, waiting, looked.ahead)
+            told = {name: one for name, one in due.items() if name in counts or name in self.job.replays}
+            learnt = self._learnt(told, counts, waiting, looked.ahead)
         with phase("write"):
-            writing = [one for name, one in sorted(learnt.items()) if name not in waiting and name not in looked.failed]
+            writing = [learnt[name] for name in sorted(counts) if name in learnt and name not in waiting and name not in looked.failed]
             with ThreadPoolExecutor(WRITERS) as pool:
                 done = {one.type: one for one in pool.map(inheritable_thread_target(self.spark)(self.writer.written), writing)}
         rest = [self._unwritten(looked, name, waiting.get(name, ""), counts.get(name)) for name in looked.known if name not in done]
-        return GroupResult(types=tuple(sorted((*done.values(), *rest), key=lambda one: one.type)), refused=refusals, seconds=phase.seconds)
+        found = {one.type: one for one in (*done.values(), *rest)}
+        with phase("replay"):
+            found |= {name: self._replayed(looked.known[name], learnt, one) for name, one in found.items() if name in self.job.replays}
+        return GroupResult(types=tuple(found[name] for name in sorted(found)), refused=refusals, seconds=phase.seconds)
+
+    def _replayed(self, known: KnownType, learnt: Mapping[str, ToWrite], result: TypeResult) -> TypeResult:
+        """What a step did for a type of which a replay is asked for, and what came of that."""
+        if result.type in learnt:
+            known = replace(learnt[result.type].type, place=known.place)
+        tables = self.writer.tables
+        replayer = TypeReplayer(spark=self.spark, slices=self.slices, tables=tables, repository=self.repository)
+        return replayer.replayed(known, self.job.replays[result.type], result)
 
     def _types(self, names: list[str]) -> dict[str, KnownType]:
         """The types that the store knows, and those of these names that come for the first time, which begin where the group stands."""
@@ -153,7 +166,7 @@ class GroupStep:
         """What the slices tell of their types, kept by the store before any table is touched; of those that wait their places."""
         group = self.job.group
         variations = self.repository.variations(group.name, [name for name in due if name not in waiting])
-        unknown = {name: {*counts[name].variations} - {*known} for name, known in variations.items()}
+        unknown = {name: {*counts[name].variations} - {*known} for name, known in variations.items() if name in counts}
         found = {}
         for start, names in self._by_start(due).items():
             wanted = {name: hashes for name in names if (hashes := unknown.get(name))}
@@ -165,7 +178,7 @@ class GroupStep:
         versions = self.repository.learn(group.name, list(learnings.values())) if learnings else {}
         return {
             name: ToWrite(
-                type=learnings[name].known_after(one, versions[name]) if name in learnings else one, count=counts[name],
+                type=learnings[name].known_after(one, versions[name]) if name in learnings else one, count=counts.get(name, NOTHING),
                 variations={**variations.get(name, {}), **{each.typed_hash: each.variation for each in found.get(name, [])}},
                 columns_added=learnings[name].columns_added(one) if name in learnings else 0, ahead=ahead.get(name),
             )

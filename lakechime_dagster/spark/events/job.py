@@ -1,9 +1,11 @@
 """What a run is asked to do with events: plain values, without Spark."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.events import EventGroup
+from lakechime_dagster.schema.replay import Replay
 from lakechime_dagster.spark.feeds.job import FeedJob
 
 
@@ -28,6 +30,7 @@ class GroupJob:
         bronze: Where the stream's table lies.
         end: Up to where it is read.
         folder: In which the tables of the group's types lie, each by its name.
+        replays: What somebody wants to be read again, by type.
     """
 
     group: EventGroup
@@ -38,3 +41,4 @@ class GroupJob:
     deployment: str
     execution_id: str = ""
     attempt: int = 1
+    replays: Mapping[str, Replay] = field(default_factory=dict, hash=False)

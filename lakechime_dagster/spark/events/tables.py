@@ -1,7 +1,10 @@
 """The tables of a group's types: where each lies, what it holds, and what a commit in it says."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.repository import KnownType, TypePlace
 from lakechime_dagster.spark.commit import Target
 from lakechime_dagster.spark.events.appending import Ahead, ahead_of
@@ -32,11 +35,21 @@ class TypeTables:
 
     def stamp(self, known: KnownType, place: TypePlace, start: int, rows: int) -> CommitStamp:
         """What this attempt's commit of what lies behind a place says: the version behind which it reads, and the events there."""
+        facts = {"type": known.type, "after": start, "layout": known.layout_version, "rows": rows}
+        return self._stamp(known, place, facts, {"schema_version": str(known.layout_version)})
+
+    def replay_stamp(self, known: KnownType, done: Replayed) -> CommitStamp:
+        """What this attempt's commit of a replay says: how many rows it replaced and added, behind the type's place none."""
+        facts = {
+            "type": known.type, "layout": known.layout_version, "rows": 0, "replay": done.replay_id, "replaced": done.replaced,
+            "added": done.added,
+        }  # fmt: skip
+        return self._stamp(known, known.place, facts, {"schema_version": str(known.layout_version), "cause": "replay"})
+
+    def _stamp(self, known: KnownType, place: TypePlace, facts: Mapping[str, Any], tags: Mapping[str, str]) -> CommitStamp:
         return CommitStamp(
             lane=self._lane(known), step=place.commits + 1, attempt=self.job.attempt, execution_id=self.job.execution_id,
-            end=Place(sources={self.job.group.stream.table.name: self.job.end}),
-            facts={"type": known.type, "after": start, "layout": known.layout_version, "rows": rows},
-            tags={"schema_version": str(known.layout_version)},
+            end=Place(sources={self.job.group.stream.table.name: self.job.end}), facts=facts, tags=tags,
         )  # fmt: skip
 
     def is_own(self, held: Committed) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.schema.shape import covers
@@ -14,14 +15,13 @@ from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.delta_files import files_frame
 from lakechime_dagster.spark.drivers.failures import described
 from lakechime_dagster.spark.events.appending import Ahead, append_after
-from lakechime_dagster.spark.events.census import TypeCount, counted
+from lakechime_dagster.spark.events.census import NOTHING, TypeCount, counted
 from lakechime_dagster.spark.events.rows import rows_of
 from lakechime_dagster.spark.events.slices import Slices, of_types
 from lakechime_dagster.spark.events.tables import TypeTables
 from lakechime_dagster.triggers.lanes import Committed
 
 MAX_ROUNDS = 5  # in which others were first at one table
-_NONE = TypeCount(rows=0, flagged=0, variations={})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,9 @@ class TypeWriter:
         """What a step did for a type, with the commits of other attempts that the store does not know."""
         target = self.tables.target(known)
         for commit in ahead.commits if ahead is not None else ():
+            if "replay" in commit.stamp.facts:
+                result = replace(result, commits=(*result.commits, commit), replayed=(*result.replayed, _replayed(commit)))
+                continue
             rows = int(commit.stamp.facts.get("rows", 0))  # as its writer counted the events
             result = self._with(result, target, commit, rows, rows)
         return result
@@ -86,7 +89,7 @@ class TypeWriter:
             ahead = self.tables.ahead(replace(known, place=place))
             assert ahead is not None  # as it holds a commit
             place, result = ahead.place, self.with_earlier(result, known, ahead)
-            count = counted(of_types(self.slices.after(self.slices.start(place)), [known.type])).get(known.type, _NONE)
+            count = counted(of_types(self.slices.after(self.slices.start(place)), [known.type])).get(known.type, NOTHING)
             if not count.rows:
                 return replace(result, end=self.slices.version)
         raise RuntimeError(f"{MAX_ROUNDS} others were first at {target.name}; the next step tries again")
@@ -102,6 +105,12 @@ class TypeWriter:
             result, commits=(*result.commits, held), rows=result.rows + rows, written=result.written + written,
             rescued=result.rescued + rescued, discarded=result.discarded + rows - written,
         )  # fmt: skip
+
+
+def _replayed(commit: Committed) -> Replayed:
+    """What a replay did that nobody settled, as its writer counted."""
+    facts = commit.stamp.facts
+    return Replayed(replay_id=int(facts["replay"]), replaced=int(facts["replaced"]), added=int(facts["added"]))
 
 
 def _covered(one: ToWrite, count: TypeCount) -> tuple[list[str] | None, int]:

@@ -1,0 +1,115 @@
+"""`lakechime schema hint`, `allow`, `replay`: what people decide of a type, each kept with who and why."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakechime_dagster.cli import parse
+from lakechime_dagster.cli.context import open_platform
+from lakechime_dagster.cli.options import DryRun, Json, Reason, Who
+from lakechime_dagster.cli.output import count, note, print_json, say
+from lakechime_dagster.cli.schema_names import OfGroup, TypeName, printable, type_named
+from lakechime_dagster.errors import DeclarationError, NotFoundError
+
+if TYPE_CHECKING:
+    from lakechime_dagster.resources.grouped import GroupedType
+    from lakechime_dagster.resources.replaying import WouldReplay
+
+Path = Annotated[str, typer.Argument(metavar="PATH", help="A field, such as /price or /items[]/price, as `schema show` lists them.")]
+Says = Annotated[str, typer.Argument(metavar="KIND", help="bool, long, bigint, double, string, json, ignore; or - for what is declared.")]
+What = Annotated[str, typer.Option("--what", metavar="tables|columns|kinds|all", help="What may come from now on.")]
+Whole = Annotated[bool, typer.Option("--whole", help="All its events, be they known to be right or not; brings back deleted rows.")]
+DECLARED = "-"
+ALL = "all"
+
+
+def hint(name: TypeName, path: Path, says: Says, reason: Reason, who: Who = None, group: OfGroup = None, as_json: Json = False) -> None:
+    """Say how a field is kept that has no column yet; it holds beside what is declared, from the next step on.
+
+    A column that is there stays as it is. `lakechime schema replay` brings earlier events along.
+    """
+    from lakechime_dagster.lake.contracts import Hint
+    from lakechime_dagster.resources.event_types import event_hints
+
+    platform = open_platform()
+    by = parse.by(who, reason)
+    one = type_named(platform, name, group)
+    hints = event_hints(platform)
+    if says == DECLARED:
+        hints.end(one.group.name, one.known.type, path)
+    else:
+        try:
+            said = Hint(type=one.known.type, of=path, says=says)
+        except DeclarationError as error:
+            raise parse.wrong({"of": "PATH", "says": "KIND"}[error.field], error.remedy) from None
+        if not path.startswith("/"):
+            raise parse.wrong("PATH", f"{printable(path)} is no path; write such as /price or /items[]/price")
+        hints.say(one.group.name, said, by)
+    told = {"group": one.group.name, "type": one.known.type, "path": path, "says": None if says == DECLARED else says}
+    what = "as it is declared" if says == DECLARED else says
+    _told(told, f"{printable(path)} of {printable(one.known.type)} is kept {what} from the next step on; {_replay_by(one)}", as_json)
+
+
+def allow(name: TypeName, reason: Reason, what: What = ALL, who: Who = None, group: OfGroup = None, as_json: Json = False) -> None:
+    """Let a type have what its contract refuses: a table, new columns, siblings for new kinds; from the next step on."""
+    from lakechime_dagster.lake.contracts import MODES, Hint, Mode
+    from lakechime_dagster.resources.event_types import event_hints
+
+    if what not in (*MODES, ALL):
+        raise parse.wrong("--what", f"{printable(what)} is none of {', '.join((*MODES, ALL))}")
+    platform = open_platform()
+    by = parse.by(who, reason)
+    one = type_named(platform, name, group)
+    several = MODES if what == ALL else (what,)
+    for each in several:
+        event_hints(platform).say(one.group.name, Hint(type=one.known.type, of=each, says=Mode.EVOLVE), by)
+    told = {"group": one.group.name, "type": one.known.type, "allowed": list(several)}
+    _told(told, f"{printable(one.known.type)} may have new {', '.join(several)} from the next step on; {_replay_by(one)}", as_json)
+
+
+def replay(
+    name: TypeName, reason: Reason, whole: Whole = False, who: Who = None, group: OfGroup = None, dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Read a type's earlier events again, and put right the rows that would be others by now; the group's next step does it.
+
+    That step comes by itself. Rows that are as they should be are not touched, and nothing is deleted. A dry run computes what
+    would change, which starts Spark.
+    """
+    from lakechime_dagster.resources.event_types import event_replays
+    from lakechime_dagster.resources.replaying import would_replay
+
+    platform = open_platform(dry_run=dry_run)
+    by = parse.by(who, reason)
+    one = type_named(platform, name, group)
+    if not one.known.place.commits:
+        raise NotFoundError(f"{printable(one.known.type)} has no table yet, so that there is nothing to replay into")
+    told: dict[str, Any] = {"group": one.group.name, "type": one.known.type, "whole": whole, "dry_run": dry_run}
+    if dry_run:
+        (would,) = would_replay(platform, one.group, [one.known], note, is_whole=whole)
+        gained = [{"name": column, "holds": holds} for column, holds in would.gained]
+        _told({**told, "replaced": would.replaced, "added": would.added, "gained": gained}, _would(one, would), as_json)
+        return
+    (asked,) = event_replays(platform).ask(one.group.name, [one.known.type], by, is_whole=whole)
+    sentence = f"replay {asked.replay.replay_id} of {printable(one.known.type)} is done by the next step of {one.group.name}, {_when(one)}"
+    _told({**told, "replay": asked.replay.replay_id}, sentence, as_json)
+
+
+def _would(one: "GroupedType", would: "WouldReplay") -> str:
+    columns = "".join(f"\n+ {name} {holds}" for name, holds in would.gained)
+    return f"{count(would.replaced, 'row')} of {one.table} would be replaced, {would.added:,} added{columns}"
+
+
+def _when(one: "GroupedType") -> str:
+    return f"which its sensor launches; `lakechime schema show {printable(one.table)}` tells what came of it"
+
+
+def _replay_by(one: "GroupedType") -> str:
+    return f"earlier events stay as they are until `lakechime schema replay {printable(one.table)} --reason …`"
+
+
+def _told(document: dict[str, Any], sentence: str, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+    else:
+        say(sentence)

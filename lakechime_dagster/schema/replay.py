@@ -1,0 +1,53 @@
+"""Replays: bringing events of a type that came before into the columns that it has by now."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakechime_dagster.schema.layout import Layout
+from lakechime_dagster.schema.shape import covers
+from lakechime_dagster.schema.variation import Variation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """That somebody wants a type's earlier events read again.
+
+    Attributes:
+        is_whole: All of them are; else those that may have a place by now which they had not when they were written.
+    """
+
+    replay_id: int
+    type: str
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """What a replay did.
+
+    Attributes:
+        replaced: Rows of the type's table that say something else now.
+        added: Events that had no row, and have one now.
+    """
+
+    replay_id: int
+    replaced: int = 0
+    added: int = 0
+
+
+def settled_variations(
+    variations: Mapping[str, Variation], layouts: Sequence[Layout], oldest: Mapping[str, int]
+) -> Collection[str]:  # fmt: skip
+    """The variations whose rows no replay would change: all of them were written when each value had a column of its field.
+
+    A column that has a value never gives it up, as layouts only grow.
+
+    Args:
+        variations: Those that are known, by hash.
+        layouts: All of the type, the first one first.
+        oldest: With which number of a layout the oldest row of each variation was written.
+    """
+    return {
+        name for name, number in oldest.items() if name in variations and 0 < number <= len(layouts)
+        and covers(layouts[number - 1], variations[name])
+    }  # fmt: skip

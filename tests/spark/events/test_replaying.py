@@ -1,0 +1,174 @@
+"""A replay brings earlier events into the columns that their type has by now: once, in one commit, and nothing else."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.dce.event import OperationType
+from lakechime_dagster.lake import Contract
+from lakechime_dagster.schema.replay import Replay
+from lakechime_dagster.schema.repository import Learning
+from tests.support.streams import Stream, event, stream
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def game(spark: SparkSession, tmp_path: Path) -> Stream:
+    return stream(spark, tmp_path, contract=Contract(kinds="freeze", columns="freeze"))
+
+
+def thawed(game: Stream) -> None:
+    """From now on new columns and siblings may come."""
+    game.group = replace(game.group, contract=Contract())
+
+
+def versions(game: Stream, kind: str) -> int:
+    return DeltaLog(game.location(kind), kind).version
+
+
+def test_what_was_rescued_moves_to_the_columns_that_there_are_by_now(game: Stream) -> None:
+    game.drop(event("buy", price=3, more={"a": 1}))
+    game.run()
+    game.drop(event("buy", price="four", more={"a": 2, "b": [{"c": 1}]}), event("buy", price=5), event("sell", n=1))
+    game.run()
+    assert json.loads(game.rows("buy")[1]["_rescued"]) == [
+        {"p": "/price", "v": "four", "r": "frozen"}, {"p": "/more/b", "v": [{"c": 1}], "r": "frozen"},
+    ]  # fmt: skip
+    thawed(game)
+    before = versions(game, "buy")
+    done = game.replay("buy")["buy"]
+    assert [(one.replaced, one.added) for one in done.replayed] == [(1, 0)]
+    assert game.payloads("buy") == [
+        {"type": "buy", "price": 3, "more": {"a": 1, "b": None}},
+        {"type": "buy", "price__v_string": "four", "more": {"a": 2, "b": [{"c": 1}]}},
+        {"type": "buy", "price": 5},
+    ]
+    assert [row["_rescued"] for row in game.rows("buy")] == [None, None, None]
+    assert [row["_schema_version"] for row in game.rows("buy")] == [1, 2, 1]
+    assert versions(game, "buy") == before + 1
+
+
+def test_twice_is_once_and_nothing_changed_is_no_commit(game: Stream) -> None:
+    game.drop(event("buy", price=3), event("buy", price=4, Price=5))
+    game.run()
+    thawed(game)
+    game.drop(event("buy", price="x"))
+    game.run()
+    game.replay("buy")
+    before, rows = versions(game, "buy"), game.rows("buy")
+    for is_whole in (False, True):
+        done = game.replay("buy", is_whole=is_whole)["buy"]
+        assert [(one.replaced, one.added) for one in done.replayed] == [(0, 0)]
+    assert (versions(game, "buy"), game.rows("buy")) == (before, rows)
+
+
+def test_events_that_came_meanwhile_are_appended_and_the_earlier_ones_replayed(game: Stream) -> None:
+    game.drop(event("buy", price=3))
+    game.run()
+    game.drop(event("buy", price="four"))
+    game.run()
+    thawed(game)
+    game.drop(event("buy", price="five"))
+    done = game.replay("buy")["buy"]
+    assert (done.rows, done.written, [(one.replaced, one.added) for one in done.replayed]) == (1, 1, [(1, 0)])
+    assert game.payloads("buy")[1:] == [{"type": "buy", "price__v_string": "four"}, {"type": "buy", "price__v_string": "five"}]
+    game.drop(event("buy", price=6))
+    assert game.run()["buy"].written == 1
+    assert len(game.rows("buy")) == 4
+
+
+def test_events_that_a_contract_dropped_come_back(spark: SparkSession, tmp_path: Path) -> None:
+    game = stream(spark, tmp_path, contract=Contract(kinds="discard_row", columns="discard_value"))
+    game.drop(event("buy", price=3))
+    game.run()
+    game.drop(event("buy", price="four"), event("buy", price=5, more=1))
+    assert game.run()["buy"].discarded == 1
+    thawed(game)
+    (done,) = game.replay("buy")["buy"].replayed
+    assert (done.replaced, done.added) == (1, 1)
+    assert game.payloads("buy") == [
+        {"type": "buy", "price": 3}, {"type": "buy", "price__v_string": "four"}, {"type": "buy", "price": 5, "more": 1},
+    ]  # fmt: skip
+
+
+def test_a_whole_replay_brings_back_rows_that_somebody_deleted(game: Stream) -> None:
+    game.drop(event("buy", price=3), event("buy", price=4))
+    game.run()
+    game.spark.sql(f"delete from delta.`{game.location('buy')}` where price = 4")
+    assert len(game.rows("buy")) == 1
+    (done,) = game.replay("buy", is_whole=True)["buy"].replayed
+    assert (done.replaced, done.added) == (0, 1)
+    assert len(game.rows("buy")) == 2
+
+
+def test_a_replay_of_an_attempt_that_died_is_found_and_counted_once(game: Stream) -> None:
+    game.drop(event("buy", price=3))
+    game.run()
+    game.drop(event("buy", price="four"))
+    game.run()
+    thawed(game)
+    asked = {"buy": Replay(replay_id=7, type="buy")}
+    game.step(attempt=1, execution="e8", replays=asked).run()  # and dies before it settles
+    game.drop(event("buy", price="five"))
+    game.ingest()
+    result = game.step(attempt=2, execution="e8", replays=asked).run()
+    game.settle(result, game.end(), "e8")
+    (done, again) = result.types[0].replayed
+    assert (done.replaced, again.replaced, again.added) == (1, 0, 0)
+    assert result.types[0].is_balanced
+    assert game.payloads("buy")[1:] == [{"type": "buy", "price__v_string": "four"}, {"type": "buy", "price__v_string": "five"}]
+    assert game.run()["buy"].rows == 0
+
+
+def test_an_attempt_that_lives_on_is_not_let_in_by_its_replay(game: Stream) -> None:
+    game.drop(event("buy", price=3))
+    game.run()
+    game.drop(event("buy", price="four"))
+    game.run()
+    thawed(game)
+    late = game.step(attempt=1, execution="e8", replays={"buy": Replay(replay_id=7, type="buy")})
+    known = game.types.types("shop")
+    game.drop(event("buy", price=5))
+    game.run()
+    before = versions(game, "buy")
+    late = replace(late, repository=cast(Any, Remembering(game, known)))  # it has read what the store knew then
+    result = late.run()
+    assert "another attempt was first" in result.types[0].error
+    assert (versions(game, "buy"), len(game.rows("buy"))) == (before, 3)
+
+
+class Remembering:
+    """What a store told of types at one time, whatever it knows by now."""
+
+    def __init__(self, game: Stream, known: object) -> None:
+        self.game, self.known = game, known
+
+    def types(self, group: str) -> object:
+        return self.known
+
+    def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
+        return {one.type: one.before + 1 for one in several}
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.game.types, name)
+
+
+def test_a_replay_tells_itself_apart_from_what_came(game: Stream) -> None:
+    game.drop(event("buy", price=3))
+    game.run()
+    game.drop(event("buy", price="four"))
+    game.run()
+    thawed(game)
+    game.replay("buy")
+    log = DeltaLog(game.location("buy"), "shop.buy")
+    (told,) = log.events_of_commit(log.version)
+    assert told.operation_type is OperationType.UPDATE
+    assert dict(told.tags)["cause"] == "replay"
+    assert dict(told.tags)["schema_version"] == "2"

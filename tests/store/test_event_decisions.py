@@ -1,0 +1,76 @@
+"""What people decide of types: a replay is open once and closed once, the newest hint holds, and both tell who and why."""
+
+import pytest
+from sqlalchemy import Engine
+
+from lakechime_dagster.errors import DeclarationError, NotFoundError
+from lakechime_dagster.lake.contracts import Contract, Hint, Mode, Pin, with_hints
+from lakechime_dagster.schema.replay import Replay, Replayed
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.event_hints import Hints
+from lakechime_dagster.store.event_replays import Replays, close
+from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.interventions import By
+from tests.store.test_event_types import NEW, learning, prototype
+
+ME = By(who="me", reason="prices are cents now")
+
+
+@pytest.fixture
+def replays(engine: Engine) -> Replays:
+    SqlEventTypes(engine, "test").learn("shop", [learning(NEW, prototype(a=1))])
+    return Replays(engine, "test")
+
+
+def done(replays: Replays, execution: str, *several: Replayed) -> None:
+    with writing(replays.engine) as connection:
+        close(connection, execution, several)
+
+
+def test_of_a_type_one_replay_is_open_until_a_step_closes_it(replays: Replays) -> None:
+    (asked,) = replays.ask("shop", ["buy"], ME)
+    assert (asked.who, asked.reason, asked.done_ts) == ("me", ME.reason, None)
+    assert replays.open("shop") == {"buy": Replay(replay_id=asked.replay.replay_id, type="buy")}
+    (again,) = replays.ask("shop", ["buy"], By(who="you", reason="all of it"), is_whole=True)
+    assert (again.who, again.replay) == ("me", Replay(replay_id=asked.replay.replay_id, type="buy", is_whole=True))
+    done(replays, "e1", Replayed(replay_id=asked.replay.replay_id, replaced=3))
+    done(replays, "e2", Replayed(replay_id=asked.replay.replay_id, replaced=5))
+    assert replays.open("shop") == {}
+    assert [one.done for one in replays.of("shop")] == [Replayed(replay_id=asked.replay.replay_id, replaced=3)]
+    (another,) = replays.ask("shop", ["buy"], ME)
+    assert another.replay.replay_id > asked.replay.replay_id
+    assert Replays(replays.engine, "another").of("shop") == Replays(replays.engine, "another").of("other") == []
+
+
+def test_a_replay_of_a_type_that_never_came_is_refused_with_those_beside_it(replays: Replays) -> None:
+    with pytest.raises(NotFoundError, match="no event of type 'bye' has come to event group shop"):
+        replays.ask("shop", ["buy", "bye"], ME)
+    assert replays.of("shop") == []
+
+
+def test_of_what_people_say_the_newest_holds_until_it_is_ended(engine: Engine) -> None:
+    hints = Hints(engine, "test")
+    hints.say("shop", Hint(type="buy", of="/price", says="double"), ME)
+    hints.say("shop", Hint(type="buy", of="/price", says="json"), ME)
+    hints.say("shop", Hint(type="buy", of="kinds", says="evolve"), ME)
+    hints.say("shop", Hint(type="sell", of="/price", says="long"), ME)
+    assert [(one.of, one.says) for one in hints.holding("shop") if one.type == "buy"] == [("/price", "json"), ("kinds", "evolve")]
+    hints.end("shop", "buy", "/price")
+    assert [(one.type, one.of) for one in hints.holding("shop")] == [("buy", "kinds"), ("sell", "/price")]
+    assert [(one.hint.says, one.ended_ts is None) for one in hints.said("shop", "buy")] == [
+        ("double", False), ("json", False), ("evolve", True),
+    ]  # fmt: skip
+    with pytest.raises(NotFoundError, match="nothing is said of '/price' of 'buy'"):
+        hints.end("shop", "buy", "/price")
+    assert hints.holding("other") == Hints(engine, "another").holding("shop") == []
+
+
+def test_what_people_say_holds_against_what_is_declared() -> None:
+    declared = Contract(tables="freeze", columns="freeze", pins={"/a": Pin.LONG, "/b": Pin.BOOL})
+    said = [Hint(type="buy", of="columns", says="evolve"), Hint(type="buy", of="/a", says="json")]
+    assert with_hints(declared, said) == Contract(
+        tables=Mode.FREEZE, columns=Mode.EVOLVE, pins={"/a": Pin.JSON, "/b": Pin.BOOL}
+    )  # fmt: skip
+    for of, says in (("price", "json"), ("/price", "jsn"), ("columns", "melt"), ("tables", "rescue")):
+        with pytest.raises(DeclarationError):
+            Hint(type="buy", of=of, says=says)
