@@ -15,11 +15,13 @@ from deltalake import DeltaTable
 from lakechime_dagster.assets import events
 from lakechime_dagster.assets.events import TOLD_EVERY_MS, types_table, types_to_tell
 from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import JsonLines, KafkaTopic, Lake, event_group, event_stream
 from lakechime_dagster.lake.contracts import Hint
 from lakechime_dagster.resources.event_types import event_hints, event_replays, event_types
 from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.resources.replaying import WouldReplay, would_replay
 from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import TypeResult
@@ -217,9 +219,29 @@ def test_types_that_a_person_launches_as_partitions_are_replayed(game: Game) -> 
     assert [(one.who, one.done) for one in event_replays(game.platform).of("shop")] == [
         ("dagster", Replayed(replay_id=1)), ("me", Replayed(replay_id=2, added=1)),
     ]  # fmt: skip
-    tags = [dict(one.event.tags) for one in game.platform.store.query(Query(table="shop.shop__buy")).events][-1]
+    tags = [dict(one.event.tags) for one in game.platform.store.fetch(EventQuery(table="shop.shop__buy"))][-1]
     assert (tags["cause"], tags["schema_version"]) == ("replay", "1")
     assert game.tick("shop").run_requests == []
+
+
+@spark
+def test_what_a_replay_would_change_is_told_and_not_done(game: Game) -> None:
+    game.step(buy(1))
+    event_hints(game.platform).say("shop", Hint(type="shop.buy", of="columns", says="rescue"), By(who="me", reason="too many"))
+    game.step(event("shop.buy", n=2, price=3), event("shop.buy", n=3))
+    assert game.kept("shop.buy")[1]["_rescued"] == '[{"p":"/price","v":3,"r":"unknown"}]'
+    event_hints(game.platform).end("shop", "shop.buy", "columns")
+    group = next(one for one in lake().groups if one.name == "shop")
+    assert would_replay(game.platform, group, [game.known("shop.buy")], print) == [
+        WouldReplay(type="shop.buy", replaced=1, added=0, gained=(("price", "long"),))
+    ]
+    assert game.tick("shop").run_requests == []
+    event_replays(game.platform).ask("shop", ["shop.buy"], By(who="me", reason="prices matter"))
+    game.step()
+    assert [(row.get("price"), row["_rescued"]) for row in game.kept("shop.buy")] == [(None, None), (3, None), (None, None)]
+    assert would_replay(game.platform, group, [game.known("shop.buy")], print, is_whole=True) == [
+        WouldReplay(type="shop.buy", replaced=0, added=0, gained=())
+    ]
 
 
 @spark

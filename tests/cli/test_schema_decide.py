@@ -1,0 +1,90 @@
+"""`lakechime schema hint, allow, replay`: what a person decides of a type is kept with who and why, and told again."""
+
+import pytest
+
+from lakechime_dagster.lake import Contract, event_group
+from lakechime_dagster.lake.contracts import Hint
+from lakechime_dagster.resources.event_types import event_hints, event_replays
+from lakechime_dagster.schema.replay import Replay, Replayed
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.event_replays import close
+from tests.cli.game import GAME, Game, event
+from tests.support.cli import Cli
+
+HAT = event("shop_buy", item="hat", price=3)
+WHY = ("--reason", "prices are cents now", "--who", "me")
+
+
+@pytest.fixture
+def game(lakechime: Cli) -> Game:
+    game = Game.declared(lakechime, event_group("shop", GAME, match="shop_*", contract=Contract(kinds="freeze")))
+    game.come(HAT)
+    game.step()
+    return game
+
+
+def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(lakechime: Cli, game: Game) -> None:
+    said = lakechime("schema", "hint", "shop_buy", "/gift", "json", *WHY)
+    assert said.out == (
+        "/gift of shop_buy is kept json from the next step on; earlier events stay as they are until"
+        " `lakechime schema replay shop.shop_buy --reason …`\n"
+    )
+    assert event_hints(lakechime.platform).holding("shop") == [Hint(type="shop_buy", of="/gift", says="json")]
+    assert "/gift  json  me" in lakechime("schema", "show", "shop_buy").out
+    (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["hints"]
+    assert (shown["of"], shown["says"], shown["who"], shown["reason"]) == ("/gift", "json", "me", "prices are cents now")
+    told = lakechime("schema", "hint", "shop_buy", "/gift", "-", *WHY, "--json").json
+    assert told == {"group": "shop", "type": "shop_buy", "path": "/gift", "says": None}
+    assert event_hints(lakechime.platform).holding("shop") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("hint", "shop_buy", "gift", "json"), "'gift' is no path; write such as '/price'"),
+        (("hint", "shop_buy", "kinds", "freeze"), "is no path; write such as /price"),
+        (("hint", "shop_buy", "/gift", "jsn"), "'jsn' is none of bool, long, bigint, double, string, json, ignore"),
+        (("hint", "shop_buy", "/gift", "-"), "nothing is said of '/gift' of 'shop_buy' beside what is declared"),
+        (("hint", "shop_by", "/gift", "json"), "did you mean shop_buy?"),
+        (("allow", "shop_buy", "--what", "colums"), "colums is none of tables, columns, kinds, all"),
+        (("replay", "shop_by"), "did you mean shop_buy?"),
+    ],
+)
+def test_what_cannot_be_decided_says_why(lakechime: Cli, game: Game, words: tuple[str, ...], told: str) -> None:
+    answer = lakechime("schema", *words, *WHY)
+    assert answer.code != 0
+    assert told in " ".join(answer.err.replace("│", " ").split())
+    assert (event_hints(lakechime.platform).said("shop"), event_replays(lakechime.platform).of("shop")) == ([], [])
+
+
+def test_what_a_contract_refuses_may_be_allowed_for_a_type(lakechime: Cli, game: Game) -> None:
+    told = lakechime("schema", "allow", "shop_buy", "--what", "kinds", *WHY, "--json").json
+    assert told == {"group": "shop", "type": "shop_buy", "allowed": ["kinds"]}
+    lakechime("schema", "allow", "shop_buy", *WHY)
+    assert [(one.of, one.says) for one in event_hints(lakechime.platform).holding("shop")] == [
+        ("tables", "evolve"), ("columns", "evolve"), ("kinds", "evolve"),
+    ]  # fmt: skip
+
+
+def test_a_replay_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: Game) -> None:
+    told = lakechime("schema", "replay", "shop_buy", *WHY)
+    assert told.out == (
+        "replay 1 of shop_buy is done by the next step of shop, which its sensor launches;"
+        " `lakechime schema show shop.shop_buy` tells what came of it\n"
+    )
+    assert lakechime("schema", "replay", "shop_buy", "--whole", *WHY, "--json").json["replay"] == 1
+    replays = event_replays(lakechime.platform)
+    assert replays.open("shop") == {"shop_buy": Replay(replay_id=1, type="shop_buy", is_whole=True)}
+    assert "waits" in lakechime("schema", "show", "shop_buy").out
+    with writing(replays.engine) as connection:
+        close(connection, "e1", [Replayed(replay_id=1, replaced=4, added=2)])
+    (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["replays"]
+    assert (shown["replaced"], shown["added"], shown["who"], shown["done_ts"] is None) == (4, 2, "me", False)
+
+
+def test_a_type_without_a_table_has_nothing_to_replay_into(lakechime: Cli, game: Game) -> None:
+    game.come(event("shop_fly"))
+    game.step(waits={"shop_fly": "frozen"})
+    answer = lakechime("schema", "replay", "shop_fly", *WHY)
+    assert answer.code != 0
+    assert "shop_fly has no table yet" in " ".join(answer.err.split())
