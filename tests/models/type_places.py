@@ -15,6 +15,9 @@ from nothing, at step 1.
 
 Failed and cold lead to the same state and are told apart by their mutants. A write that failed may have been committed all the same.
 
+A replay commits no new rows: under the number that follows, once the attempt is done with the type up to its own end and nobody is
+ahead of it, and its record tells that end.
+
 Two moves are folded: bronze grows when a claim or a retry sees it, and an attempt that can do nothing more, whatever comes, is gone. The
 last attempt of a step does not crash while it is the open one, so that from every state all rows can still arrive; if not, that is a
 failure.
@@ -38,6 +41,7 @@ class Bounds(NamedTuple):
     left: int = 1  # how often a type fails or is cold
     losses: int = 1  # of the store
     any_order: bool = False  # of the types of an attempt
+    replays: int = 0  # that change something
 
 
 USUAL = Bounds()
@@ -45,12 +49,15 @@ NARROW = Bounds(attempts=1, alive=1, losses=0)
 WITHOUT_LOSS = Bounds(losses=0)
 HALVES = (Bounds(left=0), WITHOUT_LOSS)
 WIDE = Bounds(alive=3, any_order=True)
+REPLAYING = Bounds(left=0, replays=1)
 
 
 def explored(broken: str = "", is_wide: bool = False) -> Exploration:
     """The protocol, or what is left of it: a mutant within widening bounds, a variation by halves unless it is to be wide."""
     if not broken:
-        all_bounds = (WIDE if is_wide else USUAL,)
+        all_bounds = (WIDE,) if is_wide else (USUAL, REPLAYING)
+    elif broken in MUTANTS and broken.startswith("replay"):
+        all_bounds = (REPLAYING,)
     elif broken in VARIATIONS:
         all_bounds = (USUAL,) if is_wide else HALVES
     else:
@@ -193,9 +200,31 @@ class Group:
                 tables = (*state.tables[:index], table, *state.tables[index + 1 :])
                 runs = (*rest.runs, run._replace(parts=parts))
                 yield f"at {TYPES[index]} {move}", rest._replace(tables=tables, runs=runs, left=state.left + left)
+        for index in range(len(TYPES)):
+            yield from ((f"at {TYPES[index]} {move}", after) for move, after in self._replayed(run, state, rest, index))
         is_compared = is_open or (state.open is not None and state.open.step == run.step and "compares_step" in self.broken)
         if (is_compared or "compares_nothing" in self.broken) and (not due or "settles_first" in self.broken):
             yield "settles", self._settled(run, state, rest)
+
+    def _replayed(self, run: Run, state: State, rest: State, index: int) -> Moves:
+        """A replay behind what a type is done with: a commit of no new rows, under the number that follows, with the type's place."""
+        part, table = run.parts[index], state.tables[index]
+        is_behind = part.known.place > run.end and "replay_behind" not in self.broken
+        is_unfinished = part.known.place < run.end and "replay_before_rest" not in self.broken
+        if state.replays == self.bounds.replays or part.is_due or part.known == UNKNOWN or not table or is_behind or is_unfinished:
+            return
+        step = part.known.step
+        if not self._lets_in([commit.step for commit in table], step):
+            return
+        counts = TypePlace(step + 1, part.known.place)
+        parts = (*run.parts[:index], Part(counts, is_due=False), *run.parts[index + 1 :])
+        runs = (*rest.runs, run._replace(parts=parts))
+        if "replay_counts_without_commit" in self.broken:
+            yield f"counts {step}, and writes nothing", rest._replace(runs=runs, replays=state.replays + 1)
+            return
+        grown = (*table, Commit(step, run.end, run.end, 0 if "replay_tells_no_place" in self.broken else run.end))
+        tables = (*state.tables[:index], grown, *state.tables[index + 1 :])
+        yield f"replays as {step}", rest._replace(runs=runs, tables=tables, replays=state.replays + 1)
 
     def _begun(self, run: Run, state: State) -> tuple[Part, ...]:
         parts = [self._looked_up(run, index, state) for index in range(len(TYPES))]

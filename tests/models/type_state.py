@@ -55,3 +55,4 @@ class State(NamedTuple):
     runs: tuple[Run, ...] = ()
     left: int = 0
     losses: int = 0
+    replays: int = 0

@@ -144,6 +144,23 @@ def test_an_attempt_that_lives_on_is_not_let_in_by_its_replay(game: Stream) -> N
     assert (versions(game, "buy"), len(game.rows("buy"))) == (before, 3)
 
 
+def test_an_attempt_behind_what_a_table_holds_leaves_the_replay_to_a_later_step(game: Stream) -> None:
+    game.drop(event("buy", price=3))
+    game.run()
+    game.drop(event("buy", price="four"))
+    game.ingest()
+    end = game.end()
+    game.drop(event("buy", price=5))
+    game.run()
+    thawed(game)
+    before = versions(game, "buy")
+    game.step(end, attempt=2, execution="e1", replays={"buy": Replay(replay_id=7, type="buy")}).run()
+    assert versions(game, "buy") == before
+    game.drop(event("buy", price=6))
+    game.replay("buy")
+    assert [row["price"] for row in game.rows("buy")] == [3, None, 5, 6]
+
+
 class Remembering:
     """What a store told of types at one time, whatever it knows by now."""
 
