@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from lakechime_dagster.cli import cdc, dce, demo, dev, drop, execution, maintain, schema, status, store, table, trigger
+from lakechime_dagster.cli import cdc, dce, demo, dev, drop, execution, maintain, metrics, schema, status, store, table, trigger
 from lakechime_dagster.cli.output import error_document, note, one_line, print_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, shown
 from lakechime_dagster.settings import load_settings
@@ -33,6 +33,7 @@ table.app.command("drop")(drop.drop)
 table.app.command("dropped")(drop.dropped)
 app.command("dev")(dev.dev)
 app.command("status")(status.status)
+app.command("metrics")(metrics.metrics)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,13 +1,18 @@
 """The schema repository of a platform, and what a settled step of a group leaves in it."""
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.schema.results import GroupResult
 from lakechime_dagster.store.event_hints import Hints
 from lakechime_dagster.store.event_replays import Replays
+from lakechime_dagster.store.event_totals import add_to_group
 from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.triggers.lanes import Execution
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
 def event_types(platform: Platform) -> SqlEventTypes:
@@ -41,6 +46,9 @@ def settle_group(
         log = platform.log_at(f"{folder}/{one.table}", f"{group}.{one.table}")
         for commit in one.commits:
             platform.store.register(log.events_of_commit(int(commit.version)))
-    return platform.ledger.settle(
-        execution, None, beside=lambda connection: types.settle(connection, group, execution.execution_id, result.types, str(uid), told)
-    )
+
+    def beside(connection: "Connection") -> None:
+        types.settle(connection, group, execution.execution_id, result.types, str(uid), told)
+        add_to_group(connection, types.deployment, group, result)
+
+    return platform.ledger.settle(execution, None, beside=beside)

@@ -29,6 +29,14 @@ event_type = sa.Table(
     sa.Column("first_ts", sa.BigInteger, nullable=False),
     sa.Column("commit_ts", sa.BigInteger),  # of its last commit
     sa.Column("told_ts", sa.BigInteger, nullable=False, server_default="0"),  # when Dagster was told of it last
+    sa.Column("written_sum", sa.BigInteger, nullable=False, server_default="0"),  # these three: of all settled steps
+    sa.Column("rescued_sum", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("discarded_sum", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("columns_added", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("failed_steps", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("variations", sa.BigInteger, nullable=False, server_default="0"),  # that are kept
+    sa.Column("pending", sa.BigInteger, nullable=False, server_default="0"),  # rows that wait since the newest step
+    sa.Column("behind_ts", sa.BigInteger),  # when the first step that left its rows where they are was settled
     sa.UniqueConstraint("deployment", "group_name", "type", name="lc_event_type_name"),
     sa.UniqueConstraint("deployment", "group_name", "table_name", name="lc_event_type_table"),
     sqlite_autoincrement=True,
@@ -111,4 +119,15 @@ type_hint = sa.Table(
     sa.Column("ended_ts", sa.BigInteger),  # null while it holds; a newer one of the same ends it
     sa.Index("lc_type_hint_of_group", "deployment", "group_name"),
     sqlite_autoincrement=True,
+)
+
+# What the settled steps of a group did in sum, apart from its types: rows refused by reason, seconds by phase.
+group_total = sa.Table(
+    "lc_group_total",
+    metadata,
+    sa.Column("deployment", sa.String(64), primary_key=True),
+    sa.Column("group_name", sa.String(64), primary_key=True),
+    sa.Column("counter", sa.String(16), primary_key=True),
+    sa.Column("label", sa.String(64), primary_key=True),
+    sa.Column("total", sa.Double, nullable=False),
 )

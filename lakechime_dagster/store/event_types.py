@@ -22,6 +22,7 @@ from lakechime_dagster.store import event_schema as schema
 from lakechime_dagster.store.dialect import StoreNow, now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.event_replays import close
+from lakechime_dagster.store.event_totals import add_to_type
 
 MAX_VARIATIONS = 1_000  # kept of a type; above it only those that enlarge what was observed of it
 PAUSES_MS = (10_000, 60_000, 300_000, 900_000)  # before a type that failed is tried again
@@ -97,6 +98,7 @@ class SqlEventTypes:
                 continue  # nothing was read of it yet: it waits for a table
             self._move(connection, type_id, one, uid, now)
             close(connection, execution_id, one.replayed)
+            add_to_type(connection, type_id, one, now)
             if not one.rows and not one.error:
                 continue
             counts = {name: getattr(one, name) for name in ("rows", "written", "rescued", "discarded", "pending", "waits", "error")}
@@ -210,6 +212,8 @@ def _keep_variations(connection: Connection, type_id: int, one: Learning, now: i
     ]  # fmt: skip
     if rows:
         connection.execute(sa.insert(schema.variation), rows)
+        more = {"variations": schema.event_type.c.variations + len(rows)}
+        connection.execute(sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id).values(more))
 
 
 def _newest_layouts() -> sa.Select[Any]:

@@ -1,0 +1,1 @@
+"""What other programs are told over HTTP."""

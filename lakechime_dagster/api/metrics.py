@@ -1,0 +1,127 @@
+"""What Prometheus is told of streams of events, from the store alone; docs/metrics.md tells what each metric means."""
+
+from collections.abc import Callable, Iterable, Iterator
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.store.event_measures import GroupMeasures, Measures, TypeMeasures
+from lakechime_dagster.store.event_totals import REFUSED, SECONDS
+from lakechime_dagster.triggers.lanes import LaneState
+
+MAX_TYPES = 500  # that have a label of their own, the busiest ones
+OTHER = "(other)"
+STATES = ("live", "idle", "failed")
+
+Number = Callable[[TypeMeasures], int]
+COUNTERS: dict[str, tuple[str, Number]] = {
+    "events": ("Events that settled steps wrote or discarded.", lambda one: one.written + one.discarded),
+    "rows_written": ("Rows of the type's table.", lambda one: one.written),
+    "rows_rescued": ("Rows written that have something in _rescued.", lambda one: one.rescued),
+    "rows_discarded": ("Events that a contract discarded.", lambda one: one.discarded),
+    "columns_added": ("Columns that the type's table gained.", lambda one: one.columns_added),
+    "failures": ("Settled steps that could not write the type.", lambda one: one.failed_steps),
+}
+SUMMED: dict[str, tuple[str, Number]] = {
+    "rows_pending": ("Events that wait in the stream's table, since the newest step.", lambda one: one.pending),
+    "variations": ("Variations that are kept.", lambda one: one.variations),
+}
+
+
+class StoreCollector(Collector):
+    """Asks the store anew at each scrape."""
+
+    def __init__(self, look: Callable[[], Measures]) -> None:
+        self._look = look
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the store is not asked before the first scrape."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics of one moment."""
+        found = self._look()
+        yield from _of_types(found)
+        yield from _of_groups(found)
+        lanes = GaugeMetricFamily("lakechime_lanes", "Lanes by state.", labels=["state"])
+        for state in LaneState:
+            lanes.add_metric([state.lower()], found.lanes.get(state, 0))
+        yield lanes
+        ticks = GaugeMetricFamily("lakechime_tick_age_seconds", "Since a trigger was evaluated last.")
+        if found.ticked_ts is not None:
+            ticks.add_metric([], _seconds(found.now - found.ticked_ts))
+        yield ticks
+
+
+def serve(look: Callable[[], Measures], host: str, port: int) -> WSGIServer:
+    """Serve `/metrics` in a thread of its own until the server is shut down.
+
+    Raises:
+        LakeChimeError: the address cannot be used.
+    """
+    registry = CollectorRegistry()
+    registry.register(StoreCollector(look))
+    try:
+        server, _ = start_http_server(port, host, registry)
+    except OSError as error:
+        remedy = "end what uses it, or choose another one with --host and --port"
+        raise LakeChimeError(f"port {port} of {host} cannot be used ({error.strerror}); {remedy}") from None
+    return server
+
+
+def _of_types(found: Measures) -> Iterator[Metric]:
+    """Of the busiest types each, of all others in sum; times of the busiest alone."""
+    named, others = found.types[:MAX_TYPES], found.types[MAX_TYPES:]
+    for family, several in ((CounterMetricFamily, COUNTERS), (GaugeMetricFamily, SUMMED)):
+        for name, (meaning, number) in several.items():
+            metric = family(f"lakechime_type_{name}", meaning, labels=["group", "type"])
+            for one in named:
+                metric.add_metric([one.group, one.type], number(one))
+            for group in sorted({one.group for one in others}):
+                metric.add_metric([group, OTHER], sum(number(one) for one in others if one.group == group))
+            yield metric
+    layout = GaugeMetricFamily("lakechime_type_layout_version", "The number of the type's newest layout.", labels=["group", "type"])
+    commit = GaugeMetricFamily("lakechime_type_last_commit_timestamp_seconds", "When its table got rows last.", labels=["group", "type"])
+    lag = GaugeMetricFamily("lakechime_type_lag_seconds", "How long events of it have waited.", labels=["group", "type"])
+    unread = {one.group: one.unread_ts for one in found.groups}
+    for one in named:
+        labels = [one.group, one.type]
+        layout.add_metric(labels, one.layout)
+        if one.commit_ts is not None:
+            commit.add_metric(labels, _seconds(one.commit_ts))
+        lag.add_metric(labels, _lag(found.now, one.behind_ts, unread[one.group]))
+    yield from (layout, commit, lag)
+
+
+def _of_groups(found: Measures) -> Iterator[Metric]:
+    state = GaugeMetricFamily("lakechime_group_state", "1 for the state in which the group is.", labels=["group", "state"])
+    opened = GaugeMetricFamily("lakechime_group_open_seconds", "Since its open execution was claimed; 0 without one.", labels=["group"])
+    lag = GaugeMetricFamily("lakechime_group_lag_seconds", "How long the oldest unread commit has waited.", labels=["group"])
+    refused = CounterMetricFamily("lakechime_group_events_refused", "Events of no type, by reason.", labels=["group", "reason"])
+    seconds = CounterMetricFamily("lakechime_group_phase_seconds", "What settled steps took, by phase.", labels=["group", "phase"])
+    for one in found.groups:
+        for name in STATES:
+            state.add_metric([one.group, name], name == _state(one))
+        opened.add_metric([one.group], _lag(found.now, one.open_ts))
+        lag.add_metric([one.group], _lag(found.now, one.unread_ts))
+        for (counter, label), total in sorted(one.totals.items()):
+            {REFUSED: refused, SECONDS: seconds}[counter].add_metric([one.group, label], total)
+    yield from (state, opened, lag, refused, seconds)
+
+
+def _state(one: GroupMeasures) -> str:
+    """Failed where a person or another attempt is needed, live where there is work, else idle."""
+    if one.state in (LaneState.HELD, LaneState.STALE) or one.attempt > 1:
+        return "failed"
+    return "live" if one.open_ts is not None or one.unread_ts is not None else "idle"
+
+
+def _lag(now: int, *since: int | None) -> float:
+    return _seconds(max((max(0, now - moment) for moment in since if moment is not None), default=0))
+
+
+def _seconds(milliseconds: int) -> float:
+    return milliseconds / 1000

@@ -1,0 +1,141 @@
+"""What Prometheus is told is what settled steps left in the store, whoever settled them, and is bounded."""
+
+import urllib.request
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import sqlalchemy as sa
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import Engine
+
+from lakechime_dagster.api import metrics
+from lakechime_dagster.api.metrics import StoreCollector, serve
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lake.contracts import Contract
+from lakechime_dagster.schema.learning import learned
+from lakechime_dagster.schema.repository import KnownType, Learning, TypePlace
+from lakechime_dagster.schema.results import GroupResult, TypeResult
+from lakechime_dagster.store import ledger_schema
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.event_measures import measures
+from lakechime_dagster.store.event_totals import add_to_group
+from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.ledger import Claim
+from lakechime_dagster.triggers.lanes import LaneState
+from tests.store.test_event_types import prototype, result
+from tests.support.processes import free_port
+from tests.support.world import World, a_flow, place
+
+Value = Callable[..., float | None]
+
+
+@pytest.fixture
+def types(engine: Engine) -> SqlEventTypes:
+    return SqlEventTypes(engine, "test")
+
+
+@pytest.fixture
+def value(types: SqlEventTypes) -> Value:
+    """A metric's value now; None where there is none."""
+    registry = CollectorRegistry()
+    registry.register(StoreCollector(lambda: measures(types)))
+
+    def of(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"lakechime_{name}", labels)
+
+    return of
+
+
+def new_type(name: str) -> Learning:
+    one = learned(KnownType(type=name, table=name, place=TypePlace(uid="u", version=2)), [prototype(a=1), prototype(b="x")], Contract())
+    assert one is not None
+    return one
+
+
+def settle(types: SqlEventTypes, execution: str, *results: TypeResult, **more: dict[str, float]) -> None:
+    with writing(types.engine) as connection:
+        types.settle(connection, "shop", execution, results, "u")
+        refused = {reason: int(rows) for reason, rows in more.get("refused", {}).items()}
+        add_to_group(connection, "test", "shop", GroupResult(types=results, refused=refused, seconds=more.get("seconds", {})))
+
+
+def test_counters_are_the_sums_of_all_settled_steps(types: SqlEventTypes, value: Value) -> None:
+    types.learn("shop", [new_type("buy")])
+    settle(types, "e1", replace(result(5, step=1, rows=3), columns_added=2), refused={"not_json": 2}, seconds={"write": 1.5})
+    second = replace(result(6, step=2, rows=4), written=3, discarded=1, rescued=2)
+    settle(types, "e2", second, refused={"not_json": 1}, seconds={"write": 1.0})
+    buy = {"group": "shop", "type": "buy"}
+    told = {name: value(f"type_{name}_total", **buy) for name in metrics.COUNTERS}
+    assert told == {"events": 7, "rows_written": 6, "rows_rescued": 2, "rows_discarded": 1, "columns_added": 2, "failures": 0}
+    assert (value("type_variations", **buy), value("type_layout_version", **buy)) == (2, 1)
+    assert value("group_events_refused_total", group="shop", reason="not_json") == 3
+    assert value("group_phase_seconds_total", group="shop", phase="write") == 2.5
+
+
+def test_events_that_wait_are_counted_once_however_many_steps_see_them(types: SqlEventTypes, value: Value) -> None:
+    types.learn("shop", [new_type("buy")])
+    waits = TypeResult(type="buy", table="buy", start=0, end=0, rows=5, pending=5, waits="frozen")
+    settle(types, "e1", waits)
+    settle(types, "e2", replace(waits, rows=6, pending=6))
+    assert value("type_rows_pending", group="shop", type="buy") == 6
+    assert value("type_events_total", group="shop", type="buy") == 0
+    settle(types, "e3", result(5, step=1, rows=6))
+    assert value("type_rows_pending", group="shop", type="buy") == 0
+    assert value("type_events_total", group="shop", type="buy") == 6
+
+
+def test_a_type_that_failed_lags_until_it_is_written(types: SqlEventTypes, value: Value) -> None:
+    types.learn("shop", [new_type("buy")])
+    settle(types, "e1", result(5, error="no room", rows=0))
+    behind = measures(types).types[0].behind_ts
+    assert behind is not None
+    settle(types, "e2", TypeResult(type="buy", table="buy", start=0, end=0, put_off="no room"))
+    assert measures(types).types[0].behind_ts == behind
+    assert value("type_failures_total", group="shop", type="buy") == 1
+    settle(types, "e3", result(5, step=1))
+    assert value("type_lag_seconds", group="shop", type="buy") == 0
+    assert measures(types).types[0].behind_ts is None
+
+
+def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_held(types: SqlEventTypes, value: Value) -> None:
+    world = World(types.engine)
+    types.learn("shop", [new_type("buy")])
+    row = world.ledger.ensure_flow(replace(a_flow(), name="shop"))
+    world.ledger.settle(world.claim(row), None)
+
+    def state() -> list[str]:
+        return [name for name in metrics.STATES if value("group_state", group="shop", state=name)]
+
+    assert state() == ["idle"]
+    world.ledger.claim(row, world.ledger.lanes(row)[""], Claim(end=place(2)))
+    assert state() == ["live"]
+    with writing(types.engine) as connection:
+        connection.execute(sa.update(ledger_schema.lane).values(state=LaneState.HELD))
+    assert state() == ["failed"]
+
+
+def test_the_types_beyond_the_busiest_are_told_in_sum(types: SqlEventTypes, value: Value, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MAX_TYPES", 1)
+    types.learn("shop", [new_type("buy"), new_type("sell"), new_type("look")])
+    for number, name in enumerate(("buy", "sell", "look"), start=1):
+        settle(types, f"e{number}", replace(result(5, rows=number), type=name, table=name))
+    assert value("type_events_total", group="shop", type="look") == 3
+    assert value("type_events_total", group="shop", type="buy") is None
+    assert value("type_events_total", group="shop", type="(other)") == 3
+
+
+def test_it_is_served_as_prometheus_reads_it(types: SqlEventTypes) -> None:
+    types.learn("shop", [new_type("buy")])
+    port = free_port()
+    server = serve(lambda: measures(types), "127.0.0.1", port)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            families = {family.name for family in text_string_to_metric_families(answer.read().decode())}
+        assert {"lakechime_type_events", "lakechime_group_state", "lakechime_lanes"} <= families
+        with pytest.raises(LakeChimeError, match=rf"port {port} of 127.0.0.1 cannot be used \(Address already in use\); end what uses it"):
+            serve(lambda: measures(types), "127.0.0.1", port)
+    finally:
+        server.shutdown()
+        server.server_close()
