@@ -1,0 +1,111 @@
+"""What a person watches and is told of: each panel of the dashboard and each alarm with its expression, as Grafana and Prometheus read it.
+
+`python -m lakechime_dagster.api.monitoring docs/monitoring` writes the files anew.
+"""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WIDTH, HEIGHT = 12, 8  # of a panel; Grafana's screen is 24 wide
+SOURCE = {"type": "prometheus", "uid": "${source}"}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A plot: one expression, with how its series are named; `unit` by Grafana's names."""
+
+    title: str
+    expression: str
+    legend: str
+    unit: str = "short"
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """What is told when its expression has had a series for so long; `hold` by Prometheus's spelling of durations."""
+
+    name: str
+    expression: str
+    hold: str
+    severity: str
+    summary: str
+
+
+TYPE, GROUP = "{{group}}: {{type}}", "{{group}}"
+PANELS = (
+    Panel("Events settled", "sum by (group, type) (rate(lakechime_type_events_total[5m]))", TYPE, "cps"),
+    Panel("Rows written", "sum by (group) (rate(lakechime_type_rows_written_total[5m]))", GROUP, "cps"),
+    Panel("Rows with something rescued", "sum by (group, type) (rate(lakechime_type_rows_rescued_total[5m]))", TYPE, "cps"),
+    Panel("Events discarded", "sum by (group, type) (rate(lakechime_type_rows_discarded_total[5m]))", TYPE, "cps"),
+    Panel("Events refused", "sum by (group, reason) (rate(lakechime_group_events_refused_total[5m]))", "{{group}}: {{reason}}", "cps"),
+    Panel("Events that wait", "lakechime_type_rows_pending", TYPE),
+    Panel("Lag of groups", "lakechime_group_lag_seconds", GROUP, "s"),
+    Panel("Lag of the 20 latest types", "topk(20, lakechime_type_lag_seconds)", TYPE, "s"),
+    Panel("Since the last commit", "time() - lakechime_type_last_commit_timestamp_seconds", TYPE, "s"),
+    Panel("State of groups", "lakechime_group_state == 1", "{{group}}: {{state}}"),
+    Panel("Open steps", "lakechime_group_open_seconds", GROUP, "s"),
+    Panel("Seconds by phase", "sum by (group, phase) (rate(lakechime_group_phase_seconds_total[5m]))", "{{group}}: {{phase}}"),
+    Panel("Variations", "lakechime_type_variations", TYPE),
+    Panel("Layouts", "lakechime_type_layout_version", TYPE),
+    Panel("Columns added in an hour", "increase(lakechime_type_columns_added_total[1h])", TYPE),
+    Panel("Failed steps in an hour", "increase(lakechime_type_failures_total[1h])", TYPE),
+    Panel("Lanes", "lakechime_lanes", "{{state}}"),
+    Panel("Since the last tick", "lakechime_tick_age_seconds", "tick", "s"),
+)
+ALARMS = (
+    Alarm("LakechimeGroupFailed", 'lakechime_group_state{state="failed"} == 1', "5m", "critical",
+          "Group {{ $labels.group }} is held, stale, or tried again; lakechime status tells more."),
+    Alarm("LakechimeGroupLate", "lakechime_group_lag_seconds > 900", "5m", "warning",
+          "No step of group {{ $labels.group }} has read what came {{ $value }} s ago."),
+    Alarm("LakechimeTypeLate", "lakechime_type_lag_seconds > 900 unless on (group) lakechime_group_lag_seconds > 900", "5m", "warning",
+          "Type {{ $labels.type }} of {{ $labels.group }} has not been written for {{ $value }} s; lakechime schema show tells why."),
+    Alarm("LakechimeTypeWaits", "lakechime_type_rows_pending > 0", "15m", "warning",
+          "{{ $value }} events of {{ $labels.type }} wait for a table; lakechime schema quarantine tells why."),
+    Alarm("LakechimeLaneHeld", 'sum(lakechime_lanes{state=~"held|stale"}) > 0', "5m", "critical",
+          "{{ $value }} lanes wait for a person; lakechime status tells which."),
+    Alarm("LakechimeNoTick", "lakechime_tick_age_seconds > 300", "1m", "critical",
+          "No trigger has been evaluated for {{ $value }} s: no daemon of Dagster runs, or all sensors are stopped."),
+)  # fmt: skip
+
+
+def dashboard() -> dict[str, Any]:
+    """The dashboard as Grafana imports it; it asks which Prometheus to read."""
+    source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    return {
+        "uid": "lakechime", "title": "LakeChime: streams of events", "schemaVersion": 39, "refresh": "30s", "tags": ["lakechime"],
+        "time": {"from": "now-6h", "to": "now"}, "templating": {"list": [source]},
+        "panels": [_panel(number, one) for number, one in enumerate(PANELS)],
+    }  # fmt: skip
+
+
+def rules() -> dict[str, Any]:
+    """The alarms as a file of Prometheus's rules, which is YAML, of which JSON is a part."""
+    alarms = [
+        {"alert": one.name, "expr": one.expression, "for": one.hold, "labels": {"severity": one.severity},
+         "annotations": {"summary": one.summary}}
+        for one in ALARMS
+    ]  # fmt: skip
+    return {"groups": [{"name": "lakechime", "rules": alarms}]}
+
+
+def files() -> dict[str, str]:
+    """The texts of both, by the names of their files."""
+    return {name: json.dumps(document, indent=2) + "\n" for name, document in (("lakechime.json", dashboard()), ("alarms.yml", rules()))}
+
+
+def _panel(number: int, one: Panel) -> dict[str, Any]:
+    column, row = number % 2, number // 2
+    return {
+        "id": number + 1, "title": one.title, "type": "timeseries", "datasource": SOURCE,
+        "gridPos": {"x": column * WIDTH, "y": row * HEIGHT, "w": WIDTH, "h": HEIGHT},
+        "fieldConfig": {"defaults": {"unit": one.unit}, "overrides": []},
+        "targets": [{"refId": "A", "expr": one.expression, "legendFormat": one.legend, "datasource": SOURCE}],
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    for name, text in files().items():
+        (Path(sys.argv[1]) / name).write_text(text, encoding="utf-8")
