@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
@@ -17,6 +18,8 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import StoreVersionError
 from lakechime_dagster.store import event_schema, ledger_schema, migrations
 from lakechime_dagster.store.engine import open_engine, reading, writing
+from lakechime_dagster.store.event_measures import measures
+from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.schema import dce_availability, dce_table, metadata
 from lakechime_dagster.store.upgrade import VERSION_TABLE, check, newest_version, upgrade
@@ -120,6 +123,24 @@ def test_single_tags_that_were_folded_are_put_together_by_the_event_that_had_the
         (("checked", "yes"), ("complete", "true")): Position(0, 2),
         (("complete", "no"),): Position(0, 1),
     }
+    engine.dispose()
+
+
+def test_the_sums_of_types_begin_with_what_earlier_steps_did(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path}/dce.sqlite")
+    upgraded_to(engine, "0007")
+    kind = {"deployment": "d", "group_name": "g", "observed": "{}", "first_ts": 1}
+    step = {"type_id": 1, "start_version": 0, "end_version": 1, "rows": 5, "rescued": 1, "pending": 0, "settled_ts": 1}
+    steps = [{**step, "execution_id": f"e{n}", "written": n, "discarded": 5 - n, "error": "no room" if n == 2 else ""} for n in (1, 2)]
+    with writing(engine) as connection:
+        old = sa.table("lc_event_type", *map(sa.column, ("type_id", "type", "table_name", *kind)))
+        rows = [{**kind, "type_id": number, "type": name, "table_name": name} for number, name in enumerate(("buy", "sell"), start=1)]
+        connection.execute(sa.insert(old), rows)
+        connection.execute(sa.insert(event_schema.type_step), steps)
+    upgrade(engine)
+    buy, sell = measures(SqlEventTypes(engine, "d")).types
+    assert (buy.type, buy.written, buy.discarded, buy.rescued, buy.failed_steps) == ("buy", 3, 7, 2, 1)
+    assert (sell.type, sell.written, sell.failed_steps, sell.variations) == ("sell", 0, 0, 0)
     engine.dispose()
 
 
