@@ -15,8 +15,8 @@ from lakechime_dagster.settings import Settings
 
 if TYPE_CHECKING:
     from lakechime_dagster.demo.database import ReservationsDatabase
+    from lakechime_dagster.demo.findings import TableCheck
     from lakechime_dagster.demo.replay import Progress
-    from lakechime_dagster.demo.verify import TableCheck
 
 app = typer.Typer(name="demo", help="The flights lake: replay, verify.")
 
@@ -36,6 +36,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Write the bronze tables hour by hour, with late, restated and poisoned data, from where the last replay stopped."""
+    from lakechime_dagster.demo.announced import FOLDER
     from lakechime_dagster.demo.replay import Replayer, ReplayState
 
     platform = open_platform(dry_run=dry_run)
@@ -45,6 +46,7 @@ def replay(
     replayer = Replayer(
         warehouse, platform.store, state_file, seed=begun.seed if seed is None else seed, days=begun.days if days is None else days,
         cluster=platform.settings.cluster, reservations=_reservations(os.environ.get(DATABASE_URL, "")),
+        airport=platform.settings.home / FOLDER,
     )  # fmt: skip
     before = replayer.state.ticks
     if dry_run:
@@ -64,11 +66,12 @@ def verify(as_json: Json = False) -> None:
 
     Where the replay writes on meanwhile, tables may have more hours than are expected, and the answer says so.
     """
+    from lakechime_dagster.demo.findings import Finding
     from lakechime_dagster.demo.followed import kafka_address
     from lakechime_dagster.demo.replay import ReplayState
     from lakechime_dagster.demo.reservations import folded
-    from lakechime_dagster.demo.verify import Finding, warehouse_location
     from lakechime_dagster.demo.verify import verify as verified
+    from lakechime_dagster.demo.verify import warehouse_location
 
     settings = open_platform().settings
     state = ReplayState.load(settings.home / STATE_FILE)

@@ -9,8 +9,11 @@ from collections.abc import Mapping
 import duckdb
 import pyarrow as pa
 
+from lakechime_dagster.demo.announced import GATE_CHANGED
 from lakechime_dagster.demo.data import SCHEMAS
 from lakechime_dagster.demo.plan import TABLES, Written, content_of
+
+CHANGED = pa.schema([("origin", pa.string()), ("airline", pa.string()), ("notice", pa.int64())])  # of the events GATE_CHANGED
 
 SILVER_FLIGHTS = """
     CREATE TABLE silver_flights AS
@@ -60,6 +63,12 @@ AIRLINE_SCORECARD = """
     GROUP BY f.carrier
 """
 
+GATE_CHANGES = """
+    CREATE TABLE gold_gate_changes AS
+    SELECT origin, airline, count(*) AS changes, min(notice) AS shortest_notice
+    FROM gate_changed
+    GROUP BY ALL
+"""
 
 LATE_PASSENGERS = """
     CREATE TABLE gold_late_passengers AS
@@ -96,7 +105,11 @@ def build_expected(written: Written, followed: Mapping[str, pa.Table] | None = N
     connection.register("days", pa.table({"flight_date": pa.array(days, pa.date32())}))
     connection.table("days").create("complete_days")
     connection.unregister("days")
-    for statement in (SILVER_FLIGHTS, ROUTE_HOUR, DAILY_DELAYS, AIRLINE_SCORECARD):
+    told = [line.event for line in written.airport_lines() if line.event is not None and line.event["type"] == GATE_CHANGED]
+    connection.register("told", pa.Table.from_pylist([{name: one[name] for name in CHANGED.names} for one in told], schema=CHANGED))
+    connection.table("told").create("gate_changed")
+    connection.unregister("told")
+    for statement in (SILVER_FLIGHTS, ROUTE_HOUR, DAILY_DELAYS, AIRLINE_SCORECARD, GATE_CHANGES):
         connection.execute(statement)
     for name, rows in (followed or {}).items():
         connection.register("rows", rows)

@@ -1,13 +1,17 @@
 """The flights lake: every flight out of New York in 2013, joined with the weather, summed up by route, day and airline.
 
-With LAKECHIME_DEMO_CDC=1 it follows a database of reservations too, see `followed`.
+The airports' events come into tables of their own, see `announced`. With LAKECHIME_DEMO_CDC=1 the lake follows a database of
+reservations too, see `followed`.
 """
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakechime_dagster.demo.announced import FOLDER, announced_tables
 from lakechime_dagster.demo.followed import followed_tables, kafka_address
 from lakechime_dagster.lake import Lake, LakeTable, SourceTable, spark_table, sql_table
+from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 
 if TYPE_CHECKING:
@@ -116,9 +120,13 @@ airline_scorecard = sql_table(
 computed: list[LakeTable] = [silver_flights, route_hour, daily_delays, airline_scorecard]
 
 
-def flights_lake(kafka: str | None) -> Lake:
-    """The lake; with the address of a Kafka broker it has the branch that follows a database too."""
-    return Lake("flights", [flights, weather, *computed, *(followed_tables(kafka) if kafka else ())])
+def flights_lake(kafka: str | None, airport: Path = Path(FOLDER)) -> Lake:
+    """The lake; with the address of a Kafka broker it has the branch that follows a database too.
+
+    `airport` is the folder in which the airports' events come.
+    """
+    branches = [*announced_tables(airport), *(followed_tables(kafka) if kafka else ())]
+    return Lake("flights", [flights, weather, *computed, *branches])
 
 
-lake = flights_lake(kafka_address(os.environ))
+lake = flights_lake(kafka_address(os.environ), load_settings().home / FOLDER)

@@ -8,6 +8,7 @@ carrier, which nothing can key.
 
 import datetime as dt
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -15,6 +16,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakechime_dagster.demo.airport import Line, lines_of
 from lakechime_dagster.demo.data import DAYS, FIRST_DAY, HOURS, rows_of
 from lakechime_dagster.errors import InvalidValueError
 
@@ -71,8 +73,13 @@ Action = Write | Complete
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """What a replay has written up to a tick: the content of each partition, and which are marked complete."""
+    """What a replay has written up to a tick: the content of each partition, and which are marked complete.
 
+    Of the airports' events it has written the files of the first `hours` ticks by the `seed`.
+    """
+
+    seed: int = 0
+    hours: int = 0
     contents: dict[Partition, Content] = field(default_factory=dict)
     complete: set[Partition] = field(default_factory=set)
 
@@ -83,6 +90,11 @@ class Written:
         for _, day, _ in self.complete:
             counts[day] = counts.get(day, 0) + 1
         return sorted(day for day, count in counts.items() if count == len(TABLES) * HOURS)
+
+    def airport_lines(self) -> Iterator[Line]:
+        """The lines of the airports' files, in their order."""
+        for tick in range(self.hours):
+            yield from lines_of(self.seed, tick)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +112,10 @@ class Plan:
     def ticks(self) -> int:
         return self.days * HOURS + TAIL
 
+    def airport_lines(self, tick: int) -> tuple[Line, ...]:
+        """What the airports tell in a tick; nothing after the last day."""
+        return lines_of(self.seed, tick) if tick < self.days * HOURS else ()
+
     def actions(self, tick: int) -> tuple[Action, ...]:
         """What happens in a tick, in order."""
         today = tick // HOURS
@@ -107,7 +123,7 @@ class Plan:
 
     def written(self, ticks: int) -> Written:
         """What has been written by the first `ticks` ticks."""
-        state = Written()
+        state = Written(seed=self.seed, hours=min(ticks, self.days * HOURS))
         for tick in range(min(ticks, self.ticks)):
             for action in self.actions(tick):
                 if isinstance(action, Complete):

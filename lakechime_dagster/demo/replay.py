@@ -21,6 +21,7 @@ from lakechime_dagster.capture.delta_log import TAGS_KEY
 from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.store import DCEStore, Seen
 from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.demo.airport import file_of
 from lakechime_dagster.demo.data import FIRST_DAY, HOURS
 from lakechime_dagster.demo.flights import HOUR
 from lakechime_dagster.demo.plan import Complete, How, Partition, Plan, Write
@@ -94,6 +95,7 @@ class Replayer:
         days: how many days to replay.
         cluster: the data platform named in the events.
         reservations: a database that gets what is booked in each hour; what it lacks of earlier hours it gets first.
+        airport: a folder that gets a file of the airports' events of each hour, likewise.
 
     Raises:
         InvalidValueError: when a replay of another seed or number of days began here.
@@ -101,13 +103,14 @@ class Replayer:
 
     def __init__(
         self, warehouse: str | Path, store: DCEStore, state: Path, *, seed: int = Plan.seed, days: int = Plan.days, cluster: str = "",
-        reservations: "ReservationsDatabase | None" = None,
+        reservations: "ReservationsDatabase | None" = None, airport: Path | None = None,
     ) -> None:  # fmt: skip
         self._warehouse = Path(warehouse)
         self._store = store
         self._path = state
         self._cluster = cluster
         self._reservations = reservations
+        self._airport = airport
         self._tables: dict[str, DeltaTable] = {}
         self.plan = Plan(seed=seed, days=days)
         self.state = self._stopped()
@@ -131,6 +134,8 @@ class Replayer:
         with _only_one(self._path):
             self.state = self._stopped()
             last = self.plan.ticks if hours is None else min(self.plan.ticks, self.state.ticks + hours)
+            for tick in range(self.state.ticks):
+                self._tell(tick)
             due = time.monotonic()
             while self.state.ticks < last and not halt.is_set():
                 progress(self.step())
@@ -154,6 +159,7 @@ class Replayer:
                 notes += [action.note] if action.note else []
         if self._reservations is not None:
             rows += self._reservations.advance(self.plan, tick + 1)
+        self._tell(tick)
         self.state = ReplayState(seed=self.plan.seed, days=self.plan.days, ticks=tick + 1)
         self.state.save(self._path)
         return Progress(ticks=tick + 1, of=self.plan.ticks, hour=hour_of(tick), rows=rows, commits=commits, notes=tuple(notes))
@@ -181,6 +187,17 @@ class Replayer:
                 properties = {"delta.enableChangeDataFeed": "true"}
                 write_deltalake(where, rows, mode="append", partition_by=list(HOUR), configuration=properties, commit_properties=commit)
         self._push(table)
+
+    def _tell(self, tick: int) -> None:
+        """Write the file of what the airports tell in a tick, unless it is there, so that a reader sees all of it or nothing."""
+        lines = () if self._airport is None else self.plan.airport_lines(tick)
+        if self._airport is None or not lines or (self._airport / file_of(tick)).exists():
+            return
+        self._airport.mkdir(parents=True, exist_ok=True)
+        path = self._airport / file_of(tick)
+        beside = path.with_suffix(".new")
+        beside.write_text("".join(f"{line.text}\n" for line in lines), encoding="utf-8")
+        beside.replace(path)
 
     def _push(self, table: str) -> None:
         """Register what the table's log says since the last look, this commit and those of an interrupted tick."""

@@ -1,8 +1,6 @@
 """Compares the tables of the flights lake with what the raw files say, cell by cell, in an engine that is not Spark."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +10,14 @@ from deltalake import DeltaTable
 from duckdb_extensions import import_extension
 
 from lakechime_dagster.demo.expected import build_expected, relation_name
+from lakechime_dagster.demo.findings import Difference, Finding, Row, TableCheck
 from lakechime_dagster.demo.flights import flights_lake
 from lakechime_dagster.demo.followed import KAFKA
 from lakechime_dagster.demo.plan import Written
+from lakechime_dagster.demo.verify_events import verify_events
 from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
 from lakechime_dagster.lake import LakeTable
-from lakechime_dagster.lake.change_tables import ChangeTable
-from lakechime_dagster.lake.feed_tables import FeedTable
+from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.lake import Table
 from lakechime_dagster.lake.own_columns import HIDDEN
 from lakechime_dagster.triggers.lanes import CommitStamp
@@ -27,53 +26,6 @@ BRONZE_KEYS = {
     "bronze.flights": ("flight_date", "hour", "carrier", "flight", "origin", "sched_dep_time"),
     "bronze.weather": ("origin", "time_hour"),
 }
-
-
-Row = Mapping[str, Any]  # column → cell
-
-
-class Finding(StrEnum):
-    """How a table compares; BEHIND differs because it, or an input, has not consumed everything yet."""
-
-    EQUAL = "equal"
-    DIFFERS = "differs"
-    BEHIND = "behind"
-    MISSING = "missing"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """The first row, by key, that is not the same: only the cells that differ; no side where the row is absent."""
-
-    key: Row
-    expected: Row | None
-    actual: Row | None
-
-    def __str__(self) -> str:
-        where = ", ".join(f"{name}={value}" for name, value in self.key.items())
-        if self.actual is None:
-            return f"{where}: is missing"
-        if self.expected is None:
-            return f"{where}: should not be there"
-        cells = ", ".join(f"{name} is {self.actual[name]!r}, should be {value!r}" for name, value in self.expected.items())
-        return f"{where}: {cells}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableCheck:
-    """What the comparison of one table found; `reason` says why a table counts as behind."""
-
-    table: str
-    finding: Finding
-    expected_rows: int
-    actual_rows: int
-    difference: Difference | None = None
-    reason: str = ""
-
-    def __str__(self) -> str:
-        rows = f"{self.actual_rows} rows" if self.finding is Finding.EQUAL else f"{self.actual_rows} of {self.expected_rows} rows"
-        parts = [f"{self.table}: {self.finding}, {rows}", self.reason, str(self.difference or "")]
-        return "; ".join(part for part in parts if part)
 
 
 def verify(location: Callable[[str], str], written: Written, followed: Mapping[str, pa.Table] | None = None) -> tuple[TableCheck, ...]:
@@ -88,9 +40,9 @@ def verify(location: Callable[[str], str], written: Written, followed: Mapping[s
     connection = build_expected(written, followed)
     try:
         load_delta(connection)
-        checks: dict[str, TableCheck] = {}
+        checks = {check.table: check for check in verify_events(location, written)}
         for table in lake.tables:
-            if not isinstance(table, FeedTable):  # as it came; the tables that it means are compared
+            if table.name not in checks and not isinstance(table, BronzeTable):  # as it came; the tables that it means are compared
                 checks[table.name] = _check(connection, table, location, checks)
         return tuple(checks.values())
     finally:
@@ -192,7 +144,7 @@ def _why_behind(declared: Table, difference: Difference, location: Callable[[str
     """Why a difference may just be work to be done: an input is not equal itself, or has commits not consumed yet."""
     if not isinstance(declared, LakeTable):
         return ""
-    unequal = [name for name in declared.inputs if checked[name].finding is not Finding.EQUAL]
+    unequal = [name for name in declared.inputs if name in checked and checked[name].finding is not Finding.EQUAL]
     if unequal:
         return f"its input {unequal[0]} is not equal either"
     if declared.levels:

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from lakechime_dagster.dce.event import OperationType
 from lakechime_dagster.dce.memory import InMemoryDCEStore
 from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.demo.airport import file_of, lines_of
 from lakechime_dagster.demo.data import FIRST_DAY, rows_of
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER
 from lakechime_dagster.demo.replay import Progress, Replayer, ReplayState
@@ -99,6 +100,25 @@ def test_events_that_an_interrupted_tick_did_not_register_are_caught_up(world: W
     world.replayer().run()
     commits = {registered.event.snapshot_id for registered in world.store.fetch(EventQuery(table=FLIGHTS))} - {None}
     assert len(commits) == world.table(FLIGHTS).version() + 1
+
+
+def test_the_airports_events_come_in_whole_files_and_those_of_earlier_hours_first(world: World) -> None:
+    folder = world.home / "airport"
+    world.replayer().run(hours=8)
+    assert not folder.exists()
+    Replayer(world.warehouse, world.store, world.state, days=1, airport=folder).run()
+    files = {path.name: path.read_text().splitlines() for path in sorted(folder.iterdir())}
+    told = {file_of(tick): [line.text for line in lines_of(2013, tick)] for tick in range(24)}
+    assert files == {name: lines for name, lines in told.items() if lines}
+
+
+def test_a_file_of_events_that_is_there_is_not_written_again(world: World) -> None:
+    replayer = Replayer(world.warehouse, world.store, world.state, days=1, airport=world.home)
+    file = world.home / file_of(5)
+    file.parent.mkdir(parents=True)
+    file.write_text("as it was\n")
+    replayer.run(hours=6)
+    assert file.read_text() == "as it was\n"
 
 
 def test_two_replays_of_one_seed_are_the_same_and_of_another_seed_differ(tmp_path: Path) -> None:

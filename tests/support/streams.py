@@ -52,6 +52,7 @@ class Stream:
     group: EventGroup
     types: SchemaRepository = field(default_factory=repository)
     stream: EventStream = GAME
+    groups: tuple[EventGroup, ...] = ()  # all of the stream, where there are others
     place: FeedPlace | None = None
     steps: int = 0
     start: TypePlace = field(default_factory=TypePlace)
@@ -60,7 +61,7 @@ class Stream:
 
     @property
     def bronze(self) -> str:
-        return str(self.folder / "game" / "events")
+        return str(self.folder / self.stream.name / "events")
 
     def location(self, kind: str) -> str:
         return str(self.folder / self.group.name / table_of(kind))
@@ -75,19 +76,19 @@ class Stream:
         self.steps += 1
         end = FilesFeed(self.folder / "in", "*.jsonl").look(self.place).end
         job = EventJob(
-            name="game.events", location=self.bronze, feed=self.stream.table.feed, folder=str(self.folder / "in"),
+            name=self.stream.table.name, location=self.bronze, feed=self.stream.table.feed, folder=str(self.folder / "in"),
             start=Place(feed=self.place), type_field=self.stream.table.type_field, producer_field=self.stream.table.producer_field,
             classes=self.classes,
         )  # fmt: skip
         stamp = CommitStamp(
-            lane=LaneId("test", "game.events"), step=self.steps, attempt=1, execution_id=f"b{self.steps}", end=Place(feed=end)
+            lane=LaneId("test", self.stream.table.name), step=self.steps, attempt=1, execution_id=f"b{self.steps}", end=Place(feed=end)
         )
         result = ingest_events(self.spark, job, stamp, DeltaLog)
         self.place = end
         return result
 
     def end(self) -> SnapshotPlace:
-        log = DeltaLog(self.bronze, "game.events")
+        log = DeltaLog(self.bronze, self.stream.table.name)
         return SnapshotPlace(table_uid=log.uid, snapshot_id=SnapshotId(str(log.version)))
 
     def step(
@@ -100,7 +101,7 @@ class Stream:
     ) -> GroupStep:
         """An attempt at the group's next step, to be run."""
         job = GroupJob(
-            group=self.group, groups=checked_groups(self.stream, [self.group]), bronze=self.bronze, end=end or self.end(),
+            group=self.group, groups=self.groups or checked_groups(self.stream, [self.group]), bronze=self.bronze, end=end or self.end(),
             folder=str(self.folder / self.group.name), deployment="test", execution_id=execution, attempt=attempt,
             replays=replays or {},
         )  # fmt: skip

@@ -1,0 +1,88 @@
+"""The airports' events: the same for a seed, and with drift."""
+
+import json
+from hashlib import sha256
+from itertools import chain
+from typing import Any
+
+from lakechime_dagster.demo.airport import (
+    DESK_TEXT_FROM,
+    OWN_SPELLING,
+    OWN_SPELLING_FROM,
+    SWAPS_FROM,
+    TERMINAL_FROM,
+    Line,
+    file_of,
+    lines_of,
+)  # fmt: skip
+from lakechime_dagster.demo.data import FIRST_DAY, rows_of
+from lakechime_dagster.demo.plan import FLIGHTS, Plan
+
+DAY = tuple(chain.from_iterable(lines_of(2013, tick) for tick in range(24)))
+GOLDEN = "324f1edfe5e62057"
+
+
+def tick_of(line: Line) -> int:
+    return next(tick for tick in range(24) if line.source.startswith(file_of(tick)))
+
+
+def events(kind: str, *ticks: int) -> list[dict[str, Any]]:
+    return [line.event for line in DAY if line.event and line.event["type"] == kind and tick_of(line) in ticks]
+
+
+def test_the_first_day_is_what_it_always_was() -> None:
+    assert sha256("\n".join(line.text for line in DAY).encode()).hexdigest()[:16] == GOLDEN
+    assert DAY[0].source == "2013-01-01T05.jsonl@0"
+
+
+def test_another_seed_tells_other_events() -> None:
+    assert lines_of(1, 9) != lines_of(2, 9)
+
+
+def test_each_flight_of_an_hour_is_assigned_a_gate_unless_its_line_is_cut_off() -> None:
+    cut = sum(line.event is None for line in DAY)
+    assigned = len(events("gate.assigned", *range(24)))
+    flights = sum(rows_of(FLIGHTS, FIRST_DAY, hour).num_rows for hour in range(24))
+    assert 0 < cut < 20
+    assert flights - cut <= assigned <= flights
+
+
+def test_each_line_is_named_by_where_it_begins_and_is_its_event_or_no_json() -> None:
+    at = 0
+    for line in lines_of(2013, 9):
+        assert line.source == f"{file_of(9)}@{at}"
+        at += len(line.text) + 1
+    for line in DAY:
+        try:
+            assert json.loads(line.text) == line.event
+        except json.JSONDecodeError:
+            assert line.event is None
+
+
+def test_a_field_comes_in_the_course_of_the_day() -> None:
+    before, after = (events("gate.assigned", *ticks) for ticks in (range(TERMINAL_FROM), range(TERMINAL_FROM, 24)))
+    assert {"terminal" in one for one in before} == {False}
+    assert {"terminal" in one for one in after} == {True}
+
+
+def test_a_field_changes_its_kind() -> None:
+    before, after = (events("crew.checked_in", *ticks) for ticks in (range(DESK_TEXT_FROM), range(DESK_TEXT_FROM, 24)))
+    assert ({type(one["desk"]) for one in before}, {type(one["desk"]) for one in after}) == ({int}, {str})
+
+
+def test_one_airline_spells_a_name_its_own_way() -> None:
+    after = events("gate.assigned", *range(OWN_SPELLING_FROM, 24))
+    assert {one["airline"] for one in after if "Gate" in one} == {OWN_SPELLING}
+    assert not any("Gate" in one for one in events("gate.assigned", *range(OWN_SPELLING_FROM)))
+
+
+def test_a_type_comes_that_nobody_knew() -> None:
+    assert not events("crew.swapped", *range(SWAPS_FROM))
+    assert events("crew.swapped", *range(SWAPS_FROM, 24))
+
+
+def test_after_the_last_day_nothing_is_told() -> None:
+    plan = Plan(days=1)
+    assert plan.airport_lines(23)
+    assert plan.airport_lines(24) == ()
+    assert list(plan.written(plan.ticks).airport_lines()) == [line for tick in range(24) for line in lines_of(plan.seed, tick)]

@@ -1,0 +1,86 @@
+"""The stream of the flights lake, taken by Spark: its tables are the generated lines, each event once."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.dce.memory import InMemoryDCEStore
+from lakechime_dagster.demo.announced import FOLDER, announced_tables
+from lakechime_dagster.demo.findings import Finding, TableCheck
+from lakechime_dagster.demo.flights import lake
+from lakechime_dagster.demo.plan import Plan, Written
+from lakechime_dagster.demo.replay import Replayer
+from lakechime_dagster.demo.verify import warehouse_location
+from lakechime_dagster.demo.verify_events import event_of_row, verify_events
+from lakechime_dagster.lake import EventStream
+from tests.support.streams import Stream
+
+CHANGED = "gates.gate__changed"
+HOURS = 24
+TABLES = [
+    "airport.events", "airport_other.passenger__boarded", "airport_other.passenger__rebooked", "crews.crew__checked_in",
+    "crews.crew__swapped", "gates.gate__assigned", CHANGED,
+]  # fmt: skip
+
+
+def checks(location: Callable[[str], str], hours: int = HOURS) -> dict[str, TableCheck]:
+    return {check.table: check for check in verify_events(location, Plan(days=2).written(hours))}
+
+
+@pytest.fixture
+def told(spark: SparkSession, tmp_path: Path) -> Callable[[str], str]:
+    """A warehouse whose tables of events are at the end of the first day, in two steps."""
+    (stream,) = (one for one in announced_tables(Path(FOLDER)) if isinstance(one, EventStream))
+    streams = [Stream(spark, tmp_path, group, stream=stream, groups=lake.groups) for group in lake.groups]
+    for hours in (14, HOURS - 14):
+        Replayer(tmp_path, InMemoryDCEStore(), tmp_path / "replay.json", days=2, airport=tmp_path / "in").run(hours=hours)
+        streams[0].ingest()
+        for number, one in enumerate(streams):
+            one.settle(one.step(execution=f"{number}/{hours}").run(), one.end(), f"{number}/{hours}")
+    return warehouse_location(tmp_path)
+
+
+def rows(location: str) -> pa.Table:
+    return DeltaTable(location).to_pyarrow_table()
+
+
+@pytest.mark.spark
+def test_each_event_is_in_the_table_of_its_type_once_and_whole(told: Callable[[str], str]) -> None:
+    found = checks(told)
+    assert {name: str(one) for name, one in found.items() if one.finding is not Finding.EQUAL} == {}
+    assert sorted(found) == TABLES
+    drifted = rows(told("crews.crew__checked_in"))
+    assert {"desk", "desk__v_string"} <= {*drifted.column_names}
+    assert any("case" in (one or "") for one in rows(told("gates.gate__assigned"))["_rescued"].to_pylist())
+    later, earlier = checks(told, HOURS + 12), checks(told, 12)
+    assert {one.finding for one in later.values()} == {Finding.BEHIND}
+    assert {one.finding for one in earlier.values()} == {Finding.EQUAL}
+
+    whole = rows(told(CHANGED)).sort_by("_src")
+    for wrong, problem in (
+        (whole[1:], "is missing"),
+        (pa.concat_tables([whole, whole[:1]]), "number of rows is 2, should be 1"),
+        (whole.set_column(whole.schema.get_field_index("notice"), "notice", pa.nulls(len(whole), pa.int64())), "notice is None"),
+    ):
+        write_deltalake(told(CHANGED), wrong, mode="overwrite")
+        check = checks(told)[CHANGED]
+        assert (check.finding, problem in str(check)) == (Finding.DIFFERS, True)
+
+
+def test_a_row_is_brought_back_to_its_event() -> None:
+    row = {
+        "_src": "a@0",
+        "desk": None,
+        "desk__v_string": "D7",
+        "a_x20_b": {"c": 1, "d": None},
+        "_rescued": '[{"p":"/Desk","v":2,"r":"case"}]',
+    }
+    assert event_of_row(row) == {"desk": "D7", "a b": {"c": 1}, "Desk": 2}
+
+
+def test_nothing_is_missed_before_the_replay(tmp_path: Path) -> None:
+    assert {one.finding for one in verify_events(warehouse_location(tmp_path), Written())} == {Finding.EQUAL}
