@@ -88,7 +88,7 @@ def _first_difference(told: Mapping[str, Row], there: Mapping[str, Row], times: 
             return Difference(key=key, expected={TIMES: 1 if expected is not None else 0}, actual={TIMES: times[source]})
         if expected is None or actual is None:
             return Difference(key=key, expected=expected, actual=actual)
-        cells = [name for name in (expected | actual if isinstance(expected, dict) else {}) if expected.get(name) != actual.get(name)]
+        cells = [name for name in {**expected, **actual} if expected.get(name) != actual.get(name)]
         if cells:
             wanted, found = ({name: one.get(name) for name in cells} for one in (expected, actual))
             return Difference(key=key, expected=wanted, actual=found)
