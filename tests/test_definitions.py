@@ -35,8 +35,15 @@ def test_every_table_is_an_asset_and_every_input_an_edge(definitions: dg.Definit
         "gold/route_hour": {"silver/flights"},
         "gold/daily_delays": {"bronze/flights", "bronze/weather"},
         "gold/airline_scorecard": {"silver/flights", "gold/daily_delays"},
+        "airport/events": set(),
+        "gates": {"airport/events"},
+        "crews": {"airport/events"},
+        "airport_other": {"airport/events"},
+        "gates/gate__changed": {"gates"},
+        "gold/gate_changes": {"gates/gate__changed"},
     }
-    assert {key for key in edges if graph.get(dg.AssetKey(key.split("/"))).is_external} == {"bronze/flights", "bronze/weather"}
+    outside = {"bronze/flights", "bronze/weather", "gates/gate__changed"}
+    assert {key for key in edges if graph.get(dg.AssetKey(key.split("/"))).is_external} == outside
 
 
 def test_groups_owners_and_kinds_are_set(definitions: dg.Definitions) -> None:
@@ -63,12 +70,22 @@ def test_a_trigger_is_a_sensor_that_runs_and_sensors_share_jobs(definitions: dg.
         "gold_route_hour",
         "gold_daily_delays",
         "gold_airline_scorecard",
+        "gold_gate_changes",
+        "airport_events",
+        "gates",
+        "crews",
+        "airport_other",
         "flights__events",
         "flights__alarms",
     }
     assert {sensor.default_status for sensor in sensors.values()} == {dg.DefaultSensorStatus.RUNNING}
     jobs = {name: sensor.job_name for name, sensor in sensors.items() if name not in ("flights__events", "flights__alarms")}
     assert jobs.pop("gold_daily_delays") == "flights__daily"
+    assert {jobs.pop(group) for group in ("gates", "crews", "airport_other")} == {
+        "flights__gates",
+        "flights__crews",
+        "flights__airport_other",
+    }
     assert set(jobs.values()) == {"flights__tables"}
 
 
@@ -85,7 +102,10 @@ def test_every_computed_table_has_its_checks(definitions: dg.Definitions) -> Non
     for check in definitions.resolve_asset_graph().asset_check_keys:
         found.setdefault(check.asset_key.to_user_string(), set()).add(check.name)
     checked = {"rows_add_up", "no_duplicate_keys", "nothing_quarantined"}
-    assert found == dict.fromkeys(("silver/flights", "gold/route_hour", "gold/daily_delays", "gold/airline_scorecard"), checked)
+    computed = ("silver/flights", "gold/route_hour", "gold/daily_delays", "gold/airline_scorecard", "gold/gate_changes")
+    of_types = {"rows_add_up", "no_type_fails", "nothing_waits"}
+    groups = dict.fromkeys(("gates", "crews", "airport_other"), of_types)
+    assert found == dict.fromkeys(computed, checked) | groups | {"airport/events": {"nothing_refused"}}
 
 
 def test_an_asset_says_before_any_run_what_it_waits_for_and_how_it_is_computed(definitions: dg.Definitions) -> None:

@@ -15,13 +15,17 @@ KINDS = {TableFormat.DELTA: "deltalake", TableFormat.ICEBERG: "iceberg", TableFo
 
 def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
     """The external asset of a source."""
-    metadata: dict[str, Any] = {"dagster/table_name": table.name, "written by": "somebody else; its events are registered or reconciled"}
+    schema = table.name.split(".")[0]
+    is_of_group = schema in {group.name for group in lake.groups}  # a type's table, which its group writes
+    writer = f"the group {schema}" if is_of_group else "somebody else; its events are registered or reconciled"
+    metadata: dict[str, Any] = {"dagster/table_name": table.name, "written by": writer}
     if table.levels:
         metadata["partitioned by"] = levels_text(table.levels)
     given: dict[str, Any] = {
         "key": asset_key(table.name),
         "partitions_def": partitions_of(lake, table),
-        "group_name": table.group or table.name.split(".")[0],
+        "group_name": table.group or schema,
+        "deps": [asset_key(schema)] if is_of_group else [],
         "owners": [table.owner] if table.owner else None,
         "kinds": {*table.kinds} or {KINDS[TableFormat(table.format)]},
         "description": table.description or None,
