@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from tests.support.dagster_dev import DagsterDev, dagster_dev
 from tests.support.impatient import KAFKA
 from tests.support.processes import REPOSITORY, await_found, free_port, program
 from tests.support.spark import INTERPRETED, small_settings
+from tests.support.struck import await_begun, instance_of, kill_run
 
 SMALL = small_settings("warm", conf=INTERPRETED)  # for tables of hundreds of rows
 
@@ -50,13 +50,11 @@ class Chain:
 
     def kill_run(self, *lanes: str) -> None:
         """The process of a run that changes rows of one of these tables."""
-        run_id, _ = self._await_begun(*lanes)
-        os.kill(int(self._await_said(run_id, r"Started process for run \(pid: (\d+)\)")), signal.SIGKILL)
-        self.killed.append(run_id)
+        self.killed.append(kill_run(self.running, *lanes))
 
     def kill_spark(self, *lanes: str) -> None:
         """The warm driver's host and its JVM while a run of one of these works with it; somebody starts another one."""
-        run_id, host = self._await_begun(*lanes)
+        run_id, host = await_begun(self.running, *lanes)
         assert int(host) == self.warm.process.pid
         file = WarmFile.read(self.running.home)
         self.warm.process.kill()
@@ -67,28 +65,9 @@ class Chain:
         self.warm = start_warm_driver(self.place.spark, self.running.home, self.place.jars)
         self.killed.append(run_id)
 
-    def _await_begun(self, *lanes: str) -> tuple[str, str]:
-        """A run of these lanes that begins from now on, once it has a driver of Spark, and the process of that one's host."""
-
-        def at_work() -> list[str]:
-            return [run["runId"] for lane in lanes for run in self.running.runs(lane) if run["status"] == "STARTED"]
-
-        before = at_work()  # they may be about to end
-        begun = await_found(lambda: [run for run in at_work() if run not in before], f"a run of {' or '.join(lanes)}", 90, pause=0.1)
-        return begun[0], self._await_said(begun[0], r"attached to the warm driver of process (\d+)")
-
-    def _await_said(self, run_id: str, pattern: str) -> str:
-        """What a line of a run's log says in the group of a pattern."""
-
-        def found() -> str | None:
-            messages = [record.message for record in self.instance.all_logs(run_id)]
-            return next((match[1] for text in messages if (match := re.search(pattern, text))), None)
-
-        return await_found(found, f"{pattern} in the log of {run_id}", 30, pause=0.1)
-
     @property
     def instance(self) -> dg.DagsterInstance:
-        return dg.DagsterInstance.from_config(str(self.running.home / "dagster"))
+        return instance_of(self.running)
 
     def location(self, table: str) -> str:
         return str(self.running.home.joinpath("warehouse", *table.split(".")))

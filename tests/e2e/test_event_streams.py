@@ -1,0 +1,62 @@
+"""Half a million events of drifting types in a minute, and a run killed in mid-step: each is in its table once, with all it says."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tests.support.drift import DRIFTS, FROZEN, Drift
+from tests.support.event_lake import GROUP, EventLake, event_lake
+from tests.support.event_reference import Reference
+from tests.support.offering import Prepared, Writer
+from tests.support.processes import await_found
+from tests.support.struck import instance_of
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+
+DRIFT = Drift(types=30, seconds=60, rate=8_000, seed=5)
+SAMPLE = 20
+STEPS = 4
+SHOWN = 5  # of what is wrong
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Prepared:
+    return Prepared.of(DRIFT, tmp_path)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, prepared: Prepared, spark_jars: Path) -> Iterator[EventLake]:
+    with event_lake(tmp_path, prepared.folder, spark_jars) as running:
+        yield running
+
+
+def test_each_of_half_a_million_events_is_in_its_table_once_though_types_drift_and_a_run_is_killed(
+    lake: EventLake, prepared: Prepared
+) -> None:
+    with Writer(prepared) as writer:
+        await_found(lambda: lake.repository.types(GROUP), "the first types", 400, writer.expect_health)
+        killed = lake.kill_in_mid_step()
+        await_found(lambda: writer.is_through, "all lines are offered", 400, writer.expect_health)
+        lines = writer.lines
+    lake.await_caught_up(lines, 1200)
+
+    assert lines == DRIFT.rate * DRIFT.seconds
+    reference = Reference(lake, prepared, SAMPLE)
+    assert list(islice(reference.wrong_in_bronze(), SHOWN)) == []
+    assert list(islice(reference.wrong_in_types(), SHOWN)) == []
+
+    expected = reference.counts
+    listed = {one["type"]: one for one in lake.running.lakechime("schema", "list")["types"]}
+    assert {name: one["written"] + one["waiting"] for name, one in listed.items()} == {
+        name: count for name, count in expected.items() if name
+    }
+    assert [(name, one["waiting"]) for name, one in listed.items() if one["waiting"]] == [(FROZEN, expected[FROZEN])]
+    assert expected[FROZEN] > 0
+    assert expected[None] > 0
+    assert len([one for one in lake.types() if one in prepared.drift.drifting]) == len(DRIFTS)
+
+    runs = [run for run in instance_of(lake.running).get_runs() if run.tags.get("lakechime/lane") == GROUP]
+    assert len([run for run in runs if run.is_success]) >= STEPS
+    assert [run.run_id for run in instance_of(lake.running).get_runs() if not run.is_success] == [killed]

@@ -1,0 +1,87 @@
+"""A running lake with a stream of events that a writer offers, and what came of them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.store.engine import open_engine
+from lakechime_dagster.store.event_types import SqlEventTypes
+from tests.support.dagster_dev import DagsterDev, dagster_dev
+from tests.support.processes import REPOSITORY, await_found, program
+from tests.support.struck import instance_of, kill_run
+
+MODULE = "tests.support.event_module"
+FOLDER = "LAKECHIME_TEST_FOLDER"  # the variable that holds the folder of the events
+BRONZE, GROUP, OTHER = "game.events", "play", "game_other"
+
+
+@dataclass(frozen=True)
+class EventLake:
+    """What `lakechime dev` runs for the stream."""
+
+    running: DagsterDev
+
+    @cached_property
+    def repository(self) -> SqlEventTypes:
+        return SqlEventTypes(open_engine(f"sqlite:///{self.running.home / 'dce.sqlite'}"), "local")
+
+    def location(self, table: str) -> str:
+        return str(self.running.home.joinpath("warehouse", *table.split(".")))
+
+    def table_of(self, group: str, known: KnownType) -> str:
+        return self.location(f"{group}.{known.table}")
+
+    def types(self) -> dict[str, tuple[str, KnownType]]:
+        """All types that came, with their groups."""
+        return {name: (group, known) for group in (GROUP, OTHER) for name, known in self.repository.types(group).items()}
+
+    def kill_in_mid_step(self) -> str:
+        """A run of the group, when the first of its tables are written: the next one that begins."""
+        # the commits of a step come after one another, so that some of a step are there while others are not
+        before: list[int] = []
+
+        def is_writing() -> bool:
+            found = sum(1 for _ in Path(self.location(GROUP)).glob("*/_delta_log/*.json"))
+            before.append(found)
+            return found > before[0]
+
+        return kill_run(self.running, GROUP, when=is_writing)
+
+    def lines_in_bronze(self) -> int:
+        """How many lines the stream's table has, as its log tells."""
+        where = self.location(BRONZE)
+        if not DeltaTable.is_deltatable(where):
+            return 0
+        return sum(pa.table(DeltaTable(where).get_add_actions(flatten=True))["num_records"].to_pylist())
+
+    def is_caught_up(self, lines: int) -> bool:
+        """Whether all lines are in the stream's table, each type that has a table got all of it, and nothing is at work."""
+        if self.lines_in_bronze() < lines:
+            return False
+        version = DeltaTable(self.location(BRONZE)).version()
+        if any(one.layout_version and one.place.version < version for _, one in self.types().values()):
+            return False
+        triggers = self.running.lakechime("status")["triggers"]
+        waits = any(flow["open"] or flow["waiting"] or flow["held"] or flow["stale"] for flow in triggers)
+        return not waits and all(run.is_finished for run in instance_of(self.running).get_runs())
+
+    def await_caught_up(self, lines: int, seconds: float) -> None:
+        await_found(lambda: self.is_caught_up(lines), f"all is caught up\n{self.running.service.tail()}", seconds, pause=1)
+
+
+@contextmanager
+def event_lake(home: Path, folder: Path, jars: Path, **wishes: str) -> Iterator[EventLake]:
+    """The lake of `event_module` over a folder, run by `lakechime dev`; nothing of it is left afterwards."""
+    wishes |= {
+        "LAKECHIME_LAKE": f"{MODULE}:lake", "LAKECHIME_SPARK_DRIVER": "warm", "LAKECHIME_SPARK_JARS": str(jars), FOLDER: str(folder),
+        "JAVA_TOOL_OPTIONS": "",  # of JVMs that live for seconds
+    }  # fmt: skip
+    command = [*program("lakechime"), "dev"]
+    with dagster_dev("lakechime-dev", command, home, {"lakechime_dagster"}, REPOSITORY, **wishes) as running:
+        yield EventLake(running)
