@@ -25,7 +25,7 @@ def await_begun(running: DagsterDev, *lanes: str) -> tuple[str, str]:
         return [run["runId"] for lane in lanes for run in running.runs(lane) if run["status"] == "STARTED"]
 
     before = at_work()  # they may be about to end
-    begun = await_found(lambda: [run for run in at_work() if run not in before], f"a run of {' or '.join(lanes)}", 90, pause=0.1)
+    begun = await_found(lambda: [run for run in at_work() if run not in before], f"a run of {' or '.join(lanes)}", 300, pause=0.1)
     return begun[0], await_said(running, begun[0], ATTACHED)
 
 
@@ -36,13 +36,13 @@ def await_said(running: DagsterDev, run_id: str, pattern: str) -> str:
         messages = [record.message for record in instance_of(running).all_logs(run_id)]
         return next((match[1] for text in messages if (match := re.search(pattern, text))), None)
 
-    return await_found(found, f"{pattern} in the log of {run_id}", 30, pause=0.1)
+    return await_found(found, f"{pattern} in the log of {run_id}", 120, pause=0.1)
 
 
 def kill_run(running: DagsterDev, *lanes: str, when: Callable[[], object] = lambda: True) -> str:
     """Kill the process of a run of these lanes that begins from now on, once something is so; its id."""
     run_id, _ = await_begun(running, *lanes)
     process = int(await_said(running, run_id, r"Started process for run \(pid: (\d+)\)"))
-    await_found(when, f"the moment to kill {run_id}", 60, pause=0.02)
+    await_found(when, f"the moment to kill {run_id}", 300, pause=0.02)
     os.kill(process, signal.SIGKILL)
     return run_id
