@@ -170,7 +170,7 @@ CASES = {
     "rebuild without a reason": Bad(["cdc", "rebuild", "shop.orders", "--yes"]),
     "epoch of no table": Bad(["cdc", "epoch", "a'; DROP TABLE b; --", "--confirm"]),
     # streams of events
-    "type of a lake without streams": Bad(["schema", "show", "x'; DROP TABLE lc_layout; --"]),
+    "type that never came": Bad(["schema", "show", "x'; DROP TABLE lc_layout; --"]),
     "layout that is no number": Bad(["schema", "diff", "shop.buy", "newest"]),
     "layout before all": Bad(["schema", "diff", "shop.buy", "-1"]),
     "refused events without limit": Bad(["schema", "quarantine", "game", "--limit", "0"]),

@@ -6,10 +6,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from lakechime_dagster.lake import Contract, event_group
+from lakechime_dagster.lake import Contract, Lake, SourceTable, event_group
 from lakechime_dagster.spark.events.group import FROZEN, TYPE_CAP
 from tests.cli.game import GAME, Game, event
 from tests.support.cli import Answer, Cli
@@ -162,6 +163,10 @@ def test_groups_to_which_nothing_came_are_named(lakechime: Cli) -> None:
 
 
 def test_a_lake_without_streams_says_how_to_declare_one(lakechime: Cli) -> None:
+    module = ModuleType("still_lake")
+    module.__dict__["lake"] = Lake("still", [SourceTable("bronze.orders")])
+    lakechime.monkeypatch.setitem(sys.modules, "still_lake", module)
+    lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "still_lake:lake")
     answer = lakechime("schema", "list")
     assert (answer.code, 'declares no stream of events; add event_stream("game", source=JsonLines("in"))' in answer.out) == (0, True)
     for arguments in (["list", "shop"], ["show", "buy"], ["history", "buy"], ["diff", "buy"], ["quarantine", "game"]):
