@@ -23,7 +23,10 @@ DECLARED = "-"
 ALL = "all"
 
 
-def hint(name: TypeName, path: Path, says: Says, reason: Reason, who: Who = None, group: OfGroup = None, as_json: Json = False) -> None:
+def hint(
+    name: TypeName, path: Path, says: Says, reason: Reason, who: Who = None, group: OfGroup = None, dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:  # fmt: skip
     """Say how a field is kept that has no column yet; it holds beside what is declared, from the next step on.
 
     A column that is there stays as it is. `lakechime schema replay` brings earlier events along.
@@ -31,12 +34,12 @@ def hint(name: TypeName, path: Path, says: Says, reason: Reason, who: Who = None
     from lakechime_dagster.lake.contracts import Hint
     from lakechime_dagster.resources.event_types import event_hints
 
-    platform = open_platform()
+    platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
     one = type_named(platform, name, group)
     hints = event_hints(platform)
     if says == DECLARED:
-        hints.end(one.group.name, one.known.type, path)
+        hints.end(one.group.name, one.known.type, path, dry_run=dry_run)
     else:
         try:
             said = Hint(type=one.known.type, of=path, says=says)
@@ -44,27 +47,38 @@ def hint(name: TypeName, path: Path, says: Says, reason: Reason, who: Who = None
             raise parse.wrong({"of": "PATH", "says": "KIND"}[error.field], error.remedy) from None
         if not path.startswith("/"):
             raise parse.wrong("PATH", f"{printable(path)} is no path; write such as /price or /items[]/price")
-        hints.say(one.group.name, said, by)
-    told = {"group": one.group.name, "type": one.known.type, "path": path, "says": None if says == DECLARED else says}
+        if not dry_run:
+            hints.say(one.group.name, said, by)
+    kept = None if says == DECLARED else says
+    told = {"group": one.group.name, "type": one.known.type, "path": path, "says": kept, "dry_run": dry_run}
     what = "as it is declared" if says == DECLARED else says
-    _told(told, f"{printable(path)} of {printable(one.known.type)} is kept {what} from the next step on; {_replay_by(one)}", as_json)
+    _told(
+        told,
+        f"{printable(path)} of {printable(one.known.type)} {_is(dry_run)} kept {what} from the next step on; {_replay_by(one)}",
+        as_json,
+    )
 
 
-def allow(name: TypeName, reason: Reason, what: What = ALL, who: Who = None, group: OfGroup = None, as_json: Json = False) -> None:
+def allow(
+    name: TypeName, reason: Reason, what: What = ALL, who: Who = None, group: OfGroup = None, dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:  # fmt: skip
     """Let a type have what its contract refuses: a table, new columns, siblings for new kinds; from the next step on."""
     from lakechime_dagster.lake.contracts import MODES, Hint, Mode
     from lakechime_dagster.resources.event_types import event_hints
 
     if what not in (*MODES, ALL):
         raise parse.wrong("--what", f"{printable(what)} is none of {', '.join((*MODES, ALL))}")
-    platform = open_platform()
+    platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
     one = type_named(platform, name, group)
     several = MODES if what == ALL else (what,)
-    for each in several:
+    for each in () if dry_run else several:
         event_hints(platform).say(one.group.name, Hint(type=one.known.type, of=each, says=Mode.EVOLVE), by)
-    told = {"group": one.group.name, "type": one.known.type, "allowed": list(several)}
-    _told(told, f"{printable(one.known.type)} may have new {', '.join(several)} from the next step on; {_replay_by(one)}", as_json)
+    told = {"group": one.group.name, "type": one.known.type, "allowed": list(several), "dry_run": dry_run}
+    may = "might" if dry_run else "may"
+    sentence = f"{printable(one.known.type)} {may} have new {', '.join(several)} from the next step on; {_replay_by(one)}"
+    _told(told, sentence, as_json)
 
 
 def replay(
@@ -102,6 +116,10 @@ def _would(one: "GroupedType", would: "WouldReplay") -> str:
 
 def _when(one: "GroupedType") -> str:
     return f"which its sensor launches; `lakechime schema show {printable(one.table)}` tells what came of it"
+
+
+def _is(dry_run: bool) -> str:
+    return "would be" if dry_run else "is"
 
 
 def _replay_by(one: "GroupedType") -> str:

@@ -40,19 +40,19 @@ class Hints:
             values = {"type": hint.type, "of": hint.of, "says": hint.says, "who": by.who, "reason": by.reason, "made_ts": now}
             connection.execute(sa.insert(schema.type_hint).values(deployment=self.deployment, group_name=group, **values))
 
-    def end(self, group: str, type_name: str, of: str) -> None:
-        """From now on what is declared holds again.
+    def end(self, group: str, type_name: str, of: str, *, dry_run: bool = False) -> None:
+        """From now on what is declared holds again; a dry run looks only whether it would.
 
         Raises:
             NotFoundError: nothing is said of it.
         """
-        with writing(self.engine) as connection:
-            ended = connection.execute(
-                sa.update(schema.type_hint).where(*self._same(group, type_name, of)).values(ended_ts=now_ms(connection))
-            )
-            if not ended.rowcount:
-                what = f"{shown(of)} of {shown(type_name)}"
-                raise NotFoundError(f"nothing is said of {what} beside what is declared; see `lakechime schema show`")
+        same = self._same(group, type_name, of)
+        if not any(one.type == type_name and one.of == of for one in self.holding(group)):
+            what = f"{shown(of)} of {shown(type_name)}"
+            raise NotFoundError(f"nothing is said of {what} beside what is declared; see `lakechime schema show`")
+        if not dry_run:
+            with writing(self.engine) as connection:
+                connection.execute(sa.update(schema.type_hint).where(*same).values(ended_ts=now_ms(connection)))
 
     def holding(self, group: str) -> list[Hint]:
         """What holds by now."""

@@ -15,7 +15,7 @@ from lakechime_dagster.cli.main import app, main
 from tests.support.cli import Cli
 
 COMMANDS = {
-    "dev": (), "status": (),
+    "dev": (), "metrics": (), "status": (),
     "demo": ("replay", "verify"),
     "dce": ("register", "list", "tail", "complete"),
     "trigger": ("list", "show", "explain", "pause", "resume", "seek", "forget"),
@@ -28,7 +28,7 @@ COMMANDS = {
 MOVES = [
     "dce register", "dce complete", "trigger pause", "trigger resume", "trigger seek", "trigger forget", "execution retry",
     "execution skip", "table reconcile", "table maintain", "table drop", "store upgrade", "store expire", "demo replay", "cdc rebuild",
-    "cdc epoch", "cdc repair", "cdc load",
+    "cdc epoch", "cdc repair", "cdc load", "schema hint", "schema allow", "schema replay",
 ]  # fmt: skip
 EVERY = [f"{noun} {verb}".strip() for noun, verbs in COMMANDS.items() for verb in verbs or ("",)]
 
@@ -47,7 +47,7 @@ def test_every_command_has_help(lakechime: Cli, command: str) -> None:
     answer = lakechime(*command.split(), "--help")
     assert answer.code == 0
     assert f"Usage: lakechime {command}" in answer.out
-    assert ("--json" in answer.out) == (command != "dev")
+    assert ("--json" in answer.out) == (command not in ("dev", "metrics"))
     assert ("--dry-run" in answer.out) == (command in MOVES)
 
 
@@ -100,7 +100,7 @@ def test_there_are_no_other_commands() -> None:
     verbs = {name: {str(command.name or command.callback.__name__) for command in noun.registered_commands if command.callback}
              for name, noun in nouns.items()}  # fmt: skip
     assert {name: set(of) for name, of in COMMANDS.items() if of} == verbs
-    assert {command.name for command in app.registered_commands} == {"dev", "status"}
+    assert {command.name for command in app.registered_commands} == {"dev", "metrics", "status"}
 
 
 def test_the_version_is_the_packages(lakechime: Cli) -> None:

@@ -34,7 +34,7 @@ def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(lakechime: Cl
     (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["hints"]
     assert (shown["of"], shown["says"], shown["who"], shown["reason"]) == ("/gift", "json", "me", "prices are cents now")
     told = lakechime("schema", "hint", "shop_buy", "/gift", "-", *WHY, "--json").json
-    assert told == {"group": "shop", "type": "shop_buy", "path": "/gift", "says": None}
+    assert told == {"group": "shop", "type": "shop_buy", "path": "/gift", "says": None, "dry_run": False}
     assert event_hints(lakechime.platform).holding("shop") == []
 
 
@@ -59,11 +59,21 @@ def test_what_cannot_be_decided_says_why(lakechime: Cli, game: Game, words: tupl
 
 def test_what_a_contract_refuses_may_be_allowed_for_a_type(lakechime: Cli, game: Game) -> None:
     told = lakechime("schema", "allow", "shop_buy", "--what", "kinds", *WHY, "--json").json
-    assert told == {"group": "shop", "type": "shop_buy", "allowed": ["kinds"]}
+    assert told == {"group": "shop", "type": "shop_buy", "allowed": ["kinds"], "dry_run": False}
     lakechime("schema", "allow", "shop_buy", *WHY)
     assert [(one.of, one.says) for one in event_hints(lakechime.platform).holding("shop")] == [
         ("tables", "evolve"), ("columns", "evolve"), ("kinds", "evolve"),
     ]  # fmt: skip
+
+
+def test_a_dry_run_decides_nothing(lakechime: Cli, game: Game) -> None:
+    would = lakechime("schema", "hint", "shop_buy", "/gift", "json", *WHY, "--dry-run")
+    assert "/gift of shop_buy would be kept json from the next step on" in would.out
+    assert lakechime("schema", "allow", "shop_buy", *WHY, "--dry-run", "--json").json["dry_run"]
+    assert event_hints(lakechime.platform).said("shop") == []
+    lakechime("schema", "hint", "shop_buy", "/gift", "json", *WHY)
+    lakechime("schema", "hint", "shop_buy", "/gift", "-", *WHY, "--dry-run")
+    assert event_hints(lakechime.platform).holding("shop") == [Hint(type="shop_buy", of="/gift", says="json")]
 
 
 def test_a_replay_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: Game) -> None:
