@@ -1,6 +1,7 @@
 """What Spark's failures say, put into words while the JVM that can tell is still there."""
 
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -50,15 +51,24 @@ def _driver_answers() -> bool:
 @contextmanager
 def _unlogged() -> Iterator[None]:
     """Keep pyspark from printing each failure with the JVM's whole stack, before anybody could catch it."""
-    loggers = [PySparkLogger.getLogger(name) for name in QUERY_LOGGERS]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
+    before = _is_described()
+    _quiet.is_described = True
     try:
         yield
     finally:
-        for logger, disabled in zip(loggers, before, strict=True):
-            logger.disabled = disabled
+        _quiet.is_described = before
+
+
+def _is_described() -> bool:
+    """Whether what fails in this thread is put into words by us."""
+    return getattr(_quiet, "is_described", False)
+
+
+_quiet = threading.local()
+# While pyspark makes a logger, it sets the class of all new ones of the process, which no other thread must do meanwhile: once, as
+# this module is imported.
+for _logger in map(PySparkLogger.getLogger, QUERY_LOGGERS):
+    _logger.addFilter(lambda _record: not _is_described())
 
 
 def description(error: Exception) -> str:

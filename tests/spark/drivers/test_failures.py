@@ -1,6 +1,9 @@
 """What Spark's failures say to somebody who reads them later."""
 
+import logging
 import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from logging.handlers import BufferingHandler
 from pathlib import Path
 
@@ -31,6 +34,42 @@ def test_a_failure_that_is_put_into_words_is_not_logged_with_its_stack_too(spark
     finally:
         logger.removeHandler(logged)
     assert logged.buffer == []
+
+
+def test_threads_that_put_failures_into_words_leave_each_others_logs_alone() -> None:
+    logger, logged = PySparkLogger.getLogger("SQLQueryContextLogger"), BufferingHandler(capacity=10)
+    logger.addHandler(logged)
+    try:
+        with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+            one, other = described(), described()
+            first.submit(one.__enter__).result()
+            second.submit(other.__enter__).result()
+            logger.warning("of neither")
+            second.submit(logger.warning, "of one that is described").result()
+            first.submit(one.__exit__, None, None, None).result()
+            second.submit(logger.warning, "of one that is described still").result()
+            second.submit(other.__exit__, None, None, None).result()
+            second.submit(logger.warning, "of one that was").result()
+    finally:
+        logger.removeHandler(logged)
+    assert [record.getMessage() for record in logged.buffer] == ["of neither", "of one that was"]
+
+
+def test_threads_that_begin_at_once_leave_the_class_of_new_loggers_alone() -> None:
+    before, interval = logging.getLoggerClass(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def begin(_: int) -> None:
+        with described():
+            pass
+
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(begin, range(5_000)))
+        assert logging.getLoggerClass() is before
+    finally:
+        sys.setswitchinterval(interval)
+        logging.setLoggerClass(before)
 
 
 def test_a_call_that_java_refuses_says_what_java_said(spark: SparkSession) -> None:
