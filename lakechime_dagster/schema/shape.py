@@ -132,12 +132,12 @@ class _Shaper:
 
     def _column(self, name: str, value: Any, columns: Sequence[Column], path: str, pointer: str) -> tuple[Column, str] | None:
         """The column that takes a value, and its text there; None where it is told otherwise."""
-        if self.contract.pins.get(path) is Pin.IGNORE:
-            self.discarded += 1
-            return None
         own = [column for column in columns if column.field == name]
         kind = kind_of(value)
         column = _taking(own, kind)
+        if column is None and self.contract.pins.get(path) is Pin.IGNORE:
+            self.discarded += 1
+            return None
         if column is None:
             self._lost(pointer, value, self._why(name, own, columns))
             return None

@@ -219,6 +219,13 @@ def test_a_pinned_path_has_its_type_from_birth_and_an_ignored_one_no_column() ->
     assert (json.loads(one.row), told(one), one.discarded) == ({"c": '{"18":[1.0]}'}, [], 1)
 
 
+def test_a_column_that_is_there_takes_its_values_though_they_are_ignored_by_now() -> None:
+    layout = layout_of('{"a":1,"b":{"c":1}}')
+    ignoring = Contract(pins={"/a": Pin.IGNORE, "/b/c": Pin.IGNORE, "/b/d": Pin.IGNORE})
+    one = shape('{"a":2,"b":{"c":3,"d":4},"new":5}', layout, ignoring)
+    assert (json.loads(one.row), told(one), one.discarded) == ({"a": 2, "b": {"c": 3}}, [("/new", "5", "unknown")], 1)
+
+
 def test_an_object_whose_fields_are_ids_is_kept_as_text() -> None:
     many = json.dumps({"by_id": {str(number): 1 for number in range(201)}})
     assert columns_of(layout_of(many)) == {"by_id": "json"}
