@@ -190,11 +190,9 @@ class Replayer:
 
     def _tell(self, tick: int) -> None:
         """Write the file of what the airports tell in a tick, unless it is there, so that a reader sees all of it or nothing."""
-        lines = () if self._airport is None else self.plan.airport_lines(tick)
-        if self._airport is None or not lines or (self._airport / file_of(tick)).exists():
+        if self._airport is None or (path := self._airport / file_of(tick)).exists() or not (lines := self.plan.airport_lines(tick)):
             return
         self._airport.mkdir(parents=True, exist_ok=True)
-        path = self._airport / file_of(tick)
         beside = path.with_suffix(".new")
         beside.write_text("".join(f"{line.text}\n" for line in lines), encoding="utf-8")
         beside.replace(path)

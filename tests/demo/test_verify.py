@@ -22,6 +22,7 @@ from lakechime_dagster.demo.plan import Plan, Written
 from lakechime_dagster.demo.replay import Replayer
 from lakechime_dagster.demo.reservations import folded
 from lakechime_dagster.demo.verify import verify, warehouse_location
+from lakechime_dagster.demo.verify_events import verify_events
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
@@ -164,6 +165,50 @@ def test_a_null_where_a_value_should_be_is_found(world: World) -> None:
     assert check.finding is Finding.DIFFERS
     assert check.difference is not None
     assert check.difference.actual == {"temp": None}
+
+
+def without(rows: pa.Table, number: int) -> pa.Table:
+    return pa.concat_tables([rows[:number], rows[number + 1 :]])
+
+
+def other_gate(rows: pa.Table) -> pa.Table:
+    told = [
+        text.replace('"/gate", "v": "', '"/gate", "v": "X') if number == 3 else text
+        for number, text in enumerate(rows["_rescued"].to_pylist())
+    ]
+    return rows.set_column(rows.schema.get_field_index("_rescued"), "_rescued", pa.array(told))
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        (lambda rows: without(rows, 3), "is missing"),
+        (lambda rows: pa.concat_tables([rows, rows.slice(3, 1)]), "number of rows is 2, should be 1"),
+        (
+            lambda rows: pa.concat_tables([rows, rows.slice(3, 1).set_column(0, "_src", pa.array(["2013-01-01T05.jsonl@7"]))]),
+            "should not be there",
+        ),
+        (other_gate, "gate is 'X"),
+    ],
+    ids=["lost", "doubled", "strange", "another value"],
+)
+def test_an_event_that_is_not_once_and_whole_in_its_table_is_found(
+    world: World, change: Callable[[pa.Table], pa.Table], shown: str
+) -> None:
+    table = "gates.gate__assigned"
+    write_deltalake(world.location(table), change(told()[table]), mode="overwrite")
+    found = {check.table: check for check in verify_events(world.location, world.written)}
+    assert (found[table].finding, found[table].reason) == (Finding.DIFFERS, "")
+    assert shown in str(found[table].difference)
+    assert {check.finding for name, check in found.items() if name != table} == {Finding.EQUAL}
+
+
+def test_events_that_are_on_their_way_are_behind_and_not_lost(world: World) -> None:
+    table = "gates.gate__assigned"
+    write_deltalake(world.location(table), told()[table][:-5], mode="overwrite")
+    found = {check.table: check for check in verify_events(world.location, world.written)}
+    assert found[table].finding is Finding.BEHIND
+    assert found[table].reason.startswith("it has no events after 2013-01-02T")
 
 
 def test_a_table_that_has_not_consumed_everything_is_behind(world: World) -> None:
