@@ -86,11 +86,11 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
 
 
 def asked_by_partitions(context: dg.AssetExecutionContext, platform: Platform, group: EventGroup) -> None:
-    """A run that a person launches with types as partitions replays them; those that never came say nothing."""
+    """A run that a person launches with types as partitions replays those that have tables."""
     if not context.has_partition_key and not context.has_partition_key_range:
         return
     known = event_types(platform).types(group.name)
-    asked = [name for name in context.partition_keys if name in known]
+    asked = [name for name in context.partition_keys if name in known and known[name].place.commits]
     if asked:
         by = By(who="dagster", reason=f"run {context.run_id} was launched with these types as partitions")
         event_replays(platform).ask(group.name, asked, by)

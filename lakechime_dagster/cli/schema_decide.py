@@ -19,6 +19,7 @@ Path = Annotated[str, typer.Argument(metavar="PATH", help="A field, such as /pri
 Says = Annotated[str, typer.Argument(metavar="KIND", help="bool, long, bigint, double, string, json, ignore; or - for what is declared.")]
 What = Annotated[str, typer.Option("--what", metavar="tables|columns|kinds|all", help="What may come from now on.")]
 Whole = Annotated[bool, typer.Option("--whole", help="All its events, be they known to be right or not; brings back deleted rows.")]
+Cancel = Annotated[bool, typer.Option("--cancel", help="End the one that waits for a step, without doing it.")]
 DECLARED = "-"
 ALL = "all"
 
@@ -82,8 +83,8 @@ def allow(
 
 
 def replay(
-    name: TypeName, reason: Reason, whole: Whole = False, who: Who = None, group: OfGroup = None, dry_run: DryRun = False,
-    as_json: Json = False,
+    name: TypeName, reason: Reason, whole: Whole = False, cancel: Cancel = False, who: Who = None, group: OfGroup = None,
+    dry_run: DryRun = False, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Read a type's earlier events again, and put right the rows that would be others by now; the group's next step does it.
 
@@ -96,15 +97,20 @@ def replay(
     platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
     one = type_named(platform, name, group)
-    if not one.known.place.commits:
-        raise NotFoundError(f"{printable(one.known.type)} has no table yet, so that there is nothing to replay into")
     told: dict[str, Any] = {"group": one.group.name, "type": one.known.type, "whole": whole, "dry_run": dry_run}
+    replays = event_replays(platform)
+    if cancel:
+        number = replays.cancel(one.group.name, one.known.type, by, dry_run=dry_run)
+        _told({**told, "cancelled": number}, f"replay {number} of {printable(one.known.type)} {_is(dry_run)} cancelled", as_json)
+        return
     if dry_run:
-        (would,) = would_replay(platform, one.group, [one.known], note, is_whole=whole)
+        if not one.known.place.commits:
+            raise NotFoundError(f"{printable(one.known.type)} has no table, so that there is nothing to replay into")
+        would = would_replay(platform, one.group, one.known, note, is_whole=whole)
         gained = [{"name": column, "holds": holds} for column, holds in would.gained]
         _told({**told, "replaced": would.replaced, "added": would.added, "gained": gained}, _would(one, would), as_json)
         return
-    (asked,) = event_replays(platform).ask(one.group.name, [one.known.type], by, is_whole=whole)
+    (asked,) = replays.ask(one.group.name, [one.known.type], by, is_whole=whole)
     sentence = f"replay {asked.replay.replay_id} of {printable(one.known.type)} is done by the next step of {one.group.name}, {_when(one)}"
     _told({**told, "replay": asked.replay.replay_id}, sentence, as_json)
 

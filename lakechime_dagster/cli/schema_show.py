@@ -132,7 +132,7 @@ def _replays(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
     """The replays that people asked for, the newest first."""
     from lakechime_dagster.resources.event_types import event_replays
 
-    asked = [each for each in event_replays(platform).of(one.group.name) if each.replay.type == one.known.type]
+    asked = event_replays(platform).of(one.group.name, one.known.type)
     return [
         {
             "replay": each.replay.replay_id, "whole": each.replay.is_whole, "who": each.who, "reason": each.reason,
@@ -141,6 +141,12 @@ def _replays(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
         }
         for each in reversed(asked)
     ]  # fmt: skip
+
+
+def _ended(replay: Mapping[str, Any]) -> str:
+    if replay["done_ts"] is None:
+        return "waits"
+    return when(replay["done_ts"]) if replay["replaced"] is not None else "cancelled"
 
 
 def _print_decided(told: Mapping[str, Any]) -> None:
@@ -154,7 +160,7 @@ def _print_decided(told: Mapping[str, Any]) -> None:
         rows = [
             [
                 one["replay"], when(one["asked_ts"]), one["who"], printable(one["reason"]),
-                when(one["done_ts"]) if one["done_ts"] else "waits", one["replaced"], one["added"],
+                _ended(one), one["replaced"], one["added"],
             ]
             for one in told["replays"][:MAX_REPLAYS]
         ]  # fmt: skip

@@ -1,6 +1,6 @@
 """What a group lets its events change, and what people say of single paths."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -87,14 +87,11 @@ class Hint:
             raise DeclarationError("Hint", "says", f"{shown(self.says)} is none of {', '.join(Pin)}")
 
 
-def with_hints(contract: Contract, hints: Iterable[Hint]) -> Contract:
-    """A contract with what people say beside it; a later hint holds against an earlier one."""
-    for one in hints:
-        if one.of in MODES:
-            contract = replace(contract, **{one.of: one.says})
-        else:
-            contract = replace(contract, pins={**contract.pins, one.of: Pin(one.says)})
-    return contract
+def with_hint(contract: Contract, hint: Hint) -> Contract:
+    """A contract with what a person says beside it, which holds against what was said of the same before."""
+    if hint.of in MODES:
+        return replace(contract, **{hint.of: hint.says})
+    return replace(contract, pins={**contract.pins, hint.of: Pin(hint.says)})
 
 
 def _mode(name: str, value: object) -> Mode:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.lake.contracts import Contract, Hint, with_hints
+from lakechime_dagster.lake.contracts import Contract, Hint, with_hint
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.tables import SourceTable
@@ -68,7 +68,7 @@ class EventGroup:
         """The group with what people say of its types beside what is declared."""
         contracts = dict(self.contracts)
         for one in hints:
-            contracts[one.type] = with_hints(contracts.get(one.type, self.contract), (one,))
+            contracts[one.type] = with_hint(contracts.get(one.type, self.contract), one)
         return replace(self, contracts=contracts)
 
     def table(self, type_name: str) -> SourceTable:

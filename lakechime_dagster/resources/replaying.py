@@ -1,6 +1,6 @@
-"""What a replay of types would change, computed and not written."""
+"""What a replay of a type would change, computed and not written."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lakechime_dagster.dce.event import SnapshotId, TableUid
@@ -24,16 +24,15 @@ class WouldReplay:
         gained: The columns that the table would gain: name, and what each holds.
     """
 
-    type: str
     replaced: int
     added: int
     gained: tuple[tuple[str, str], ...]
 
 
 def would_replay(
-    platform: Platform, group: EventGroup, types: Iterable[KnownType], log: Callable[[str], None], *, is_whole: bool = False
-) -> list[WouldReplay]:
-    """What replays of these types, which have tables, would change; by Spark, and nothing is written.
+    platform: Platform, group: EventGroup, known: KnownType, log: Callable[[str], None], *, is_whole: bool = False
+) -> WouldReplay:  # fmt: skip
+    """What a replay of this type, which has a table, would change; by Spark, and nothing is written.
 
     Raises:
         SparkFailedError: what Spark said.
@@ -46,23 +45,19 @@ def would_replay(
     from lakechime_dagster.spark.events.tables import TypeTables
 
     settings, bronze = platform.settings, group.stream.table
-    hinted = group.with_hints(event_hints(platform).holding(group.name))
-    location, repository = platform.location(bronze.name, bronze.location), event_types(platform)
-    found = list[WouldReplay]()
+    hinted, location = group.with_hints(event_hints(platform).holding(group.name)), platform.location(bronze.name, bronze.location)
+    uid = None if known.place.uid is None else TableUid(known.place.uid)
+    end = SnapshotPlace(table_uid=uid, snapshot_id=SnapshotId(str(known.place.version)))
+    job = GroupJob(
+        group=hinted, groups=(hinted,), bronze=location, end=end, folder=platform.location(group.name),
+        deployment=platform.ledger.deployment,
+    )  # fmt: skip
+    layout = next_layout(known.layout, known.observed, hinted.contract_of(known.type))
+    asked = Replay(replay_id=_ASKED, type=known.type, is_whole=is_whole)
     with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
-        for one in types:
-            uid = None if one.place.uid is None else TableUid(one.place.uid)
-            end = SnapshotPlace(table_uid=uid, snapshot_id=SnapshotId(str(one.place.version)))
-            job = GroupJob(
-                group=hinted, groups=(hinted,), bronze=location, end=end, folder=platform.location(group.name),
-                deployment=platform.ledger.deployment,
-            )  # fmt: skip
-            slices = Slices(driver.spark, bronze.name, platform.log_at(location, bronze.name), end)
-            tables = TypeTables(job=job, open_log=platform.log_at)
-            replayer = TypeReplayer(spark=driver.spark, slices=slices, tables=tables, repository=repository)
-            layout = next_layout(one.layout, one.observed, hinted.contract_of(one.type))
-            asked = Replay(replay_id=_ASKED, type=one.type, is_whole=is_whole)
-            with replayer.difference(replace(one, layout=layout), asked) as difference:
-                columns = tuple(gained(one.layout, layout))
-                found.append(WouldReplay(type=one.type, replaced=difference.updated, added=difference.inserted, gained=columns))
-    return found
+        replayer = TypeReplayer(
+            spark=driver.spark, slices=Slices(driver.spark, bronze.name, platform.log_at(location, bronze.name), end),
+            tables=TypeTables(job=job, open_log=platform.log_at), repository=event_types(platform),
+        )  # fmt: skip
+        with replayer.difference(replace(known, layout=layout), asked) as found:
+            return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.layout, layout)))

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
@@ -14,10 +13,12 @@ from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.interventions import By
 
+_OPEN = schema.type_replay.c.done_ts.is_(None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AskedReplay:
-    """A replay as people see it; `done` is None while it is open."""
+    """A replay as people see it; `done_ts` is None while it is open, `done` also where it was cancelled."""
 
     replay: Replay
     who: str
@@ -38,43 +39,59 @@ class Replays:
         """Ask for replays of these types, all or none; of one that has an open one already nothing new, but it becomes whole if asked to.
 
         Raises:
-            NotFoundError: no event of a type has come to the group.
+            NotFoundError: a type has no table in the group, so that no step could ever do it.
         """
         with writing(self.engine) as connection:
             now = now_ms(connection)
-            known = {row.type: row.type_id for row in connection.execute(self._types(group, types).with_for_update())}
+            written = (schema.event_type.c.type.in_(list(types)), schema.event_type.c.commits > 0)
+            of_types = sa.select(schema.event_type).where(*self._is(group), *written).with_for_update()
+            known = {row.type: row.type_id for row in connection.execute(of_types)}
+            if missing := sorted({*types} - {*known}):
+                problem = f"{shown(missing[0])} has no table in event group {group}, so that there is nothing to replay into"
+                raise NotFoundError(f"{problem}; see `lakechime schema list {group}`")
+            opened = {one.replay.type: one.replay for one in self._asked(connection, group, _OPEN)}
             for name in sorted(types):
-                if name not in known:
-                    remedy = f"see `lakechime schema list {group}`"
-                    raise NotFoundError(f"no event of type {shown(name)} has come to event group {group}; {remedy}")
-                this = (schema.type_replay.c.type_id == known[name], schema.type_replay.c.done_ts.is_(None))
-                row = connection.execute(sa.select(schema.type_replay).where(*this)).one_or_none()
-                if row is None:
+                if name not in opened:
                     values = {"who": by.who, "reason": by.reason, "asked_ts": now, "is_whole": is_whole}
                     connection.execute(sa.insert(schema.type_replay).values(type_id=known[name], **values))
-                elif is_whole and not row.is_whole:
-                    connection.execute(sa.update(schema.type_replay).where(*this).values(is_whole=True))
-            return [one for one in self._asked(connection, group) if one.replay.type in types and one.done_ts is None]
+                elif is_whole and not opened[name].is_whole:
+                    this = schema.type_replay.c.replay_id == opened[name].replay_id
+                    connection.execute(sa.update(schema.type_replay).where(this).values(is_whole=True))
+            return [one for one in self._asked(connection, group, _OPEN) if one.replay.type in types]
+
+    def cancel(self, group: str, type_name: str, by: By, *, dry_run: bool = False) -> int:
+        """End an open replay without doing it, and tell its number; a step that is at it already may still do it.
+
+        Raises:
+            NotFoundError: none is open.
+        """
+        asked = self.open(group).get(type_name)
+        if asked is None:
+            raise NotFoundError(f"no replay of {shown(type_name)} is open; see `lakechime schema show`")
+        if not dry_run:
+            with writing(self.engine) as connection:
+                this = (schema.type_replay.c.replay_id == asked.replay_id, _OPEN)
+                reason = schema.type_replay.c.reason + f"; cancelled by {by.who}: {by.reason}"
+                connection.execute(sa.update(schema.type_replay).where(*this).values(done_ts=now_ms(connection), reason=reason))
+        return asked.replay_id
 
     def open(self, group: str) -> dict[str, Replay]:
         """The replays that wait for a step of the group, by type."""
         with reading(self.engine) as connection:
-            return {one.replay.type: one.replay for one in self._asked(connection, group) if one.done_ts is None}
+            return {one.replay.type: one.replay for one in self._asked(connection, group, _OPEN)}
 
-    def of(self, group: str) -> list[AskedReplay]:
-        """All replays of a group, the first one first."""
+    def of(self, group: str, type_name: str) -> list[AskedReplay]:
+        """All replays of a type, the first one first."""
         with reading(self.engine) as connection:
-            return list(self._asked(connection, group))
+            return list(self._asked(connection, group, schema.event_type.c.type == type_name))
 
-    def _types(self, group: str, types: Collection[str]) -> sa.Select[Any]:
-        of_group = (schema.event_type.c.deployment == self.deployment, schema.event_type.c.group_name == group)
-        return sa.select(schema.event_type).where(*of_group, schema.event_type.c.type.in_(list(types)))
+    def _is(self, group: str) -> tuple[sa.ColumnElement[bool], ...]:
+        return (schema.event_type.c.deployment == self.deployment, schema.event_type.c.group_name == group)
 
-    def _asked(self, connection: Connection, group: str) -> Iterable[AskedReplay]:
-        of_group = (schema.event_type.c.deployment == self.deployment, schema.event_type.c.group_name == group)
-        query = sa.select(schema.type_replay, schema.event_type.c.type).join(schema.event_type).where(*of_group)
+    def _asked(self, connection: Connection, group: str, which: sa.ColumnElement[bool]) -> Iterable[AskedReplay]:
+        query = sa.select(schema.type_replay, schema.event_type.c.type).join(schema.event_type).where(*self._is(group), which)
         for row in connection.execute(query.order_by(schema.type_replay.c.replay_id)):
-            done = None if row.done_ts is None else Replayed(replay_id=row.replay_id, replaced=row.replaced, added=row.added)
+            done = None if row.replaced is None else Replayed(replay_id=row.replay_id, replaced=row.replaced, added=row.added)
             yield AskedReplay(
                 replay=Replay(replay_id=row.replay_id, type=row.type, is_whole=row.is_whole), who=row.who, reason=row.reason,
                 asked_ts=row.asked_ts, done_ts=row.done_ts, done=done,
@@ -85,6 +102,6 @@ def close(connection: Connection, execution_id: str, several: Iterable[Replayed]
     """Keep what came of replays, within the settling transaction; of one that is closed nothing."""
     now = now_ms(connection)
     for one in several:
-        this = (schema.type_replay.c.replay_id == one.replay_id, schema.type_replay.c.done_ts.is_(None))
+        this = (schema.type_replay.c.replay_id == one.replay_id, _OPEN)
         values = {"replaced": one.replaced, "added": one.added, "execution_id": execution_id, "done_ts": now}
         connection.execute(sa.update(schema.type_replay).where(*this).values(**values))

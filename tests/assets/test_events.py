@@ -217,11 +217,21 @@ def test_types_that_a_person_launches_as_partitions_are_replayed(game: Game) -> 
     replayed = game.step()
     assert told(replayed) == {"shop.buy": 0}
     assert game.numbers("shop.buy") == [1, 2]
-    assert [(one.who, one.done) for one in event_replays(game.platform).of("shop")] == [
+    assert [(one.who, one.done) for one in event_replays(game.platform).of("shop", "shop.buy")] == [
         ("dagster", Replayed(replay_id=1)), ("me", Replayed(replay_id=2, added=1)),
     ]  # fmt: skip
     tags = [dict(one.event.tags) for one in game.platform.store.fetch(EventQuery(table="shop.shop__buy"))][-1]
     assert (tags["cause"], tags["schema_version"]) == ("replay", "1")
+    assert game.tick("shop").run_requests == []
+
+
+@spark
+def test_a_type_without_a_table_that_is_launched_as_partition_asks_for_nothing(game: Game) -> None:
+    Path(game.location("shop.buy")).parent.mkdir(parents=True)
+    Path(game.location("shop.buy")).write_text("no folder")
+    game.step(buy(1), sell(2))
+    assert game.run("ev__shop", partition_key="shop.buy").success
+    assert event_replays(game.platform).open("shop") == {}
     assert game.tick("shop").run_requests == []
 
 
@@ -233,16 +243,14 @@ def test_what_a_replay_would_change_is_told_and_not_done(game: Game) -> None:
     assert game.kept("shop.buy")[1]["_rescued"] == '[{"p":"/price","v":3,"r":"unknown"}]'
     event_hints(game.platform).end("shop", "shop.buy", "columns")
     group = next(one for one in lake().groups if one.name == "shop")
-    assert would_replay(game.platform, group, [game.known("shop.buy")], print) == [
-        WouldReplay(type="shop.buy", replaced=1, added=0, gained=(("price", "long"),))
-    ]
+    would = would_replay(game.platform, group, game.known("shop.buy"), print)
+    assert would == WouldReplay(replaced=1, added=0, gained=(("price", "long"),))
     assert game.tick("shop").run_requests == []
     event_replays(game.platform).ask("shop", ["shop.buy"], By(who="me", reason="prices matter"))
     game.step()
     assert [(row.get("price"), row["_rescued"]) for row in game.kept("shop.buy")] == [(None, None), (3, None), (None, None)]
-    assert would_replay(game.platform, group, [game.known("shop.buy")], print, is_whole=True) == [
-        WouldReplay(type="shop.buy", replaced=0, added=0, gained=())
-    ]
+    would = would_replay(game.platform, group, game.known("shop.buy"), print, is_whole=True)
+    assert would == WouldReplay(replaced=0, added=0, gained=())
 
 
 @spark

@@ -48,13 +48,14 @@ def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(lakechime: Cl
         (("hint", "shop_by", "/gift", "json"), "did you mean shop_buy?"),
         (("allow", "shop_buy", "--what", "colums"), "colums is none of tables, columns, kinds, all"),
         (("replay", "shop_by"), "did you mean shop_buy?"),
+        (("replay", "shop_buy", "--cancel"), "no replay of 'shop_buy' is open"),
     ],
 )
 def test_what_cannot_be_decided_says_why(lakechime: Cli, game: Game, words: tuple[str, ...], told: str) -> None:
     answer = lakechime("schema", *words, *WHY)
     assert answer.code != 0
     assert told in " ".join(answer.err.replace("│", " ").split())
-    assert (event_hints(lakechime.platform).said("shop"), event_replays(lakechime.platform).of("shop")) == ([], [])
+    assert (event_hints(lakechime.platform).said("shop"), event_replays(lakechime.platform).of("shop", "shop_buy")) == ([], [])
 
 
 def test_what_a_contract_refuses_may_be_allowed_for_a_type(lakechime: Cli, game: Game) -> None:
@@ -97,4 +98,21 @@ def test_a_type_without_a_table_has_nothing_to_replay_into(lakechime: Cli, game:
     game.step(waits={"shop_fly": "frozen"})
     answer = lakechime("schema", "replay", "shop_fly", *WHY)
     assert answer.code != 0
-    assert "shop_fly has no table yet" in " ".join(answer.err.split())
+    assert "'shop_fly' has no table in event group shop" in " ".join(answer.err.split())
+    assert event_replays(lakechime.platform).open("shop") == {}
+
+
+def test_a_replay_that_waits_may_be_cancelled(lakechime: Cli, game: Game) -> None:
+    lakechime("schema", "replay", "shop_buy", *WHY)
+    would = lakechime("schema", "replay", "shop_buy", "--cancel", "--dry-run", *WHY)
+    assert (would.out, len(event_replays(lakechime.platform).open("shop"))) == ("replay 1 of shop_buy would be cancelled\n", 1)
+    done = lakechime("schema", "replay", "shop_buy", "--cancel", "--reason", "a mistake", "--who", "you")
+    assert (done.out, event_replays(lakechime.platform).open("shop")) == ("replay 1 of shop_buy is cancelled\n", {})
+    shown = " ".join(lakechime("schema", "show", "shop_buy").out.split())
+    assert "prices are cents now; cancelled by you: a mistake cancelled" in shown
+
+
+def test_what_was_allowed_ends_as_a_hint_does(lakechime: Cli, game: Game) -> None:
+    lakechime("schema", "allow", "shop_buy", "--what", "columns", *WHY)
+    lakechime("schema", "hint", "shop_buy", "columns", "-", *WHY)
+    assert event_hints(lakechime.platform).holding("shop") == []

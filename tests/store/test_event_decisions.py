@@ -1,24 +1,29 @@
 """What people decide of types: a replay is open once and closed once, the newest hint holds, and both tell who and why."""
 
+from dataclasses import replace
+from functools import reduce
+
 import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.errors import DeclarationError, NotFoundError
-from lakechime_dagster.lake.contracts import Contract, Hint, Mode, Pin, with_hints
+from lakechime_dagster.lake.contracts import Contract, Hint, Mode, Pin, with_hint
 from lakechime_dagster.schema.replay import Replay, Replayed
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.event_hints import Hints
 from lakechime_dagster.store.event_replays import Replays, close
 from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.store.interventions import By
-from tests.store.test_event_types import NEW, learning, prototype
+from tests.store.test_event_types import NEW, learning, prototype, result, settle
 
 ME = By(who="me", reason="prices are cents now")
 
 
 @pytest.fixture
 def replays(engine: Engine) -> Replays:
-    SqlEventTypes(engine, "test").learn("shop", [learning(NEW, prototype(a=1))])
+    types = SqlEventTypes(engine, "test")
+    types.learn("shop", [learning(NEW, prototype(a=1)), learning(replace(NEW, type="wait", table="wait"), prototype(a=1))])
+    settle(types, "e0", result(1, step=1))
     return Replays(engine, "test")
 
 
@@ -36,16 +41,29 @@ def test_of_a_type_one_replay_is_open_until_a_step_closes_it(replays: Replays) -
     done(replays, "e1", Replayed(replay_id=asked.replay.replay_id, replaced=3))
     done(replays, "e2", Replayed(replay_id=asked.replay.replay_id, replaced=5))
     assert replays.open("shop") == {}
-    assert [one.done for one in replays.of("shop")] == [Replayed(replay_id=asked.replay.replay_id, replaced=3)]
+    assert [one.done for one in replays.of("shop", "buy")] == [Replayed(replay_id=asked.replay.replay_id, replaced=3)]
     (another,) = replays.ask("shop", ["buy"], ME)
     assert another.replay.replay_id > asked.replay.replay_id
-    assert Replays(replays.engine, "another").of("shop") == Replays(replays.engine, "another").of("other") == []
+    assert Replays(replays.engine, "another").of("shop", "buy") == replays.of("other", "buy") == []
 
 
-def test_a_replay_of_a_type_that_never_came_is_refused_with_those_beside_it(replays: Replays) -> None:
-    with pytest.raises(NotFoundError, match="no event of type 'bye' has come to event group shop"):
-        replays.ask("shop", ["buy", "bye"], ME)
-    assert replays.of("shop") == []
+@pytest.mark.parametrize("name", ["bye", "wait"])
+def test_a_replay_of_a_type_without_a_table_is_refused_with_those_beside_it(replays: Replays, name: str) -> None:
+    with pytest.raises(NotFoundError, match=f"'{name}' has no table in event group shop"):
+        replays.ask("shop", ["buy", name], ME)
+    assert replays.of("shop", "buy") == []
+
+
+def test_a_cancelled_replay_stays_cancelled_whatever_a_step_tells_later(replays: Replays) -> None:
+    (asked,) = replays.ask("shop", ["buy"], ME)
+    number = asked.replay.replay_id
+    assert (replays.cancel("shop", "buy", ME, dry_run=True), len(replays.open("shop"))) == (number, 1)
+    assert (replays.cancel("shop", "buy", ME), replays.open("shop")) == (number, {})
+    done(replays, "e1", Replayed(replay_id=number, replaced=3))
+    (kept,) = replays.of("shop", "buy")
+    assert (kept.done, kept.done_ts is None, kept.reason) == (None, False, f"{ME.reason}; cancelled by me: {ME.reason}")
+    with pytest.raises(NotFoundError, match="no replay of 'buy' is open"):
+        replays.cancel("shop", "buy", ME)
 
 
 def test_of_what_people_say_the_newest_holds_until_it_is_ended(engine: Engine) -> None:
@@ -68,7 +86,7 @@ def test_of_what_people_say_the_newest_holds_until_it_is_ended(engine: Engine) -
 def test_what_people_say_holds_against_what_is_declared() -> None:
     declared = Contract(tables="freeze", columns="freeze", pins={"/a": Pin.LONG, "/b": Pin.BOOL})
     said = [Hint(type="buy", of="columns", says="evolve"), Hint(type="buy", of="/a", says="json")]
-    assert with_hints(declared, said) == Contract(
+    assert reduce(with_hint, said, declared) == Contract(
         tables=Mode.FREEZE, columns=Mode.EVOLVE, pins={"/a": Pin.JSON, "/b": Pin.BOOL}
     )  # fmt: skip
     for of, says in (("price", "json"), ("/price", "jsn"), ("columns", "melt"), ("tables", "rescue")):

@@ -4,7 +4,7 @@ A replay is a step of its type like any other: its commit follows those that the
 time is let in before it or not at all. What is as it should be is not written: done again, a replay changes nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from lakechime_dagster.schema.replay import Replay, Replayed, settled_variations
 from lakechime_dagster.schema.repository import KnownType, SchemaRepository, TypePlace
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.schema.shape import covers
+from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.spark.commit import commit, merge
 from lakechime_dagster.spark.compare import Difference, keyed_difference
 from lakechime_dagster.spark.drivers.failures import described
@@ -80,18 +81,17 @@ class TypeReplayer:
         group = self.tables.job.group
         variations = self.repository.variations(group.name, [known.type])[known.type]
         held = self.tables.target(known).read(self.spark)
-        settled = [] if asked.is_whole else self._settled(known, held)
+        settled = [] if asked.is_whole else self._settled(known, held, variations)
         events = of_types(self.slices.after(-1), [known.type])
-        rest, there = (_without(events, "hash", settled), _without(held, "_hash", settled))
+        rest, there = _without(events, "hash", settled), _without(held, "_hash", settled)
         covered = [name for name, one in variations.items() if covers(known.layout, one)]
         rows = rows_of(rest, known.layout, known.layout_version, group.contract_of(known.type), covered).drop(NUMBER)
         return rows, _widened(there, rows.schema)
 
-    def _settled(self, known: KnownType, held: DataFrame) -> list[str]:
-        group = self.tables.job.group.name
+    def _settled(self, known: KnownType, held: DataFrame, variations: Mapping[str, Variation]) -> list[str]:
         oldest = {row["_hash"]: row["oldest"] for row in held.groupBy("_hash").agg(F.min(NUMBER).alias("oldest")).collect()}
-        variations = self.repository.variations(group, [known.type])[known.type]
-        return sorted(settled_variations(variations, self.repository.layouts(group, known.type), oldest))
+        layouts = self.repository.layouts(self.tables.job.group.name, known.type)
+        return sorted(settled_variations(variations, layouts, oldest))
 
 
 def _without(rows: DataFrame, name: str, hashes: list[str]) -> DataFrame:

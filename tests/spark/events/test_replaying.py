@@ -29,6 +29,15 @@ def thawed(game: Stream) -> None:
     game.group = replace(game.group, contract=Contract())
 
 
+def frozen_then_thawed(game: Stream) -> None:
+    """A row is there as it should be, and one whose price was rescued."""
+    game.drop(event("buy", price=3))
+    game.run()
+    game.drop(event("buy", price="four"))
+    game.run()
+    thawed(game)
+
+
 def versions(game: Stream, kind: str) -> int:
     return DeltaLog(game.location(kind), kind).version
 
@@ -70,11 +79,7 @@ def test_twice_is_once_and_nothing_changed_is_no_commit(game: Stream) -> None:
 
 
 def test_events_that_came_meanwhile_are_appended_and_the_earlier_ones_replayed(game: Stream) -> None:
-    game.drop(event("buy", price=3))
-    game.run()
-    game.drop(event("buy", price="four"))
-    game.run()
-    thawed(game)
+    frozen_then_thawed(game)
     game.drop(event("buy", price="five"))
     done = game.replay("buy")["buy"]
     assert (done.rows, done.written, [(one.replaced, one.added) for one in done.replayed]) == (1, 1, [(1, 0)])
@@ -109,11 +114,7 @@ def test_a_whole_replay_brings_back_rows_that_somebody_deleted(game: Stream) -> 
 
 
 def test_a_replay_of_an_attempt_that_died_is_found_and_counted_once(game: Stream) -> None:
-    game.drop(event("buy", price=3))
-    game.run()
-    game.drop(event("buy", price="four"))
-    game.run()
-    thawed(game)
+    frozen_then_thawed(game)
     asked = {"buy": Replay(replay_id=7, type="buy")}
     game.step(attempt=1, execution="e8", replays=asked).run()  # and dies before it settles
     game.drop(event("buy", price="five"))
@@ -128,11 +129,7 @@ def test_a_replay_of_an_attempt_that_died_is_found_and_counted_once(game: Stream
 
 
 def test_an_attempt_that_lives_on_is_not_let_in_by_its_replay(game: Stream) -> None:
-    game.drop(event("buy", price=3))
-    game.run()
-    game.drop(event("buy", price="four"))
-    game.run()
-    thawed(game)
+    frozen_then_thawed(game)
     late = game.step(attempt=1, execution="e8", replays={"buy": Replay(replay_id=7, type="buy")})
     known = game.types.types("shop")
     game.drop(event("buy", price=5))
@@ -178,11 +175,7 @@ class Remembering:
 
 
 def test_a_replay_tells_itself_apart_from_what_came(game: Stream) -> None:
-    game.drop(event("buy", price=3))
-    game.run()
-    game.drop(event("buy", price="four"))
-    game.run()
-    thawed(game)
+    frozen_then_thawed(game)
     game.replay("buy")
     log = DeltaLog(game.location("buy"), "shop.buy")
     (told,) = log.events_of_commit(log.version)
