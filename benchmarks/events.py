@@ -26,7 +26,7 @@ from lakechime_dagster.spark.events.slices import Slices
 from tests.support.streams import Stream
 
 MESSAGES = 1_000_000
-WARM = 20_000  # of the batch before
+WARM = 2  # steps
 
 
 def one_table(play: Stream) -> None:
@@ -53,14 +53,14 @@ def measure(count: int = MESSAGES) -> list[Line]:
         play = Stream(driver.spark, Path(folder), event_group("play", game), stream=game, classes=str(Path(folder) / "classes"))
         took: dict[str, float] = {}
         result = GroupResult(types=())
-        for size in (WARM, count):
-            play.drop(*messages(size, seed=size), name=f"{size}.jsonl")
+        for number in range(1 + WARM):
+            play.drop(*messages(count, seed=number), name=f"{number}.jsonl")
             with _clock(took, "bronze"):
                 play.ingest()
             end = play.end()
             with _clock(took, "types"):
-                result = play.step(end, execution=str(size)).run()
-                play.settle(result, end, str(size))
+                result = play.step(end, execution=str(number)).run()
+                play.settle(result, end, str(number))
             with _clock(took, "one"):
                 one_table(play)
         assert sum(one.written for one in result.types) == count

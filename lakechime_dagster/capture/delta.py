@@ -12,17 +12,18 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
-from lakechime_dagster.capture.delta_log import DeltaLevels, commit_path, first_metadata, parse_commit
+from lakechime_dagster.capture.adding import add_folder, is_plain
+from lakechime_dagster.capture.delta_log import STAMP_KEY, DeltaLevels, commit_path, first_metadata, parse_commit
 from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit, TableSize
 from lakechime_dagster.dce.event import DataChangeEvent, OperationType, SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, checked_partition
 from lakechime_dagster.dce.snapshots import Verdict, next_generation, own_uid
 from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.dce.tags import Tags
-from lakechime_dagster.errors import InvalidValueError, TableAbsentError, TableUnreadableError, without_password
+from lakechime_dagster.errors import InvalidValueError, LaneConflictError, TableAbsentError, TableUnreadableError, without_password
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 
 Partition = tuple[PartitionValue, ...] | None
@@ -217,6 +218,33 @@ class DeltaLog:
             remedy = "check that its files are there and can be reached"
             raise TableUnreadableError(f"{self.table}: version {version} at {self.shown_location} cannot be read; {remedy}") from error
 
+    def plain_columns(self) -> str | None:
+        """The columns of a table to which files of them may be added as they are, in Spark's JSON; None of another, or of none."""
+        state = self._open_or_none()
+        return state.schema().to_json() if state is not None and is_plain(state) else None
+
+    def add_folder(self, folder: str, stamp: CommitStamp) -> bool:
+        """Commit the Parquet files of a folder below the table's under a stamp; False when its step has committed, or a later one.
+
+        The table is one of `plain_columns`.
+
+        Raises:
+            LaneConflictError: another commit was first at the same time, perhaps of this step; whose it is, the log knows.
+        """
+        facts = {STAMP_KEY: stamp.to_text()}
+        try:
+            return add_folder(self._open(), self.files, folder, stamp.txn_app_id, stamp.step, facts)
+        except CommitFailedError as error:
+            raise LaneConflictError(f"{self.table}: another commit was first at {self.shown_location}; look again") from error
+        except (DeltaError, OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise TableUnreadableError(f"{self.table} at {self.shown_location} cannot be appended to: {reason}") from error
+
+    @property
+    def files(self) -> pafs.FileSystem:
+        """The files of the table's place, whose root it is."""
+        return pafs.PyFileSystem(DeltaStorageHandler(self.location, dict(self.storage_options)))
+
     def _events(self, commit: TableCommit, uid: TableUid) -> list[DataChangeEvent]:
         """DELETE promises that nothing of the partition is left; a removal of some of its files is an UPDATE."""
         tags = self._tags(commit)
@@ -331,8 +359,7 @@ class DeltaLog:
     def _commit_text(self, version: int) -> str | None:
         """The text of a commit file, or None when it is not there."""
         try:
-            files = pafs.PyFileSystem(DeltaStorageHandler(self.location, dict(self.storage_options)))
-            with files.open_input_stream(commit_path(version)) as stream:
+            with self.files.open_input_stream(commit_path(version)) as stream:
                 return stream.read().decode()
         except FileNotFoundError:
             return None

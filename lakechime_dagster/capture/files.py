@@ -12,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
-from deltalake.fs import DeltaStorageHandler
 
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.capture.delta_log import DeltaLevels
@@ -98,7 +97,7 @@ def _deleted(state: DeltaTable) -> dict[str, int]:
 
 def _listed(log: DeltaLog) -> Iterator[Listed]:
     """The files in the folder, but for the log, vectors, what Spark hides, and tables that lie within."""
-    files = pafs.PyFileSystem(DeltaStorageHandler(log.location, dict(log.storage_options)))
+    files = log.files
 
     def within(folder: str) -> Iterator[Listed]:
         entries = files.get_file_info(pafs.FileSelector(folder, recursive=False))

@@ -18,7 +18,8 @@ class FileAction:
     """A data file that a commit added or removed.
 
     `path` is as in the log (URL-encoded, relative to the table or absolute); `partition` holds typed values by level, None
-    for an unpartitioned table; `rows` is None where the writer kept no statistics; `vector` names the deletion vector.
+    for an unpartitioned table; `rows` is None where the writer kept no statistics, and `nulls` of which columns he kept them: how
+    many of these rows have none there; `vector` names the deletion vector.
     One that `is_foreign` is partitioned by other columns than the table is, and its partition is not told.
     """
 
@@ -26,6 +27,7 @@ class FileAction:
     partition: tuple[PartitionValue, ...] | None = None
     size: int = 0
     rows: int | None = None
+    nulls: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     vector: str | None = None
     entry: str = field(default="", repr=False, compare=False)
     is_foreign: bool = False

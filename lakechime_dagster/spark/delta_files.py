@@ -30,8 +30,19 @@ def files_frame(spark: SparkSession, location: str, version: int, files: Sequenc
 def missing_files(spark: SparkSession, location: str, paths: Iterable[str]) -> list[str]:
     """Those of the log's paths whose files are gone."""
     jvm: Any = spark._jvm
-    context: Any = spark.sparkContext._jsc
-    conf = context.hadoopConfiguration()
-    root = jvm.org.apache.hadoop.fs.Path(location)
-    files = root.getFileSystem(conf)
+    files, root = _file_system(spark, location)
     return [path for path in dict.fromkeys(paths) if not files.exists(jvm.org.apache.hadoop.fs.Path(root, unquote(path)))]
+
+
+def remove_folder(spark: SparkSession, location: str) -> None:
+    """Remove a folder with all that is in it, if it is there."""
+    files, root = _file_system(spark, location)
+    files.delete(root, True)
+
+
+def _file_system(spark: SparkSession, location: str) -> tuple[Any, Any]:
+    """The file system of a place, and the place in its words."""
+    jvm: Any = spark._jvm
+    context: Any = spark.sparkContext._jsc
+    root = jvm.org.apache.hadoop.fs.Path(location)
+    return root.getFileSystem(context.hadoopConfiguration()), root

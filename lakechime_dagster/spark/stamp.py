@@ -29,6 +29,10 @@ class TargetLog(TableLog, Protocol):
 
     def rows(self, version: int) -> pa.Table | None: ...
 
+    def plain_columns(self) -> str | None: ...
+
+    def add_folder(self, folder: str, stamp: CommitStamp) -> bool: ...
+
 
 @contextmanager
 def transaction(spark: SparkSession, app_id: str, version: int, user_metadata: str) -> Iterator[None]:

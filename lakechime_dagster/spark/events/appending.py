@@ -3,19 +3,26 @@
 The number of the commit is tied to the place: it follows the commits that the group has in the table. Delta lets one in only.
 """
 
+import json
 from dataclasses import dataclass
+from uuid import uuid4
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
-from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.errors import LakeChimeError, LaneConflictError
 from lakechime_dagster.schema.repository import TypePlace
 from lakechime_dagster.spark.commit import CommitLostError, Target, retrying
+from lakechime_dagster.spark.delta_files import remove_folder
+from lakechime_dagster.spark.shape import same_type
 from lakechime_dagster.spark.stamp import TargetLog
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId
 
 FEW_ROWS = 200_000  # which one file holds
 MAX_TOLD = 20  # commits of others that are told, the last ones: a store that was lost does not know of all
 PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.dataSkippingNumIndexedCols": "32"}
+FILES = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+BOUNDED_TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}  # of a session: footers tell no bounds of other times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +55,8 @@ def ahead_of(place: TypePlace, log: TargetLog, lane: LaneId, source: str) -> Ahe
 def append_after(place: TypePlace, target: Target, rows: DataFrame, count: int, stamp: CommitStamp) -> Committed:
     """Write what lies behind a place, and tell whose commit holds it then: this attempt's, or another's that came before.
 
+    Rows that bring no column are files by Spark and a commit by the table's log, which costs less than Delta's; others are Delta's.
+
     Args:
         place: Behind which the rows lie; the stamp's step follows its commits.
         target: The table, which the first write makes.
@@ -60,14 +69,45 @@ def append_after(place: TypePlace, target: Target, rows: DataFrame, count: int, 
     """
     assert stamp.step == place.commits + 1
     one = rows.coalesce(1) if count <= FEW_ROWS else rows
-    options = {"mergeSchema": "true", "txnAppId": stamp.txn_app_id, "txnVersion": str(stamp.step), "userMetadata": stamp.to_text()}
-    for tried in retrying():
+    for tried in retrying(LaneConflictError):
         with tried:
-            is_there = target.log.exists()
-            if not is_there or target.log.committed(stamp.lane, stamp.step) is None:
-                made = {} if is_there else PROPERTIES
-                one.write.format("delta").mode("append").options(**options, **made).save(target.location)
+            columns = target.log.plain_columns()
+            if target.log.committed(stamp.lane, stamp.step) is None:
+                if columns is not None and _holds(columns, one.schema):
+                    _add(target, one, stamp)
+                else:
+                    _write(target, one, stamp)
     found = target.log.committed(stamp.lane, stamp.step)
     if found is None:
         raise CommitLostError(f"{target.name}: commit {stamp.step} of {stamp.lane} was written, and is not in its log")
     return found
+
+
+def _holds(columns: str, schema: StructType) -> bool:
+    """Whether a table has all these columns, of these types."""
+    had = {field.name: field.dataType for field in StructType.fromJson(json.loads(columns))}
+    return all(field.name in had and same_type(had[field.name], field.dataType) for field in schema)
+
+
+def _write(target: Target, rows: DataFrame, stamp: CommitStamp) -> None:
+    """A commit by Delta, which makes the table, or its columns, where they are not there."""
+    options = {"mergeSchema": "true", "txnAppId": stamp.txn_app_id, "txnVersion": str(stamp.step), "userMetadata": stamp.to_text()}
+    made = {} if target.log.exists() else PROPERTIES
+    rows.write.format("delta").mode("append").options(**options, **made).save(target.location)
+
+
+def _add(target: Target, rows: DataFrame, stamp: CommitStamp) -> None:
+    """Files in a folder of their own, and a commit that names them.
+
+    They are removed where no commit was tried. Where one was, be it refused, some store may have kept it: what no commit names
+    then goes like all such files, by a vacuum.
+    """
+    folder = uuid4().hex
+    location = f"{target.location}/{folder}"
+    try:
+        rows.write.options(**FILES).parquet(location)
+    except Exception:
+        remove_folder(rows.sparkSession, location)
+        raise
+    if not target.log.add_folder(folder, stamp):
+        remove_folder(rows.sparkSession, location)

@@ -18,7 +18,7 @@ from lakechime_dagster.lake.events import owner_of
 from lakechime_dagster.schema.learning import learned, registered
 from lakechime_dagster.schema.repository import KnownType, SchemaRepository, TypePlace
 from lakechime_dagster.schema.results import FROZEN, TYPE_CAP, GroupResult, TypeResult
-from lakechime_dagster.spark.events.appending import Ahead
+from lakechime_dagster.spark.events.appending import BOUNDED_TIMES, Ahead
 from lakechime_dagster.spark.events.census import NOTHING, TypeCount, counted, prototypes, refused, type_names
 from lakechime_dagster.spark.events.job import GroupJob
 from lakechime_dagster.spark.events.replaying import TypeReplayer
@@ -27,6 +27,7 @@ from lakechime_dagster.spark.events.tables import TypeTables
 from lakechime_dagster.spark.events.writing import ToWrite, TypeWriter
 from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.spark.session_confs import session_confs
 
 WRITERS = 4  # tables that are written at a time
 
@@ -94,7 +95,7 @@ class GroupStep:
             learnt = self._learnt(told, counts, waiting, looked.ahead)
         with phase("write"):
             writing = [learnt[name] for name in sorted(counts) if name in learnt and name not in waiting and name not in looked.failed]
-            with ThreadPoolExecutor(WRITERS) as pool:
+            with session_confs(self.spark, BOUNDED_TIMES), ThreadPoolExecutor(WRITERS) as pool:
                 done = {one.type: one for one in pool.map(inheritable_thread_target(self.spark)(self.writer.written), writing)}
         rest = [self._unwritten(looked, name, waiting.get(name, ""), counts.get(name)) for name in looked.known if name not in done]
         found = {one.type: one for one in (*done.values(), *rest)}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from lakechime_dagster.dce.commits import TableCommit, TableSize
 from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import TypeResult
@@ -21,6 +22,7 @@ from lakechime_dagster.spark.events.slices import Slices, of_types
 from lakechime_dagster.spark.events.tables import TypeTables
 from lakechime_dagster.triggers.lanes import Committed
 
+RESCUED = "_rescued"
 MAX_ROUNDS = 5  # in which others were first at one table
 
 
@@ -97,14 +99,18 @@ class TypeWriter:
     def _with(self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int) -> TypeResult:
         """What a type's commits did, with one more; `rest` of its events went through our own reader, which alone rescues."""
         record = commit_at(target.log, int(held.version))
-        written, rescued = int(record.metrics.get("numOutputRows", 0)), 0
-        if rest and record.added:
-            frame = files_frame(self.spark, target.location, int(held.version), record.added)
-            rescued = frame.where(F.col("_rescued").isNotNull()).count()
+        written = int(record.metrics.get("numOutputRows", TableSize.of(record.added).rows or 0))
+        rescued = self._rescued(target, record) if rest else 0
         return replace(
             result, commits=(*result.commits, held), rows=result.rows + rows, written=result.written + written,
             rescued=result.rescued + rescued, discarded=result.discarded + rows - written,
         )  # fmt: skip
+
+    def _rescued(self, target: Target, record: TableCommit) -> int:
+        """How many rows of a commit that appended have a value that no column took, by its statistics where they tell."""
+        if all(one.rows is not None and RESCUED in one.nulls for one in record.added):
+            return sum((one.rows or 0) - one.nulls[RESCUED] for one in record.added)
+        return files_frame(self.spark, target.location, record.version, record.added).where(F.col(RESCUED).isNotNull()).count()
 
 
 def _replayed(commit: Committed) -> Replayed:

@@ -1,19 +1,25 @@
 """The types of a group in their tables: each event once with all that it says, whatever comes and whoever dies."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.lake import Contract
 from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.results import FROZEN, TYPE_CAP
+from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.triggers.lanes import CommitStamp
 from tests.schema.leaves import leaves_of, read_back
 from tests.support.streams import Stream, event, repository, stream
 
@@ -129,6 +135,67 @@ def test_an_attempt_that_lives_on_after_its_step_is_let_into_no_table(game: Stre
     game.run()
     late.run()
     assert len(sources(game, "buy")) == len({*sources(game, "buy")}) == 3
+
+
+def overtaken(by: Callable[[], object], where: str) -> OpenLog:
+    """Logs of which one, when it is asked to take a folder, has another come first: before it looks at its table, or behind."""
+    others = [by]
+
+    class Overtaken(DeltaLog):
+        def add_folder(self, folder: str, stamp: CommitStamp) -> bool:
+            if where == "before":
+                self._let()
+            is_adding.append(True)
+            try:
+                return super().add_folder(folder, stamp)
+            finally:
+                is_adding.clear()
+
+        def _open(self, version: int | None = None) -> DeltaTable:
+            state = super()._open(version)
+            if is_adding and where == "behind":
+                self._let()
+            return state
+
+        def _let(self) -> None:
+            if others:
+                others.pop()()
+
+    is_adding = list[bool]()
+    return Overtaken
+
+
+@pytest.mark.parametrize("where", ["before", "behind"])
+def test_of_two_attempts_that_append_at_the_same_time_one_is_let_in(game: Stream, where: str) -> None:
+    game.drop(event("buy", n=1))
+    game.run()
+    game.drop(event("buy", n=2), event("buy", n=3))
+    game.ingest()
+    end = game.end()
+    other = replace(game.step(end, attempt=2, execution="e2"), repository=Remembering(game.types))  # which any thread may ask
+    one = replace(game.step(end, attempt=1, execution="e2"), open_log=overtaken(other.run, where))
+    result = one.run()
+    game.settle(result, end, "e2")
+    (done,) = result.types
+    assert (done.rows, done.written, done.error, [commit.stamp.attempt for commit in done.commits]) == (2, 2, "", [2])
+    assert [row["n"] for row in game.rows("buy")] == [1, 2, 3]
+    assert len(table_files(DeltaLog(game.location("buy"), "buy")).orphans) == (where == "behind")  # which a vacuum removes
+    assert game.run()["buy"].rows == 0
+
+
+def test_rows_of_known_columns_tell_the_same_bounds_as_those_that_made_the_table(game: Stream) -> None:
+    game.drop(event("buy", n=1, price=1.5, item={"name": "hat"}))
+    game.run()
+    game.drop(event("buy", n=2, price=2.5, item={"name": "cap"}), event("buy", n=3))
+    game.run()
+    table = DeltaTable(game.location("buy"))
+    assert [one["operation"] for one in table.history()] == ["WRITE", "WRITE"]
+    files = sorted(pa.table(table.get_add_actions(flatten=True)).to_pylist(), key=lambda one: one["num_records"])
+    told = [{name for name, value in one.items() if value is not None and name.startswith("m")} for one in files]
+    assert told[0] == told[1]
+    assert (files[1]["min.n"], files[1]["max.n"], files[1]["max.item.name"], files[1]["null_count.price"]) == (2, 3, "cap", 1)
+    found = game.spark.read.format("delta").load(game.location("buy"))
+    assert [row.n for row in found.where("item.name = 'cap' and _ingested_at > '2020-01-01'").collect()] == [2]
 
 
 class Remembering:
