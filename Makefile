@@ -13,7 +13,7 @@ MINUTES ?= 30
 # Compiled code is kept, whatever the shell says: each of the many processes of a lake and of its tests would compile all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test check features bench bench-cdc test-bare test-crash test-cdc-long test-streams lock bootstrap ready format
+.PHONY: help run test check features bench bench-cdc test-bare test-crash test-cdc-long test-streams test-soak lock bootstrap ready format
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -e 's/:[^#]*## /@/' | awk -F '@' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -61,6 +61,10 @@ test-cdc-long: ## changes two databases, and kills what brings them to the lake,
 test-streams: ## offers a stream 8,000 drifting events a second for a minute, kills a run at it, compares all; on a machine that does nothing else
 	@sh scripts/bootstrap.sh
 	@LAKECHIME_TEST_STREAM=1 $(BIN)/python -m pytest -m e2e tests/long/test_event_streams.py -s
+
+test-soak: ## the same with 300 types and several kills, and a lag that must not grow (MINUTES=30); on a machine that does nothing else
+	@sh scripts/bootstrap.sh
+	@LAKECHIME_TEST_MINUTES=$(MINUTES) $(BIN)/python -m pytest -m e2e tests/long/test_event_soak.py -s
 
 format: bootstrap ## put the code into its form
 	@$(BIN)/ruff check --fix-only --quiet .

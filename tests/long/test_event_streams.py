@@ -16,6 +16,7 @@ from tests.support.struck import instance_of
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 DRIFT = Drift(types=30, seconds=60, rate=8_000, seed=5)
+MAX_BYTES = 6_000_000  # a twelfth of what comes, so that there are several steps however fast the machine is
 SAMPLE = 20
 STEPS = 4
 SHOWN = 5  # of what is wrong
@@ -28,13 +29,11 @@ def prepared(tmp_path: Path) -> Prepared:
 
 @pytest.fixture
 def lake(tmp_path: Path, prepared: Prepared, spark_jars: Path) -> Iterator[EventLake]:
-    with event_lake(tmp_path, prepared.folder, spark_jars) as running:
+    with event_lake(tmp_path, prepared.folder, spark_jars, MAX_BYTES) as running:
         yield running
 
 
-def test_each_of_half_a_million_events_is_in_its_table_once_though_types_drift_and_a_run_is_killed(
-    lake: EventLake, prepared: Prepared
-) -> None:
+def test_each_event_is_in_its_table_once_though_types_drift_and_a_run_is_killed(lake: EventLake, prepared: Prepared) -> None:
     with Writer(prepared) as writer:
         await_found(lambda: lake.repository.types(GROUP), "the first types", 400, writer.expect_health)
         killed = lake.kill_in_mid_step()
@@ -44,17 +43,9 @@ def test_each_of_half_a_million_events_is_in_its_table_once_though_types_drift_a
 
     assert lines == DRIFT.rate * DRIFT.seconds
     reference = Reference(lake, prepared, SAMPLE)
-    assert list(islice(reference.wrong_in_bronze(), SHOWN)) == []
-    assert list(islice(reference.wrong_in_types(), SHOWN)) == []
-
-    expected = reference.counts
-    listed = {one["type"]: one for one in lake.running.lakechime("schema", "list")["types"]}
-    assert {name: one["written"] + one["waiting"] for name, one in listed.items()} == {
-        name: count for name, count in expected.items() if name
-    }
-    assert [(name, one["waiting"]) for name, one in listed.items() if one["waiting"]] == [(FROZEN, expected[FROZEN])]
-    assert expected[FROZEN] > 0
-    assert expected[None] > 0
+    assert list(islice(reference.wrong(), SHOWN)) == []
+    assert reference.counts[FROZEN] > 0
+    assert reference.counts[None] > 0
     assert len([one for one in lake.types() if one in prepared.drift.drifting]) == len(DRIFTS)
 
     runs = [run for run in instance_of(lake.running).get_runs() if run.tags.get("lakechime/lane") == GROUP]

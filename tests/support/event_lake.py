@@ -18,6 +18,7 @@ from tests.support.struck import instance_of, kill_run
 
 MODULE = "tests.support.event_module"
 FOLDER = "LAKECHIME_TEST_FOLDER"  # the variable that holds the folder of the events
+MAX_BYTES = "LAKECHIME_TEST_MAX_BYTES"  # and the one that holds how much of them one step takes
 BRONZE, GROUP, OTHER = "game.events", "play", "game_other"
 
 
@@ -76,10 +77,11 @@ class EventLake:
 
 
 @contextmanager
-def event_lake(home: Path, folder: Path, jars: Path, **wishes: str) -> Iterator[EventLake]:
-    """The lake of `event_module` over a folder, run by `lakechime dev`; nothing of it is left afterwards."""
+def event_lake(home: Path, folder: Path, jars: Path, max_bytes: int, **wishes: str) -> Iterator[EventLake]:
+    """The lake of `event_module` over a folder, of which a step takes so much, run by `lakechime dev`; nothing of it is left afterwards."""
     wishes |= {
         "LAKECHIME_LAKE": f"{MODULE}:lake", "LAKECHIME_SPARK_DRIVER": "warm", "LAKECHIME_SPARK_JARS": str(jars), FOLDER: str(folder),
+        MAX_BYTES: str(max_bytes),
         "JAVA_TOOL_OPTIONS": "",  # of JVMs that live for seconds
     }  # fmt: skip
     command = [*program("lakechime"), "dev"]

@@ -72,6 +72,20 @@ class Reference:
                 continue
             yield from self._wrong(name, one, where, sources.get(name, set()))
 
+    def wrong_in_list(self) -> Iterator[str]:
+        """Types of which `schema list` tells other numbers than events of theirs came; those of the frozen one wait."""
+        listed = {one["type"]: (one["written"], one["waiting"]) for one in self.lake.running.lakechime("schema", "list")["types"]}
+        expected = {name: (0, count) if name == FROZEN else (count, 0) for name, count in self.counts.items() if name}
+        for name in sorted(listed.keys() | expected.keys()):
+            if listed.get(name) != expected.get(name):
+                yield f"{name}: {listed.get(name)} are listed as written and waiting, {expected.get(name)} came"
+
+    def wrong(self) -> Iterator[str]:
+        """All of these."""
+        yield from self.wrong_in_bronze()
+        yield from self.wrong_in_types()
+        yield from self.wrong_in_list()
+
     def _wrong(self, name: str, known: KnownType, where: str, expected: set[str]) -> Iterator[str]:
         """What is wrong with the table of one type, which delta-rs and DuckDB read."""
         if known.error or known.failures:

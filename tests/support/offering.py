@@ -51,6 +51,7 @@ class Writer(Background):
         self._begun = time.monotonic()
         self.files = 0
         self.lines = 0
+        self.events = 0  # of these lines, without those that are none
 
     @property
     def is_through(self) -> bool:
@@ -63,7 +64,9 @@ class Writer(Background):
         name = self._names[self.files]
         (self._prepared.staging / name).rename(self._prepared.folder / name)
         self.files += 1
-        self.lines += len(self._prepared.types[name])
+        kinds = self._prepared.types[name]
+        self.lines += len(kinds)
+        self.events += sum(1 for kind in kinds if kind is not None)
 
     def close(self) -> None:
         pass

@@ -1,0 +1,90 @@
+"""Hundreds of types for minutes, and runs killed meanwhile: nothing is lost, nothing comes twice, and the lag does not grow."""
+
+import sys
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from lakechime_dagster.api.monitoring import PANELS
+from lakechime_dagster.store.event_measures import measures
+from tests.long.conftest import MINUTES
+from tests.support.background import Background
+from tests.support.drift import DRIFTS, Drift
+from tests.support.event_lake import GROUP, EventLake, event_lake
+from tests.support.event_reference import Reference
+from tests.support.offering import Prepared, Writer
+from tests.support.processes import await_found
+from tests.support.prometheus import running_prometheus
+from tests.support.struck import instance_of
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
+
+DRIFT = Drift(types=300, seconds=max(60, int(MINUTES * 60)), rate=1_000, seed=6)
+KILLED_AT = (0.15, 0.35, 0.55)  # of the time: none in the last third
+MAX_BYTES = 6_000_000
+SAMPLE = 20
+SHOWN = 5  # of what is wrong
+
+
+class Lag(Background):
+    """How many events of those that were offered no settled step has told of, by the part of the time that has passed."""
+
+    def __init__(self, lake: EventLake, writer: Writer) -> None:
+        super().__init__(pause=1)
+        self._lake = lake
+        self._writer = writer
+        self.told: list[tuple[float, int]] = []
+
+    def turn(self) -> None:
+        offered = self._writer.events
+        types = measures(self._lake.repository).types
+        settled = sum(one.written + one.discarded + one.pending for one in types)
+        self.told.append((self._writer.files / DRIFT.seconds, offered - settled))
+
+    def largest(self, begin: float, end: float) -> int:
+        """Of a part of the time."""
+        return max(lag for part, lag in self.told if begin <= part < end)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Prepared:
+    return Prepared.of(DRIFT, tmp_path)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, prepared: Prepared, spark_jars: Path) -> Iterator[EventLake]:
+    with event_lake(tmp_path, prepared.folder, spark_jars, MAX_BYTES) as running:
+        yield running
+
+
+def test_the_lag_of_hundreds_of_types_does_not_grow_though_runs_are_killed(lake: EventLake, prepared: Prepared, tmp_path: Path) -> None:
+    watched = tmp_path / "watched"
+    watched.mkdir()
+    killed = []
+    with running_prometheus(lake.repository, watched, milliseconds=5_000) as prometheus, Writer(prepared) as writer:
+        with Lag(lake, writer) as lag:
+            for part in KILLED_AT:
+                await_found(lambda part=part: writer.files > part * DRIFT.seconds, f"{part:.0%} of the time", 3_600, writer.expect_health)
+                killed.append(lake.kill_in_mid_step())
+            await_found(lambda: writer.is_through, "all lines are offered", 3_600, writer.expect_health)
+        assert [panel.title for panel in PANELS if not prometheus.series(panel.expression)] == []
+        lines = writer.lines
+    began = time.monotonic()
+    lake.await_caught_up(lines, 1_200)
+    parts = [lag.largest(begin / 3, (begin + 1) / 3) for begin in range(3)]
+    after = time.monotonic() - began
+    told = f"{lines} lines of {len(lake.types())} types in {DRIFT.seconds} s, largest lag by thirds {parts}, caught up {after:.0f} s behind"
+    sys.stderr.write(f"\n{told}\n")
+
+    assert lines == DRIFT.rate * DRIFT.seconds
+    assert list(islice(Reference(lake, prepared, SAMPLE).wrong(), SHOWN)) == []
+    assert len([one for one in lake.types() if one in prepared.drift.drifting]) == len(DRIFTS)
+    assert parts[2] <= parts[1]
+    runs = [run for run in instance_of(lake.running).get_runs() if run.tags.get("lakechime/lane") == GROUP]
+    assert sorted(run.run_id for run in runs if not run.is_success) == sorted(killed)
