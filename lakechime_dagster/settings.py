@@ -24,6 +24,11 @@ REMEDIES = {  # where a rule's own words would not tell what to write
 }
 
 
+def is_driver(value: str) -> bool:
+    """Whether a run can get Spark by this."""
+    return value in ("warm", "local") or value.startswith(("spark://", "yarn", "k8s://", "local["))
+
+
 class SparkSettings(BaseSettings):
     """How runs get a Spark driver (LAKECHIME_SPARK_*)."""
 
@@ -45,7 +50,7 @@ class SparkSettings(BaseSettings):
     @field_validator("driver")
     @classmethod
     def _known_driver(cls, value: str) -> str:
-        if value in ("warm", "local") or value.startswith(("spark://", "yarn", "k8s://", "local[")):
+        if is_driver(value):
             return value
         raise ValueError("use warm, local, or a master URL such as spark://host:7077")
 

@@ -8,6 +8,7 @@ import dagster as dg
 from lakechime_dagster.assets.flows import event_job_of, group_job_of
 from lakechime_dagster.assets.report import nothing_new
 from lakechime_dagster.assets.table import attempting_asset, declared
+from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
@@ -20,6 +21,7 @@ from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import Attempted, SparkResource
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import GroupResult, TypeResult
+from lakechime_dagster.settings import is_driver
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers.flow import Flow
 
@@ -62,11 +64,17 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
     bronze = group.stream.table.name
     metadata = {"waits for": flow.condition, "types": group.match, "contract": dg.MetadataValue.json(_contract(group))}
 
-    @dg.asset(
-        key=asset_key(group.name), deps=[asset_key(bronze)], group_name=group.name, owners=[group.owner] if group.owner else None,
-        kinds={*KINDS}, description=group.description, metadata=metadata, check_specs=group_check_specs(group),
-        partitions_def=partitions_of_group(lake, group), backfill_policy=dg.BackfillPolicy.single_run(),
-    )  # fmt: skip
+    if group.spark is not None and not is_driver(group.spark):
+        problem = f"{shown(group.spark)} is no driver; use warm, local, or a master URL such as spark://host:7077"
+        raise DeclarationError(group.name, "spark", problem)
+    given = {
+        "key": asset_key(group.name), "deps": [asset_key(bronze)], "group_name": group.name,
+        "owners": [group.owner] if group.owner else None, "kinds": {*KINDS}, "description": group.description,
+        "check_specs": group_check_specs(group), "partitions_def": partitions_of_group(lake, group),
+        "backfill_policy": dg.BackfillPolicy.single_run(), **group.dagster, "metadata": metadata | group.dagster.get("metadata", {}),
+    }  # fmt: skip
+
+    @dg.asset(**given)
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
         asked_by_partitions(context, lakechime.platform(), group)
         try:

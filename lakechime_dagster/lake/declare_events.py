@@ -73,14 +73,17 @@ def event_group(
     types: Mapping[str, Contract] | None = None,
     max_types: int = MAX_TYPES,
     every: Schedule | None = None,
+    spark: str | None = None,
     owner: str | None = None,
     description: str = "",
+    dagster: Passthrough | None = None,
 ) -> EventGroup:
     """Declare types of a stream by a pattern of their names; each gets a table `<name>.<type>` when its first event comes.
 
     A type is of the group with the most specific pattern that matches it. `hints` name the types of single paths from their
     birth, such as `{"/items[]/price": "double"}`; with `numbers="double_first"` every number's column is a double from its birth.
-    `types` gives contracts of single types.
+    `types` gives contracts of single types. `spark` names the driver of its runs where it is not the deployment's, such as the
+    master of a cluster of its own; `dagster` is what its asset is given beside, such as `{"pool": "events"}`.
 
     Raises:
         DeclarationError: naming the group, the field and the remedy.
@@ -98,6 +101,8 @@ def event_group(
         raise DeclarationError(name, "numbers", f"{shown(numbers)} is neither 'by_kind' nor 'double_first'")
     if type(max_types) is not int or max_types < 1:
         raise DeclarationError(name, "max_types", f"{shown(max_types)} is no number of tables, 1 or more")
+    if spark is not None and (not isinstance(spark, str) or not spark):
+        raise DeclarationError(name, "spark", f"{shown(spark)} is no driver; use warm, local, or a master URL such as spark://host:7077")
     checked_owner(name, owner)
     given = _contract(name, "contract", Contract() if contract is None else contract)
     pins = dict(given.pins) | _pins(name, {} if hints is None else hints)
@@ -113,7 +118,7 @@ def event_group(
             raise DeclarationError(name, "types", f"{shown(kind)} is not matched by {match!r}; it is of another group")
     return EventGroup(
         name=name, stream=stream, match=match, contract=own, contracts=several, max_types=max_types, every=_schedule(name, every),
-        owner=owner, description=description or f"Types {match} of {stream.name}, a table each",
+        owner=owner, spark=spark, dagster=dagster or {}, description=description or f"Types {match} of {stream.name}, a table each",
     )  # fmt: skip
 
 

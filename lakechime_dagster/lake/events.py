@@ -7,6 +7,7 @@ from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.contracts import Contract, Hint, with_hint
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
+from lakechime_dagster.lake.reads import Passthrough
 from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.lake.type_patterns import ANY, is_matched, specificity
 from lakechime_dagster.triggers.grid import Schedule
@@ -48,6 +49,8 @@ class EventGroup:
         contracts: The same of single types, in place of it.
         max_types: With so many tables, events of further types stay in the stream's own.
         every: How often the stream is looked at; as events come, where it is not said.
+        spark: The driver of its runs, such as the URL of a cluster's master; that of the settings, where it is not said.
+        dagster: What its asset is given beside, such as a pool.
     """
 
     name: str
@@ -59,6 +62,8 @@ class EventGroup:
     every: Schedule | None = None
     owner: str | None = None
     description: str = ""
+    spark: str | None = None
+    dagster: Passthrough = field(default_factory=dict, hash=False)
 
     def contract_of(self, type_name: str) -> Contract:
         """What events of a type may change."""

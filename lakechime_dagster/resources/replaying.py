@@ -8,6 +8,7 @@ from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.resources.event_types import event_hints, event_types
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.spark import spark_of
 from lakechime_dagster.schema.layout import next_layout
 from lakechime_dagster.schema.learning import gained
 from lakechime_dagster.schema.replay import Replay
@@ -54,7 +55,7 @@ def would_replay(
     )  # fmt: skip
     layout = next_layout(known.layout, known.observed, hinted.contract_of(known.type))
     asked = Replay(replay_id=_ASKED, type=known.type, is_whole=is_whole)
-    with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
+    with open_driver(spark_of(settings, group), settings.home, jars=settings.jars, log=log) as driver, described():
         replayer = TypeReplayer(
             spark=driver.spark, slices=Slices(driver.spark, bronze.name, platform.log_at(location, bronze.name), end),
             tables=TypeTables(job=job, open_log=platform.log_at), repository=event_types(platform),

@@ -10,10 +10,12 @@ import dagster as dg
 
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.accounts import Account
+from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.resources.event_types import event_types
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.schema.repository import NOWHERE, TypePlace
 from lakechime_dagster.schema.results import GroupResult
+from lakechime_dagster.settings import Settings, SparkSettings
 from lakechime_dagster.spark.events.job import EventJob, GroupJob
 from lakechime_dagster.spark.following.bronze_job import BronzeJob
 from lakechime_dagster.spark.following.change_job import ChangeJob
@@ -84,7 +86,7 @@ class SparkResource(dg.ConfigurableResource):
             )
             return step.run()
 
-        return self._attempt(running, log, {}, work)
+        return self._attempt(running, log, {}, work, spark_of(platform.settings, job.group))
 
     def follow(self, running: RunningExecution, job: ChangeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that follows a database."""
@@ -95,7 +97,7 @@ class SparkResource(dg.ConfigurableResource):
 
     def _attempt(
         self, running: RunningExecution, log: Callable[[str], None], confs: Mapping[str, str],
-        work: Callable[["SparkSession"], Result],
+        work: Callable[["SparkSession"], Result], spark: SparkSettings | None = None,
     ) -> Attempted[Result]:  # fmt: skip
         """What the work gives on a driver, in a session with these confs; jobs that earlier attempts left running are cancelled first."""
         from lakechime_dagster.spark.drivers.driver import open_driver  # the one sanctioned lazy import: only a run needs Spark
@@ -104,7 +106,7 @@ class SparkResource(dg.ConfigurableResource):
 
         settings = running.platform.settings
         start = time.monotonic()
-        with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
+        with open_driver(spark or settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
             ready = time.monotonic() - start
             log(f"Spark: {driver.kind}, {driver.reason}")
             for tag in running.execution.earlier_job_tags:
@@ -116,6 +118,11 @@ class SparkResource(dg.ConfigurableResource):
 
 
 SPARK = SparkResource()  # one for all, as LAKECHIME is
+
+
+def spark_of(settings: Settings, group: EventGroup) -> SparkSettings:
+    """How the runs of a group get Spark."""
+    return settings.spark if group.spark is None else settings.spark.model_copy(update={"driver": group.spark})
 
 
 def _confs(account: Account | None, location: str) -> Mapping[str, str]:

@@ -17,14 +17,17 @@ from lakechime_dagster.assets.events import TOLD_EVERY_MS, types_table, types_to
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import JsonLines, KafkaTopic, Lake, event_group, event_stream
 from lakechime_dagster.lake.contracts import Hint
 from lakechime_dagster.resources.event_types import event_hints, event_replays, event_types
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.resources.replaying import WouldReplay, would_replay
+from lakechime_dagster.resources.spark import spark_of
 from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store import event_schema, ledger_schema
 from lakechime_dagster.store.engine import writing
@@ -148,6 +151,19 @@ def test_a_stream_and_its_groups_are_assets_each_group_with_its_types_as_partiti
     assert names >= {"game_events", "shop", "game_other"}
     jobs = {name: definitions.resolve_job_def(name).asset_layer.executable_asset_keys for name in ("ev__tables", "ev__shop")}
     assert jobs == {"ev__tables": {bronze.key}, "ev__shop": {shop.key}}
+
+
+def test_a_group_may_have_a_driver_and_a_pool_of_its_own() -> None:
+    stream = event_stream("game", source=JsonLines("in"))
+    shop = event_group("shop", stream, spark="spark://second:7077", dagster={"pool": "few", "metadata": {"page": "shop"}})
+    definitions = build_definitions(Lake("ev", [stream, shop]))
+    asset = definitions.resolve_asset_graph().get(dg.AssetKey("shop"))
+    assert (asset.pools, asset.metadata["page"], asset.metadata["types"]) == ({"few"}, "shop", "*")
+    settings = load_settings()
+    assert spark_of(settings, shop) == settings.spark.model_copy(update={"driver": "spark://second:7077"})
+    assert spark_of(settings, event_group("other", stream)) == settings.spark
+    with pytest.raises(DeclarationError, match=r"shop, spark: 'second:7077' is no driver; use warm, local, or a master URL"):
+        build_definitions(Lake("ev", [stream, event_group("shop", stream, spark="second:7077")]))
 
 
 def test_a_stream_of_topics_is_shown_as_kafkas() -> None:
