@@ -67,14 +67,13 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
     if group.spark is not None and not is_driver(group.spark):
         problem = f"{shown(group.spark)} is no driver; use warm, local, or a master URL such as spark://host:7077"
         raise DeclarationError(group.name, "spark", problem)
-    given = {
+    given: dict[str, Any] = {
         "key": asset_key(group.name), "deps": [asset_key(bronze)], "group_name": group.name,
         "owners": [group.owner] if group.owner else None, "kinds": {*KINDS}, "description": group.description,
         "check_specs": group_check_specs(group), "partitions_def": partitions_of_group(lake, group),
         "backfill_policy": dg.BackfillPolicy.single_run(), **group.dagster, "metadata": metadata | group.dagster.get("metadata", {}),
     }  # fmt: skip
 
-    @dg.asset(**given)
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
         asked_by_partitions(context, lakechime.platform(), group)
         try:
@@ -90,7 +89,7 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
             found = _checks(_standing(lakechime.platform(), group))
             return dg.MaterializeResult(metadata=nothing_new(str(nothing)).metadata, check_results=found)
 
-    return body
+    return dg.asset(**given)(body)
 
 
 def asked_by_partitions(context: dg.AssetExecutionContext, platform: Platform, group: EventGroup) -> None:
