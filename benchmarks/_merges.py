@@ -1,12 +1,11 @@
 """Ways to bring the changes of a database's table into Delta, from its bronze table: ours, and what people use instead."""
 
-import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from delta.tables import DeltaTable as SparkTable
@@ -15,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks import _orders as orders
+from benchmarks._dlt_home import DltHome
 from benchmarks._plain import newest_rows
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.cdc.messages.readers import MessageFormat
@@ -30,7 +30,6 @@ from lakechime_dagster.spark.following.follow import follow
 from lakechime_dagster.spark.job import InputJob, TableResult
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
 
-REPOSITORY = Path(__file__).parents[1]
 DEFAULT, EQUAL, OURS = "default", "equal", "ours"  # a table with Delta's defaults, with our properties, with our hidden column too
 ROW = "id bigint, customer int, status string, note string, amount string, changed bigint"
 ENVELOPE = f"payload struct<before: struct<{ROW}>, after: struct<{ROW}>, op: string, source: struct<ts_ms: bigint>>"
@@ -103,31 +102,14 @@ def run_delta_rs(_: SparkSession, table: Path, bronze: str) -> float:
     return time.perf_counter() - began
 
 
-@dataclass
-class Dlt:
-    """dlt in an environment of its own, which is made once and kept."""
-
-    home: Path = field(default=REPOSITORY / "build" / "dlt")
-
-    @property
-    def python(self) -> str:
-        return str(self.home / "bin" / "python")
-
-    def install(self) -> None:
-        """Raises subprocess.CalledProcessError or OSError where it cannot be had."""
-        uv = str(Path(sys.executable).parent / "uv")
-        environment = os.environ | {"UV_SYSTEM_CERTS": "1"}
-        if not Path(self.python).exists():
-            subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(self.home)], check=True, env=environment)
-        packages = ["dlt[deltalake,filesystem]", "pyarrow", "orjson"]
-        subprocess.run([uv, "pip", "install", "-q", "--python", self.python, *packages], check=True, env=environment)
+class Dlt(DltHome):
+    """dlt's `upsert`."""
 
     def run(self, _: SparkSession, table: Path, bronze: str) -> float:
         """The table is moved into a dataset of dlt, and back."""
         folder = table.parent / "dlt"
-        wishes = {"PYTHONPATH": str(REPOSITORY), "RUNTIME__DLTHUB_TELEMETRY": "false", "RUNTIME__LOG_LEVEL": "ERROR"}
         with subprocess.Popen(
-            [self.python, "-m", "benchmarks._dlt", str(folder), bronze], env=os.environ | wishes, text=True,
+            [self.python, "-m", "benchmarks._dlt", str(folder), bronze], env=self.environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         ) as process:  # fmt: skip
             assert process.stdin is not None
