@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import cdc, driver, json_hash, latency, refresh, store, triggers
+from benchmarks import cdc, driver, events_many, json_hash, latency, refresh, store, triggers
 from benchmarks._lines import Line
 from benchmarks._merges import merges
 from benchmarks._orders import random_changes
@@ -40,6 +40,8 @@ NUMBERS = {
     "our merge of changes against others with our properties": ("cdc", "1 % random: best with our properties / ours", ">= 1"),
     "messages of changes read": ("cdc", "messages read, 2 cores: ours", ">= 100000"),
     "what events are made of against a Python function": ("json_hash", "CPU: Python function / JVM", ">= 4"),
+    "a query for each type against a step": ("events_many", "100 types: a query for each / ours", ">= 3"),
+    "a step of many types": ("events_many", "300 types: a step of 80,000 events", "<= 60"),
     "an execution against recomputing": ("refresh", "recomputing whole / execution", ">= 1"),
 }
 TRIGGERS = {
@@ -86,6 +88,10 @@ def lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Callable
         "driver": lambda: driver.measure(tmp_path, 1, 1),
         "refresh": refresh.measure,
         "json_hash": lambda: json_hash.lines({way: [(1, 1)] * 2 for way in json_hash.WAYS}),
+        "events_many": lambda: [
+            *events_many.beside_queries(events_many.Ours(1, 1), 1),
+            *events_many.of_many(events_many.Ours(1, 1), 80_000),
+        ],
         "cdc": lambda: [
             *cdc.compared(random_changes(1000, 0.01), {merge: [cdc.Run(1, 1, 1, 1)] for merge in merges()}),
             cdc.rate("ours", 2, 1, 1),

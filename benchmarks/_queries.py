@@ -1,0 +1,30 @@
+"""A query for each type, as people write it: each reads all events as text, keeps its own, and appends them to its table."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pyspark import inheritable_thread_target
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from lakechime_dagster.lake.event_names import table_of
+
+
+def query_per_type(
+    spark: SparkSession, file: Path, tables: Path, schemas: Mapping[str, StructType], batch: int, at_a_time: int = 1
+) -> None:
+    """Bring the events of a file into the tables of their types, whose columns somebody knew before.
+
+    A retry of the batch writes nothing again: each append bears its number.
+    """
+
+    def query(name: str) -> None:
+        lines = spark.read.text(str(file))
+        own = lines.where(F.get_json_object("value", "$.event_type") == name)
+        rows = own.select(F.from_json("value", schemas[name]).alias("event")).select("event.*")
+        rows.write.format("delta").mode("append").options(txnAppId=name, txnVersion=batch).save(str(tables / table_of(name)))
+
+    with ThreadPoolExecutor(at_a_time) as pool:
+        list(pool.map(inheritable_thread_target(spark)(query), schemas))
