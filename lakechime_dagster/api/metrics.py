@@ -1,6 +1,7 @@
 """What Prometheus is told of streams of events, from the store alone; docs/metrics.md tells what each metric means."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -23,10 +24,12 @@ COUNTERS: dict[str, tuple[str, Number]] = {
     "rows_rescued": ("Rows written that have something in _rescued.", lambda one: one.rescued),
     "rows_discarded": ("Events that a contract discarded.", lambda one: one.discarded),
     "columns_added": ("Columns that the type's table gained.", lambda one: one.columns_added),
+    "conflicts": ("Siblings that the type's layout gained.", lambda one: one.conflicts),
     "failures": ("Settled steps that could not write the type.", lambda one: one.failed_steps),
 }
 SUMMED: dict[str, tuple[str, Number]] = {
     "rows_pending": ("Events that wait in the stream's table, since the newest step.", lambda one: one.pending),
+    "lag_rows": ("Events behind the type's place, as the step counted them that tried it last.", lambda one: one.behind),
     "variations": ("Variations that are kept.", lambda one: one.variations),
 }
 
@@ -83,6 +86,7 @@ def _of_types(found: Measures) -> Iterator[Metric]:
             for group in sorted({one.group for one in others}):
                 metric.add_metric([group, OTHER], sum(number(one) for one in others if one.group == group))
             yield metric
+    yield _values_rescued(named, others)
     layout = GaugeMetricFamily("lakechime_type_layout_version", "The number of the type's newest layout.", labels=["group", "type"])
     commit = GaugeMetricFamily("lakechime_type_last_commit_timestamp_seconds", "When its table got rows last.", labels=["group", "type"])
     lag = GaugeMetricFamily("lakechime_type_lag_seconds", "How long events of it have waited.", labels=["group", "type"])
@@ -94,6 +98,18 @@ def _of_types(found: Measures) -> Iterator[Metric]:
             commit.add_metric(labels, _seconds(one.commit_ts))
         lag.add_metric(labels, _lag(found.now, one.behind_ts, unread[one.group]))
     yield from (layout, commit, lag)
+
+
+def _values_rescued(named: Sequence[TypeMeasures], others: Sequence[TypeMeasures]) -> Metric:
+    """By type and reason; a reason for which nothing was rescued is not told."""
+    metric = CounterMetricFamily("lakechime_type_values_rescued", "Values in _rescued, by reason.", labels=["group", "type", "reason"])
+    totals: Counter[tuple[str, str, str]] = Counter()
+    for label, several in (("", named), (OTHER, others)):
+        for one in several:
+            totals.update({(one.group, label or one.type, reason): values for reason, values in one.reasons.items()})
+    for labels, values in sorted(totals.items()):
+        metric.add_metric(labels, values)
+    return metric
 
 
 def _of_groups(found: Measures) -> Iterator[Metric]:

@@ -89,6 +89,12 @@ class Column:
             return self.element.leaves
         return sum(one.leaves for one in self.fields) if self.holds is Holds.OBJECT else 1
 
+    @property
+    def siblings(self) -> int:
+        """How many siblings it is and has within."""
+        within = (*self.fields, *((self.element,) if self.element else ()))
+        return int(self.is_sibling) + sum(one.siblings for one in within)
+
     def to_json(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"name": self.name, "field": self.field, "holds": self.holds.value}
         wire |= {"fields": [one.to_json() for one in self.fields]} if self.fields else {}
@@ -112,6 +118,11 @@ class Layout:
     @property
     def leaves(self) -> int:
         return sum(column.leaves for column in self.columns)
+
+    @property
+    def siblings(self) -> int:
+        """How many columns hold what the column of their field cannot, at any depth; as layouts only grow, it never falls."""
+        return sum(column.siblings for column in self.columns)
 
     def to_json(self) -> list[dict[str, Any]]:
         return [column.to_json() for column in self.columns]

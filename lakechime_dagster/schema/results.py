@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakechime_dagster.schema.replay import Replayed
+from lakechime_dagster.schema.shape import Rescue
 from lakechime_dagster.triggers.lanes import Committed
 
 TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table
@@ -19,9 +20,11 @@ class TypeResult:
         rows: Of the interval.
         written: Rows of its table; the others are discarded, or wait.
         rescued: Rows that have something in `_rescued`.
+        reasons: The values that these have there, by why; of rows that can be read no more they are missing.
         pending: Rows that wait, with `waits` as the reason.
         commits: That hold them, the last one last: of this attempt, and of others that nobody settled.
         error: Why nothing of it was written.
+        left: Rows behind its place that are not written for the error; None where nobody could count them.
         put_off: With what it failed before, where it was not tried again yet.
         replayed: What came of the replays that were asked for, whose commits are among `commits`.
     """
@@ -33,6 +36,7 @@ class TypeResult:
     rows: int = 0
     written: int = 0
     rescued: int = 0
+    reasons: Mapping[Rescue, int] = field(default_factory=dict, hash=False)
     discarded: int = 0
     pending: int = 0
     waits: str = ""
@@ -40,6 +44,7 @@ class TypeResult:
     columns_added: int = 0
     commits: tuple[Committed, ...] = ()
     error: str = ""
+    left: int | None = 0
     put_off: str = ""
     replayed: tuple[Replayed, ...] = ()
 
@@ -52,6 +57,13 @@ class TypeResult:
     def failure(self) -> str:
         """With what it failed, now or when it was tried last; empty where it did not."""
         return self.error or self.put_off
+
+    @property
+    def behind(self) -> int | None:
+        """Rows of the stream's table behind its place that are not in its own; None where this step did not count them."""
+        if self.put_off:
+            return None
+        return self.left if self.error else self.pending
 
     @property
     def is_balanced(self) -> bool:

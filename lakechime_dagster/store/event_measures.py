@@ -20,17 +20,26 @@ from lakechime_dagster.triggers.lanes import ExecutionState, LaneState
 
 @dataclass(frozen=True, kw_only=True)
 class TypeMeasures:
-    """A type: what its settled steps did in sum, and how it stands. Times are milliseconds of the store's clock."""
+    """A type: what its settled steps did in sum, and how it stands. Times are milliseconds of the store's clock.
+
+    Attributes:
+        reasons: Why values were rescued: how many of each.
+        conflicts: Siblings that its layout has.
+        behind: Rows behind its place, as the step counted them that tried it last.
+    """
 
     group: str
     type: str
     written: int
     rescued: int
+    reasons: Mapping[str, int]
     discarded: int
     columns_added: int
+    conflicts: int
     failed_steps: int
     variations: int
     pending: int
+    behind: int
     layout: int
     commit_ts: int | None
     behind_ts: int | None
@@ -70,7 +79,8 @@ def measures(types: SqlEventTypes) -> Measures:
     """What is there now, the busiest types first."""
     deployment = types.deployment
     with reading(types.engine) as connection:
-        several = tuple(_type(row) for row in connection.execute(_types(deployment)))
+        reasons = _reasons(connection, deployment)
+        several = tuple(_type(row, reasons.get(row.type_id, {})) for row in connection.execute(_types(deployment)))
         totals = _totals(connection, deployment)
         names = sorted({one.group for one in several} | {*totals})
         flows = {row.name: row for row in connection.execute(_flows(deployment, names))}
@@ -83,19 +93,30 @@ def measures(types: SqlEventTypes) -> Measures:
 def _types(deployment: str) -> sa.Select[Any]:
     kind = events.event_type.c
     columns = (
-        kind.group_name, kind.type, kind.written_sum, kind.rescued_sum, kind.discarded_sum, kind.columns_added, kind.failed_steps,
-        kind.variations, kind.pending, kind.layout_version, kind.commit_ts, kind.behind_ts,
+        kind.type_id, kind.group_name, kind.type, kind.written_sum, kind.rescued_sum, kind.discarded_sum, kind.columns_added,
+        kind.conflicts, kind.failed_steps, kind.variations, kind.pending, kind.rows_behind, kind.layout_version, kind.commit_ts,
+        kind.behind_ts,
     )  # fmt: skip
     busiest = (kind.written_sum + kind.discarded_sum).desc()
     return sa.select(*columns).where(kind.deployment == deployment).order_by(busiest, kind.group_name, kind.type)
 
 
-def _type(row: Any) -> TypeMeasures:
+def _type(row: Any, reasons: Mapping[str, int]) -> TypeMeasures:
     return TypeMeasures(
-        group=row.group_name, type=row.type, written=row.written_sum, rescued=row.rescued_sum, discarded=row.discarded_sum,
-        columns_added=row.columns_added, failed_steps=row.failed_steps, variations=row.variations, pending=row.pending,
-        layout=row.layout_version, commit_ts=row.commit_ts, behind_ts=row.behind_ts,
+        group=row.group_name, type=row.type, written=row.written_sum, rescued=row.rescued_sum, reasons=reasons,
+        discarded=row.discarded_sum, columns_added=row.columns_added, conflicts=row.conflicts, failed_steps=row.failed_steps,
+        variations=row.variations, pending=row.pending, behind=row.rows_behind, layout=row.layout_version, commit_ts=row.commit_ts,
+        behind_ts=row.behind_ts,
     )  # fmt: skip
+
+
+def _reasons(connection: Connection, deployment: str) -> dict[int, dict[str, int]]:
+    """By the number of a type."""
+    found: dict[int, dict[str, int]] = {}
+    told = sa.select(events.type_rescue).join(events.event_type).where(events.event_type.c.deployment == deployment)
+    for row in connection.execute(told):
+        found.setdefault(row.type_id, {})[row.reason] = row.total
+    return found
 
 
 def _totals(connection: Connection, deployment: str) -> dict[str, dict[tuple[str, str], float]]:

@@ -36,6 +36,8 @@ event_type = sa.Table(
     sa.Column("failed_steps", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("variations", sa.BigInteger, nullable=False, server_default="0"),  # that are kept
     sa.Column("pending", sa.BigInteger, nullable=False, server_default="0"),  # rows that wait since the newest step
+    sa.Column("conflicts", sa.BigInteger, nullable=False, server_default="0"),  # the siblings of its newest layout
+    sa.Column("rows_behind", sa.BigInteger, nullable=False, server_default="0"),  # of its place, as they were counted last
     sa.Column("behind_ts", sa.BigInteger),  # when the first step that left its rows where they are was settled
     sa.UniqueConstraint("deployment", "group_name", "type", name="lc_event_type_name"),
     sa.UniqueConstraint("deployment", "group_name", "table_name", name="lc_event_type_table"),
@@ -83,6 +85,15 @@ type_step = sa.Table(
     sa.Column("waits", sa.Text, nullable=False, server_default=""),
     sa.Column("error", sa.Text, nullable=False, server_default=""),
     sa.Column("settled_ts", sa.BigInteger, nullable=False),
+)
+
+# How many values of a type settled steps rescued, by reason.
+type_rescue = sa.Table(
+    "lc_type_rescue",
+    metadata,
+    sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), primary_key=True),
+    sa.Column("reason", sa.String(16), primary_key=True),
+    sa.Column("total", sa.BigInteger, nullable=False),
 )
 
 # That somebody wants a type's earlier events read again, and what came of it; of a type one is open at most.

@@ -1,6 +1,7 @@
 """Sums of what the steps of groups did, raised in the transaction that settles a step, so that nobody sums up steps to read them."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -21,8 +22,11 @@ def add_to_type(connection: Connection, type_id: int, one: TypeResult, now: int)
     }  # fmt: skip
     is_late = bool(one.failure or one.pending)
     waiting = {} if one.failure else {"pending": one.pending}
+    waiting |= {} if one.behind is None else {"rows_behind": one.behind}
     late = {"behind_ts": sa.func.coalesce(kind.behind_ts, now) if is_late else None}
     connection.execute(sa.update(schema.event_type).where(kind.type_id == type_id).values({**sums, **waiting, **late}))
+    for reason, values in one.reasons.items():
+        _raise(connection, schema.type_rescue, {"type_id": type_id, "reason": reason.value}, values)
 
 
 def add_to_group(connection: Connection, deployment: str, group: str, result: GroupResult) -> None:
@@ -32,11 +36,14 @@ def add_to_group(connection: Connection, deployment: str, group: str, result: Gr
 
 
 def _add(connection: Connection, deployment: str, group: str, counter: str, amounts: Mapping[str, float]) -> None:
-    """One step of a group settles at a time, so that nobody else makes the same row meanwhile."""
-    total = schema.group_total.c
     for label, amount in amounts.items():
         key = {"deployment": deployment, "group_name": group, "counter": counter, "label": label}
-        this = [total[name] == value for name, value in key.items()]
-        raised = connection.execute(sa.update(schema.group_total).where(*this).values(total=total.total + amount))
-        if not raised.rowcount:
-            connection.execute(sa.insert(schema.group_total).values(**key, total=amount))
+        _raise(connection, schema.group_total, key, amount)
+
+
+def _raise(connection: Connection, table: sa.Table, key: Mapping[str, Any], amount: float) -> None:
+    """Raise the `total` of a row; one step of a group settles at a time, so that nobody else makes the same row meanwhile."""
+    this = [table.c[name] == value for name, value in key.items()]
+    raised = connection.execute(sa.update(table).where(*this).values(total=table.c.total + amount))
+    if not raised.rowcount:
+        connection.execute(sa.insert(table).values(**key, total=amount))

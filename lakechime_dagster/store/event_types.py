@@ -190,7 +190,7 @@ class SqlEventTypes:
 def _next_layout(connection: Connection, type_id: int, one: Learning, now: int) -> int:
     version = one.before + 1 if one.is_new_layout else one.before
     this = sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id)
-    connection.execute(this.values(observed=_wire(one.observed), layout_version=version))
+    connection.execute(this.values(observed=_wire(one.observed), layout_version=version, conflicts=one.layout.siblings))
     if one.is_new_layout:
         values = {"columns": one.layout.to_json(), "decision": one.decision, "actor": ENGINE, "made_ts": now}
         connection.execute(sa.insert(schema.layout).values(type_id=type_id, version=version, **values))

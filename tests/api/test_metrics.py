@@ -3,6 +3,7 @@
 import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.schema.learning import learned
 from lakechime_dagster.schema.repository import KnownType, Learning, TypePlace
 from lakechime_dagster.schema.results import GroupResult, TypeResult
+from lakechime_dagster.schema.shape import Rescue
 from lakechime_dagster.store import ledger_schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.event_measures import measures
@@ -54,6 +56,13 @@ def new_type(name: str) -> Learning:
     return one
 
 
+def further_kinds(types: SqlEventTypes, **fields: Any) -> None:
+    """An event of type buy whose values may be of kinds that its fields never had."""
+    one = learned(types.types("shop")["buy"], [prototype(**fields)], Contract())
+    assert one is not None
+    types.learn("shop", [one])
+
+
 def settle(types: SqlEventTypes, execution: str, *results: TypeResult, **more: dict[str, float]) -> None:
     with writing(types.engine) as connection:
         types.settle(connection, "shop", execution, results, "u")
@@ -68,10 +77,49 @@ def test_counters_are_the_sums_of_all_settled_steps(types: SqlEventTypes, value:
     settle(types, "e2", second, refused={"not_json": 1}, seconds={"write": 1.0})
     buy = {"group": "shop", "type": "buy"}
     told = {name: value(f"type_{name}_total", **buy) for name in metrics.COUNTERS}
-    assert told == {"events": 7, "rows_written": 6, "rows_rescued": 2, "rows_discarded": 1, "columns_added": 2, "failures": 0}
+    assert told == {"events": 7, "rows_written": 6, "rows_rescued": 2, "rows_discarded": 1, "columns_added": 2,
+                    "conflicts": 0, "failures": 0}  # fmt: skip
     assert (value("type_variations", **buy), value("type_layout_version", **buy)) == (2, 1)
     assert value("group_events_refused_total", group="shop", reason="not_json") == 3
     assert value("group_phase_seconds_total", group="shop", phase="write") == 2.5
+
+
+def test_rescued_values_are_told_by_reason_and_no_reason_that_never_came(types: SqlEventTypes, value: Value) -> None:
+    types.learn("shop", [new_type("buy")])
+    settle(types, "e1", replace(result(5, step=1), rescued=1, reasons={Rescue.CASE: 2, Rescue.UNKNOWN: 1}))
+    settle(types, "e2", replace(result(6, step=2), rescued=1, reasons={Rescue.CASE: 3}))
+    settle(types, "e3", result(7, step=3))
+    told = {reason: value("type_values_rescued_total", group="shop", type="buy", reason=reason) for reason in Rescue}
+    assert {reason: values for reason, values in told.items() if values is not None} == {Rescue.CASE: 5, Rescue.UNKNOWN: 1}
+
+
+def test_conflicts_are_the_siblings_that_a_layout_gained(types: SqlEventTypes, value: Value) -> None:
+    def conflicts() -> float | None:
+        return value("type_conflicts_total", group="shop", type="buy")
+
+    types.learn("shop", [new_type("buy")])
+    assert conflicts() == 0
+    further_kinds(types, a=1.5, c={"d": 1})
+    assert conflicts() == 1
+    further_kinds(types, a="x", c={"d": True})
+    assert conflicts() == 3
+
+
+def test_rows_behind_a_place_are_those_that_wait_or_that_a_failure_left(types: SqlEventTypes, value: Value) -> None:
+    def behind() -> float | None:
+        return value("type_lag_rows", group="shop", type="buy")
+
+    types.learn("shop", [new_type("buy")])
+    settle(types, "e1", TypeResult(type="buy", table="buy", start=0, end=0, rows=5, pending=5, waits="frozen"))
+    assert behind() == 5
+    failed = TypeResult(type="buy", table="buy", start=0, end=0, error="no room", left=7)
+    settle(types, "e2", failed)
+    assert behind() == 7
+    settle(types, "e3", TypeResult(type="buy", table="buy", start=0, end=0, put_off="no room"))
+    settle(types, "e4", replace(failed, left=None))
+    assert behind() == 7
+    settle(types, "e5", result(5, step=1, rows=7))
+    assert behind() == 0
 
 
 def test_events_that_wait_are_counted_once_however_many_steps_see_them(types: SqlEventTypes, value: Value) -> None:
@@ -120,10 +168,14 @@ def test_the_types_beyond_the_busiest_are_told_in_sum(types: SqlEventTypes, valu
     monkeypatch.setattr(metrics, "MAX_TYPES", 1)
     types.learn("shop", [new_type("buy"), new_type("sell"), new_type("look")])
     for number, name in enumerate(("buy", "sell", "look"), start=1):
-        settle(types, f"e{number}", replace(result(5, rows=number), type=name, table=name))
+        reasons = {Rescue.CASE: number}
+        settle(types, f"e{number}", replace(result(5, rows=number), type=name, table=name, reasons=reasons))
     assert value("type_events_total", group="shop", type="look") == 3
     assert value("type_events_total", group="shop", type="buy") is None
     assert value("type_events_total", group="shop", type="(other)") == 3
+    assert value("type_values_rescued_total", group="shop", type="look", reason="case") == 3
+    assert value("type_values_rescued_total", group="shop", type="buy", reason="case") is None
+    assert value("type_values_rescued_total", group="shop", type="(other)", reason="case") == 3
 
 
 def test_it_is_served_as_prometheus_reads_it(types: SqlEventTypes) -> None:

@@ -71,6 +71,14 @@ def told(one: Shaped) -> list[tuple[str, str, str]]:
     return [(rescued.pointer, rescued.text, rescued.reason.value) for rescued in one.rescued]
 
 
+def test_siblings_are_counted_at_any_depth() -> None:
+    one = layout_of('{"a":1,"b":{"c":1},"d":[{"e":1}]}')
+    assert one.siblings == 0
+    further = layout_of('{"a":1,"b":{"c":1},"d":[{"e":1}]}', '{"a":"x"}', '{"b":{"c":true}}', '{"d":[{"e":1.5},{"e":"x"}]}', '{"b":[1]}')
+    assert further.siblings == 5
+    assert Layout.from_json(further.to_json()).siblings == 5
+
+
 def columns_of(layout: Layout) -> dict[str, Any]:
     def shown(column: Column) -> Any:
         if column.holds is Holds.OBJECT:

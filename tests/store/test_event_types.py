@@ -14,9 +14,11 @@ from lakechime_dagster.schema.learning import learned
 from lakechime_dagster.schema.prototype import shape_of
 from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, TypePlace
 from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.shape import Rescue
 from lakechime_dagster.schema.variation import variation_of
 from lakechime_dagster.store import event_types
 from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.event_measures import measures
 from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 
@@ -115,6 +117,28 @@ def test_steps_are_summed_up_by_type(types: SqlEventTypes) -> None:
     settle(types, "e1", result(5, step=1, rows=3))
     settle(types, "e2", replace(result(6, step=2, rows=4), rescued=2))
     assert types.totals("shop") == {"buy": {"rows": 7, "written": 7, "rescued": 2, "discarded": 0}}
+
+
+def test_the_reasons_of_a_step_that_is_not_settled_are_not_kept(types: SqlEventTypes) -> None:
+    types.learn("shop", [learning(NEW, prototype(a=1)), learning(replace(NEW, type="sell", table="sell"), prototype(a=1))])
+    with writing(types.engine) as connection:
+        types.settle(connection, "shop", "e1", [replace(result(5, step=1), reasons={Rescue.CASE: 4})], "u")
+        connection.rollback()
+    settle(types, "e1", replace(result(5, step=1), reasons={Rescue.CASE: 1, Rescue.FROZEN: 2}))
+    settle(types, "e2", replace(result(6, step=2), reasons={Rescue.CASE: 1}))
+    assert {one.type: one.reasons for one in measures(types).types} == {"buy": {Rescue.CASE: 2, Rescue.FROZEN: 2}, "sell": {}}
+
+
+def test_a_conflict_is_counted_once_by_whom_its_layout_is_kept(types: SqlEventTypes) -> None:
+    types.learn("shop", [learning(NEW, prototype(a=1))])
+    known = types.types("shop")["buy"]
+    one, other = learning(known, prototype(a="x")), learning(known, prototype(a=1.5, b=[{"c": 1}, {"c": True}]))
+    types.learn("shop", [one])
+    with pytest.raises(LaneConflictError):
+        types.learn("shop", [other])
+    assert measures(types).types[0].conflicts == 1
+    types.learn("shop", [learning(types.types("shop")["buy"], *other.prototypes)])
+    assert measures(types).types[0].conflicts == 3
 
 
 def test_shapes_tell_no_value(types: SqlEventTypes) -> None:

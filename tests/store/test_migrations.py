@@ -144,6 +144,26 @@ def test_the_sums_of_types_begin_with_what_earlier_steps_did(tmp_path: Path) -> 
     engine.dispose()
 
 
+def test_the_conflicts_of_types_begin_with_the_siblings_that_are_there(empty_url: str) -> None:
+    engine = open_engine(empty_url)
+    upgraded_to(engine, "0009")
+    kind = {"deployment": "d", "group_name": "g", "observed": {}, "first_ts": 1, "pending": 4}
+    sibling = {"name": "a__v_string", "field": "a", "holds": "string", "sibling": True}
+    within = {"name": "", "field": "", "holds": "object", "fields": [sibling]}
+    columns = [{"name": "b", "field": "b", "holds": "array", "element": within}, {**sibling, "fields": [sibling]}]
+    with writing(engine) as connection:
+        old = sa.table("lc_event_type", *map(sa.column, ("type_id", "type", "table_name", "layout_version", *kind)))
+        old.c.observed.type = sa.JSON()
+        named = [{**kind, "type_id": at, "type": name, "table_name": name} for at, name in enumerate(("buy", "sell"), start=1)]
+        connection.execute(sa.insert(old), [{**one, "layout_version": 2 if one["type"] == "buy" else 0} for one in named])
+        layouts = [{"type_id": 1, "version": at, "columns": columns[:at], "decision": "", "actor": "a", "made_ts": 1} for at in (1, 2)]
+        connection.execute(sa.insert(event_schema.layout), layouts)
+    upgrade(engine)
+    told = {one.type: (one.conflicts, one.behind, one.reasons) for one in measures(SqlEventTypes(engine, "d")).types}
+    assert told == {"buy": (3, 4, {}), "sell": (0, 4, {})}
+    engine.dispose()
+
+
 def upgraded_to(engine: Engine, version: str) -> None:
     """Bring a store to an older version, as the program of that time did."""
     config = Config()

@@ -190,7 +190,7 @@ class GroupStep:
         """A type of which nothing is written: as it failed, now or before, or must wait, or nothing came."""
         one, is_due = looked.known[name], looked.known[name].due_ts <= self.now_ms
         if is_due and name in looked.failed:
-            return self.writer.failed(one, looked.failed[name])
+            return self.writer.failed(one, looked.failed[name], count.rows if count is not None else None)
         start = self.slices.start(one.place)
         rows = count.rows if count is not None and waits else 0
         result = TypeResult(

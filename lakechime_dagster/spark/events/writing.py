@@ -1,5 +1,7 @@
 """Brings the events of one type into its table, from wherever that stands."""
 
+import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -10,7 +12,7 @@ from lakechime_dagster.dce.commits import TableCommit, TableSize
 from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import TypeResult
-from lakechime_dagster.schema.shape import covers
+from lakechime_dagster.schema.shape import Rescue, covers
 from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.delta_files import files_frame
@@ -23,7 +25,10 @@ from lakechime_dagster.spark.events.tables import TypeTables
 from lakechime_dagster.triggers.lanes import Committed
 
 RESCUED = "_rescued"
+CODES = "array<struct<r:string>>"  # what is read of it to tell why
 MAX_ROUNDS = 5  # in which others were first at one table
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +60,11 @@ class TypeWriter:
             with described():
                 return self._appended(one)
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
-            return self.failed(one.type, error)
+            return self.failed(one.type, error, one.count.rows)
 
-    def failed(self, known: KnownType, error: Exception) -> TypeResult:
-        """A type of which nothing was written, and why."""
-        return replace(self._begun(known), error=f"{type(error).__name__}: {error}".splitlines()[0])
+    def failed(self, known: KnownType, error: Exception, left: int | None) -> TypeResult:
+        """A type of which nothing was written, why, and how many rows are left behind its place."""
+        return replace(self._begun(known), error=f"{type(error).__name__}: {error}".splitlines()[0], left=left)
 
     def with_earlier(self, result: TypeResult, known: KnownType, ahead: Ahead | None) -> TypeResult:
         """What a step did for a type, with the commits of other attempts that the store does not know."""
@@ -101,9 +106,11 @@ class TypeWriter:
         record = commit_at(target.log, int(held.version))
         written = int(record.metrics.get("numOutputRows", TableSize.of(record.added).rows or 0))
         rescued = self._rescued(target, record) if rest else 0
+        reasons = self._reasons(target, record) if rescued else {}
         return replace(
             result, commits=(*result.commits, held), rows=result.rows + rows, written=result.written + written,
-            rescued=result.rescued + rescued, discarded=result.discarded + rows - written,
+            rescued=result.rescued + rescued, reasons=Counter(result.reasons) + Counter(reasons),
+            discarded=result.discarded + rows - written,
         )  # fmt: skip
 
     def _rescued(self, target: Target, record: TableCommit) -> int:
@@ -111,6 +118,20 @@ class TypeWriter:
         if all(one.rows is not None and RESCUED in one.nulls for one in record.added):
             return sum((one.rows or 0) - one.nulls[RESCUED] for one in record.added)
         return files_frame(self.spark, target.location, record.version, record.added).where(F.col(RESCUED).isNotNull()).count()
+
+    def _reasons(self, target: Target, record: TableCommit) -> dict[Rescue, int]:
+        """How many values of a commit's rows no column took, by why; none where its files can be read no more.
+
+        The rows are in the table by then, and a commit that another attempt made may be told late: that hinders no type.
+        """
+        try:
+            with described():
+                rows = files_frame(self.spark, target.location, record.version, record.added).where(F.col(RESCUED).isNotNull())
+                codes = rows.select(F.explode(F.from_json(RESCUED, CODES)).alias("one")).groupBy("one.r").count()
+                return {Rescue(row["r"]): row["count"] for row in codes.collect()}
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
+            _logger.warning("%s: why values of version %s were rescued is not counted: %s", target.name, record.version, error)
+            return {}
 
 
 def _replayed(commit: Committed) -> Replayed:

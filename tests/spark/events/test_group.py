@@ -18,7 +18,10 @@ from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.lake import Contract
 from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.results import FROZEN, TYPE_CAP
+from lakechime_dagster.schema.shape import Rescue
 from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.store.event_measures import TypeMeasures, measures
+from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.triggers.lanes import CommitStamp
 from tests.schema.leaves import leaves_of, read_back
 from tests.support.streams import Stream, event, repository, stream
@@ -58,6 +61,66 @@ def test_a_kind_that_comes_later_gets_a_sibling_and_what_has_no_column_is_told(g
     ]  # fmt: skip
     told = [json.loads(row["_rescued"] or "[]") for row in game.rows("buy")]
     assert told == [[], [], [{"p": "/Price", "v": 1, "r": "case"}], [{"p": "/more/a b/1", "v": "x", "r": "mismatch"}]]
+
+
+def test_rescued_values_are_counted_by_reason_and_siblings_as_conflicts(game: Stream) -> None:
+    game.drop(event("buy", price=3, name="hat", sizes=[1]))
+    assert (game.run()["buy"].reasons, measured(game, "buy").conflicts) == ({}, 0)
+    like_rescued = {"r": "frozen", "v": [{"p": "", "r": "unknown"}]}
+    game.drop(
+        event("buy", price="four"), event("buy", Price=1, NAME=like_rescued), event("buy", sizes=[2, "x", like_rescued, "9" * 900]),
+        b'{"type":"buy","price":1,"price":2}', b'{"type":"buy","name":"\\ud800","PRICE":' + b"[" * 500 + b"1" * 999 + b"]" * 500 + b"}",
+    )  # fmt: skip
+    done = game.run()["buy"]
+    assert done.reasons == {Rescue.CASE: 3, Rescue.MISMATCH: 3, Rescue.DUPLICATE: 1, Rescue.INEXACT: 1}
+    assert (done.rows, done.written, done.rescued) == (5, 5, 4)
+    assert (measured(game, "buy").reasons, measured(game, "buy").conflicts) == (done.reasons, 1)
+    game.drop(event("buy", price=True), event("buy", nAme="x"))
+    assert game.run()["buy"].reasons == {Rescue.CASE: 1}
+    assert (measured(game, "buy").reasons, measured(game, "buy").conflicts) == ({**done.reasons, Rescue.CASE: 4}, 2)
+
+
+def test_what_contracts_keep_out_of_columns_is_counted_by_reason(spark: SparkSession, tmp_path: Path) -> None:
+    game = stream(spark, tmp_path, types={"a": Contract(columns="freeze", kinds="freeze"), "b": Contract(columns="rescue", kinds="rescue")})
+    game.drop(event("a", n=1), event("b", n=1))
+    game.run()
+    game.drop(event("a", n="x", m=1), event("b", n="x", m=1, o=1))
+    done = game.run()
+    assert {name: one.reasons for name, one in done.items()} == {"a": {Rescue.FROZEN: 2}, "b": {Rescue.MISMATCH: 1, Rescue.UNKNOWN: 2}}
+    assert [measured(game, name).conflicts for name in "ab"] == [0, 0]
+
+
+def test_an_attempt_tried_again_counts_reasons_and_conflicts_once(game: Stream) -> None:
+    game.drop(event("buy", n=1))
+    game.run()
+    game.drop(event("buy", n="x"), event("buy", N=1))
+    game.ingest()
+    game.step(game.end(), attempt=1, execution="e2").run()  # and dies before it settles
+    game.drop(event("buy", N=2))
+    game.ingest()
+    result = game.step(game.end(), attempt=2, execution="e2").run()
+    game.settle(result, game.end(), "e2")
+    assert game.run()["buy"].reasons == {}
+    assert (measured(game, "buy").reasons, measured(game, "buy").rescued, measured(game, "buy").conflicts) == ({Rescue.CASE: 2}, 2, 1)
+
+
+def test_a_type_goes_on_though_nobody_can_read_why_its_values_were_rescued(game: Stream, caplog: pytest.LogCaptureFixture) -> None:
+    game.drop(event("buy", n=1), event("buy", N=1))
+    game.ingest()
+    game.step(game.end(), attempt=1, execution="e1").run()  # and dies before it settles
+    for file in Path(game.location("buy")).glob("**/*.parquet"):
+        file.unlink()
+    result = game.step(game.end(), attempt=2, execution="e1").run()
+    game.settle(result, game.end(), "e1")
+    (done,) = result.types
+    assert (done.written, done.rescued, done.reasons, done.error) == (2, 1, {}, "")
+    assert "shop.buy: why values of version 0 were rescued is not counted" in caplog.text
+
+
+def measured(game: Stream, kind: str) -> TypeMeasures:
+    assert isinstance(game.types, SqlEventTypes)
+    (found,) = (one for one in measures(game.types).types if one.type == kind)
+    return found
 
 
 def drifting(random: Random, number: int) -> bytes:
@@ -231,12 +294,24 @@ def test_a_type_that_cannot_be_written_hinders_no_other_and_loses_nothing(game: 
     game.drop(event("buy", n=1), event("sell", n=1))
     done = game.run()
     assert (bool(done["buy"].error), done["buy"].written, done["sell"].written) == (True, 0, 1)
+    assert [measured(game, kind).behind for kind in ("buy", "sell")] == [1, 0]
     game.drop(event("buy", n=2), event("sell", n=2))
     assert (game.run()["sell"].written, len(game.rows("sell"))) == (1, 2)  # the other rests for a while
+    assert measured(game, "buy").behind == 1  # as it was counted when it was tried
     location.unlink()
     game.drop(event("sell", n=3))
     done = game.run(now_ms=10**15)
     assert (done["buy"].rows, len(game.rows("buy")), len(game.rows("sell"))) == (2, 2, 3)
+    assert measured(game, "buy").behind == 0
+
+
+def test_rows_that_a_failed_write_leaves_behind_are_counted(game: Stream) -> None:
+    game.drop(event("buy", n=1))
+    game.run()
+    (Path(game.location("buy")) / "_delta_log" / f"{1:020}.json").write_text("in the way")
+    game.drop(event("buy", n=2), event("buy", n=3))
+    (done,) = game.run().values()
+    assert (bool(done.error), done.rows, done.behind) == (True, 0, 2)
 
 
 def test_types_beyond_the_cap_wait_and_lose_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -245,7 +320,7 @@ def test_types_beyond_the_cap_wait_and_lose_nothing(spark: SparkSession, tmp_pat
     done = game.run()
     assert (done["a"].written, done["b"].pending, done["b"].waits) == (1, 1, TYPE_CAP)
     game.drop(event("b", n=2))
-    assert game.run()["b"].pending == 2
+    assert game.run()["b"].pending == measured(game, "b").behind == 2
     wider = replace(game, group=replace(game.group, max_types=5))
     wider.drop(event("a", n=2))
     assert wider.run()["b"].written == 2
