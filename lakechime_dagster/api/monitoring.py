@@ -34,14 +34,16 @@ class Alarm:
     summary: str
 
 
-TYPE, GROUP = "{{group}}: {{type}}", "{{group}}"
+TYPE, REASON, GROUP = "{{group}}: {{type}}", "{{group}}: {{reason}}", "{{group}}"
 PANELS = (
     Panel("Events settled", "sum by (group, type) (rate(lakechime_type_events_total[5m]))", TYPE, "cps"),
     Panel("Rows written", "sum by (group) (rate(lakechime_type_rows_written_total[5m]))", GROUP, "cps"),
     Panel("Rows with something rescued", "sum by (group, type) (rate(lakechime_type_rows_rescued_total[5m]))", TYPE, "cps"),
+    Panel("Rescued values by reason", "sum by (group, reason) (rate(lakechime_type_values_rescued_total[5m]))", REASON, "cps"),
     Panel("Events discarded", "sum by (group, type) (rate(lakechime_type_rows_discarded_total[5m]))", TYPE, "cps"),
-    Panel("Events refused", "sum by (group, reason) (rate(lakechime_group_events_refused_total[5m]))", "{{group}}: {{reason}}", "cps"),
+    Panel("Events refused", "sum by (group, reason) (rate(lakechime_group_events_refused_total[5m]))", REASON, "cps"),
     Panel("Events that wait", "lakechime_type_rows_pending", TYPE),
+    Panel("Rows behind", "lakechime_type_lag_rows", TYPE),
     Panel("Lag of groups", "lakechime_group_lag_seconds", GROUP, "s"),
     Panel("Lag of the 20 latest types", "topk(20, lakechime_type_lag_seconds)", TYPE, "s"),
     Panel("Since the last commit", "time() - lakechime_type_last_commit_timestamp_seconds", TYPE, "s"),
@@ -51,6 +53,7 @@ PANELS = (
     Panel("Variations", "lakechime_type_variations", TYPE),
     Panel("Layouts", "lakechime_type_layout_version", TYPE),
     Panel("Columns added in an hour", "increase(lakechime_type_columns_added_total[1h])", TYPE),
+    Panel("Conflicts in an hour", "increase(lakechime_type_conflicts_total[1h])", TYPE),
     Panel("Failed steps in an hour", "increase(lakechime_type_failures_total[1h])", TYPE),
     Panel("Lanes", "lakechime_lanes", "{{state}}"),
     Panel("Since the last tick", "lakechime_tick_age_seconds", "tick", "s"),
@@ -64,6 +67,8 @@ ALARMS = (
           "Type {{ $labels.type }} of {{ $labels.group }} has not been written for {{ $value }} s; lakechime schema show tells why."),
     Alarm("LakechimeTypeWaits", "lakechime_type_rows_pending > 0", "15m", "warning",
           "{{ $value }} events of {{ $labels.type }} wait for a table; lakechime schema quarantine tells why."),
+    Alarm("LakechimeTypeConflict", 'increase(lakechime_type_conflicts_total{type!="(other)"}[1h]) > 0', "0m", "warning",
+          "A field of {{ $labels.type }} of {{ $labels.group }} came in a further kind; lakechime schema history tells its sibling."),
     Alarm("LakechimeLaneHeld", 'sum(lakechime_lanes{state=~"held|stale"}) > 0', "5m", "critical",
           "{{ $value }} lanes wait for a person; lakechime status tells which."),
     Alarm("LakechimeNoTick", "lakechime_tick_age_seconds > 300", "1m", "critical",

@@ -11,13 +11,14 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.api.monitoring import ALARMS, PANELS, files
 from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.shape import Rescue
 from lakechime_dagster.store import ledger_schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.event_measures import measures
 from lakechime_dagster.store.event_schema import event_type
 from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.triggers.lanes import LaneState
-from tests.api.test_metrics import new_type, settle
+from tests.api.test_metrics import further_kinds, new_type, settle
 from tests.store.test_event_types import result
 from tests.support.processes import await_found
 from tests.support.prometheus import Prometheus, installed, running_prometheus
@@ -43,7 +44,8 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
     types, world = SqlEventTypes(sqlite_engine, "test"), World(sqlite_engine)
     types.learn("shop", [new_type("buy"), new_type("sell")])
     waits = TypeResult(type="sell", table="sell", start=0, end=0, rows=5, pending=5, waits="frozen")
-    settle(types, "e1", result(5, step=1), waits, refused={"not_json": 1}, seconds={"write": 1.0})
+    bought = replace(result(5, step=1), rescued=1, reasons={Rescue.CASE: 1})
+    settle(types, "e1", bought, waits, refused={"not_json": 1}, seconds={"write": 1.0})
     row = world.ledger.ensure_flow(replace(a_flow(), name="shop"))
     world.ledger.settle(world.claim(row), None)
     for version in (0, 1):
@@ -52,6 +54,10 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
         connection.execute(sa.update(ledger_schema.flow).values(ticked_ts=ledger_schema.flow.c.activated_ts))
     for panel in PANELS:
         await_found(lambda panel=panel: prometheus.series(panel.expression), f"a series of {panel.title}", 30)
+
+    further_kinds(types, a="x")
+    await_found(lambda: "LakechimeTypeConflict" in prometheus.firing(), "a conflict is told", 30)
+    await_found(lambda: "LakechimeTypeConflict" not in prometheus.firing(), "it is told for a while", 30)
 
     world.let_pass(HOUR_MS)
     with writing(sqlite_engine) as connection:

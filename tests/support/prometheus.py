@@ -16,6 +16,8 @@ from lakechime_dagster.store.event_types import SqlEventTypes
 from tests.support.missing import missing
 from tests.support.processes import Service, await_found, environment, free_port
 
+HOUR = "10s"  # in which an increase is told
+
 
 class Prometheus:
     """A Prometheus that answers at a port of loopback."""
@@ -36,13 +38,14 @@ class Prometheus:
 
 @contextmanager
 def running_prometheus(types: SqlEventTypes, folder: Path, milliseconds: int = 500) -> Iterator[Prometheus]:
-    """One that reads the metrics of a store every so often, with alarms that need not hold for long."""
+    """One that reads the metrics of a store every so often, with alarms that need not hold, and hours that are short."""
     installed("prometheus")
     at, port = free_port(), free_port()
     server = serve(lambda: measures(types), "127.0.0.1", at)
     document = rules()
     for one in document["groups"][0]["rules"]:
         one["for"] = "0s"
+        one["expr"] = one["expr"].replace("[1h]", f"[{HOUR}]")
     (folder / "alarms.yml").write_text(json.dumps(document))
     scrape = {"job_name": "lakechime", "static_configs": [{"targets": [f"127.0.0.1:{at}"]}]}
     often = dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), f"{milliseconds}ms")
