@@ -10,14 +10,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakechime_dagster.lake.event_names import table_of
+from lakechime_dagster.spark.events.group import WRITERS
 
 
-def query_per_type(
-    spark: SparkSession, file: Path, tables: Path, schemas: Mapping[str, StructType], batch: int, at_a_time: int = 1
-) -> None:
+def query_per_type(spark: SparkSession, file: Path, tables: Path, schemas: Mapping[str, StructType], batch: int) -> None:
     """Bring the events of a file into the tables of their types, whose columns somebody knew before.
 
-    A retry of the batch writes nothing again: each append bears its number.
+    As many run at a time as a step of ours writes tables: in turns they would leave cores idle. A retry of the batch writes nothing
+    again, as each append bears its number.
     """
 
     def query(name: str) -> None:
@@ -26,5 +26,5 @@ def query_per_type(
         rows = own.select(F.from_json("value", schemas[name]).alias("event")).select("event.*")
         rows.write.format("delta").mode("append").options(txnAppId=name, txnVersion=batch).save(str(tables / table_of(name)))
 
-    with ThreadPoolExecutor(at_a_time) as pool:
+    with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(inheritable_thread_target(spark)(query), schemas))

@@ -1,8 +1,8 @@
 """What many types cost, beside a query for each and beside dlt: `python -m benchmarks.events_many [--json] [--messages 100000]`.
 
 Each way brings the same files of JSON events into a Delta table for each type. Before a time counts, every table must have as many rows
-as there were events of its type. A batch of the same size comes before, unmeasured, which also makes the tables. The session
-stays, from one number of types to the next.
+as there were events of its type. A batch of the same size comes before, unmeasured, which also makes the tables. Queries are handed
+the new file and the columns; ours and dlt find both out. The session stays, from one number of types to the next.
 """
 
 import json
@@ -36,7 +36,7 @@ MESSAGES = 100_000
 SEVERAL, MANY = 100, 300  # types
 MANY_MESSAGES = 80_000
 BATCHES = 2  # of which the last counts
-DLT_WORKERS = 2  # processes that normalize, as many as Spark has cores
+CORES = 2  # of Spark, and processes of dlt that normalize
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Batches:
         """Seconds of dlt's load of the last file; arrays of events go into tables of their own, as is its custom."""
         done = subprocess.run(
             [home.python, "-m", "benchmarks._dlt_events", str(self.folder / "dlt"), *map(str, self.files)],
-            env={**home.environment, "NORMALIZE__WORKERS": str(DLT_WORKERS)}, stdout=subprocess.PIPE, text=True, check=True,
+            env={**home.environment, "NORMALIZE__WORKERS": str(CORES)}, stdout=subprocess.PIPE, text=True, check=True,
         )  # fmt: skip
         self._expect({name: str(self.folder / "dlt" / "types" / name.replace(".", "_")) for name in self.sent})
         return float(done.stdout.split()[-1])
@@ -129,7 +129,7 @@ class Batches:
 def measure(count: int = MESSAGES) -> Iterator[Line]:
     """The lines of the result, each with value, goal and verdict."""
     settings = load_settings()
-    spark_settings = settings.spark.model_copy(update={"driver": "local", "cores": 2})
+    spark_settings = settings.spark.model_copy(update={"driver": "local", "cores": CORES})
     with (
         tempfile.TemporaryDirectory(prefix="lakechime-bench-") as name,
         open_driver(spark_settings, Path(name), jars=settings.jars) as driver,
