@@ -135,11 +135,11 @@ def measure(count: int = MESSAGES) -> Iterator[Line]:
         open_driver(spark_settings, Path(name), jars=settings.jars) as driver,
     ):
         folder = Path(name)
+        yield from measure_dlt(Batches(driver.spark, folder / "few", TYPES, count))
         several = Batches(driver.spark, folder / "several", SEVERAL, count)
         yield from beside_queries(several.ours(), several.queries())
         many = min(count, MANY_MESSAGES)
         yield from of_many(Batches(driver.spark, folder / "many", MANY, many).ours(), many)
-        yield from measure_dlt(Batches(driver.spark, folder / "few", TYPES, count))
 
 
 def measure_dlt(few: Batches) -> Iterable[Line]:
