@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from lakechime_dagster.errors import InvalidValueError, without_password
+from lakechime_dagster.masters import REMEDY, is_driver
 
 MARKER = "workspace.yaml"  # the file beside which the home folder and .env lie
 
@@ -22,11 +23,6 @@ REMEDIES = {  # where a rule's own words would not tell what to write
     "idle_minutes": "write a whole number from 1 on",
     "memory": "write such as 2g or 1500m",
 }
-
-
-def is_driver(value: str) -> bool:
-    """Whether a run can get Spark by this."""
-    return value in ("warm", "local") or value.startswith(("spark://", "yarn", "k8s://", "local["))
 
 
 class SparkSettings(BaseSettings):
@@ -52,7 +48,7 @@ class SparkSettings(BaseSettings):
     def _known_driver(cls, value: str) -> str:
         if is_driver(value):
             return value
-        raise ValueError("use warm, local, or a master URL such as spark://host:7077")
+        raise ValueError(REMEDY)
 
 
 class Settings(BaseSettings):

@@ -8,7 +8,6 @@ import dagster as dg
 from lakechime_dagster.assets.flows import event_job_of, group_job_of
 from lakechime_dagster.assets.report import nothing_new
 from lakechime_dagster.assets.table import attempting_asset, declared
-from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
@@ -21,7 +20,6 @@ from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import Attempted, SparkResource
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import GroupResult, TypeResult
-from lakechime_dagster.settings import is_driver
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers.flow import Flow
 
@@ -64,9 +62,6 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
     bronze = group.stream.table.name
     metadata = {"waits for": flow.condition, "types": group.match, "contract": dg.MetadataValue.json(_contract(group))}
 
-    if group.spark is not None and not is_driver(group.spark):
-        problem = f"{shown(group.spark)} is no driver; use warm, local, or a master URL such as spark://host:7077"
-        raise DeclarationError(group.name, "spark", problem)
     given: dict[str, Any] = {
         "key": asset_key(group.name), "deps": [asset_key(bronze)], "group_name": group.name,
         "owners": [group.owner] if group.owner else None, "kinds": {*KINDS}, "description": group.description,

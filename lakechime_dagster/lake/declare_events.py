@@ -12,6 +12,7 @@ from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.names import PART, checked_owner, checked_table_name
 from lakechime_dagster.lake.reads import Passthrough
 from lakechime_dagster.lake.type_patterns import ANY, is_matched, overlap, specificity
+from lakechime_dagster.masters import REMEDY, is_driver
 from lakechime_dagster.triggers.grid import Schedule
 
 OTHER = "_other"  # what the name of the group ends with that has what no other takes
@@ -101,8 +102,8 @@ def event_group(
         raise DeclarationError(name, "numbers", f"{shown(numbers)} is neither 'by_kind' nor 'double_first'")
     if type(max_types) is not int or max_types < 1:
         raise DeclarationError(name, "max_types", f"{shown(max_types)} is no number of tables, 1 or more")
-    if spark is not None and (not isinstance(spark, str) or not spark):
-        raise DeclarationError(name, "spark", f"{shown(spark)} is no driver; use warm, local, or a master URL such as spark://host:7077")
+    if spark is not None and not is_driver(spark):
+        raise DeclarationError(name, "spark", f"{shown(spark)} is no driver; {REMEDY}")
     checked_owner(name, owner)
     given = _contract(name, "contract", Contract() if contract is None else contract)
     pins = dict(given.pins) | _pins(name, {} if hints is None else hints)

@@ -79,6 +79,7 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
     await_found(lambda: prometheus.firing() == {"LakechimeTypeLate"}, "the type alone is late", 30)
     settle(types, "e3", replace(result(6, step=1), type="sell", table="sell"))
     await_found(lambda: prometheus.firing() == set(), "all is well", 30)
+    assert [panel.title for panel in PANELS if not prometheus.series(panel.expression)] == []
 
 
 @pytest.fixture

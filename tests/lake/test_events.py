@@ -182,6 +182,7 @@ GROUPS = [
     (lambda: group(max_types=0), "shop, max_types: 0 is no number of tables, 1 or more"),
     (lambda: group(max_types=True), "shop, max_types: True is no number of tables"),
     (lambda: group(every="5m"), "shop, every: '5m' is no schedule; write every(minutes=5)"),
+    (lambda: group(spark="second:7077"), "shop, spark: 'second:7077' is no driver; use warm, local, or a master URL"),
     (lambda: group(spark=7), "shop, spark: 7 is no driver; use warm, local, or a master URL such as spark://host:7077"),
     (lambda: group(owner="somebody"), "shop, owner: 'somebody' is neither an e-mail address nor of the form 'team:name'"),
     (lambda: group(contract="freeze"), "shop, contract: 'freeze' is no Contract(columns=…, kinds=…)"),

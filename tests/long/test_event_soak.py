@@ -15,7 +15,7 @@ from tests.support.background import Background
 from tests.support.drift import DRIFTS, Drift
 from tests.support.event_lake import GROUP, EventLake, event_lake
 from tests.support.event_reference import Reference
-from tests.support.offering import Prepared, Writer
+from tests.support.offering import Writer
 from tests.support.processes import await_found
 from tests.support.prometheus import running_prometheus
 from tests.support.struck import instance_of
@@ -53,21 +53,16 @@ class Lag(Background):
 
 
 @pytest.fixture
-def prepared(tmp_path: Path) -> Prepared:
-    return Prepared.of(DRIFT, tmp_path)
-
-
-@pytest.fixture
-def lake(tmp_path: Path, prepared: Prepared, spark_jars: Path) -> Iterator[EventLake]:
-    with event_lake(tmp_path, prepared.folder, spark_jars, MAX_BYTES) as running:
+def lake(tmp_path: Path, spark_jars: Path) -> Iterator[EventLake]:
+    with event_lake(tmp_path, DRIFT, spark_jars, MAX_BYTES) as running:
         yield running
 
 
-def test_the_lag_of_hundreds_of_types_does_not_grow_though_runs_are_killed(lake: EventLake, prepared: Prepared, tmp_path: Path) -> None:
+def test_the_lag_of_hundreds_of_types_does_not_grow_though_runs_are_killed(lake: EventLake, tmp_path: Path) -> None:
     watched = tmp_path / "watched"
     watched.mkdir()
     killed = []
-    with running_prometheus(lake.repository, watched, milliseconds=5_000) as prometheus, Writer(prepared) as writer:
+    with running_prometheus(lake.repository, watched, milliseconds=5_000) as prometheus, Writer(lake.prepared) as writer:
         with Lag(lake, writer) as lag:
             for part in KILLED_AT:
                 await_found(lambda part=part: writer.files > part * DRIFT.seconds, f"{part:.0%} of the time", 3_600, writer.expect_health)
@@ -83,8 +78,8 @@ def test_the_lag_of_hundreds_of_types_does_not_grow_though_runs_are_killed(lake:
     sys.stderr.write(f"\n{told}\n")
 
     assert lines == DRIFT.rate * DRIFT.seconds
-    assert list(islice(Reference(lake, prepared, SAMPLE).wrong(), SHOWN)) == []
-    assert len([one for one in lake.types() if one in prepared.drift.drifting]) == len(DRIFTS)
+    assert list(islice(Reference(lake, SAMPLE).wrong(), SHOWN)) == []
+    assert len([one for one in lake.types() if one in DRIFT.drifting]) == len(DRIFTS)
     assert parts[2] <= parts[1]
     runs = [run for run in instance_of(lake.running).get_runs() if run.tags.get("lakechime/lane") == GROUP]
     assert sorted(run.run_id for run in runs if not run.is_success) == sorted(killed)

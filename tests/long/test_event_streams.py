@@ -9,7 +9,7 @@ import pytest
 from tests.support.drift import DRIFTS, FROZEN, Drift
 from tests.support.event_lake import GROUP, EventLake, event_lake
 from tests.support.event_reference import Reference
-from tests.support.offering import Prepared, Writer
+from tests.support.offering import Writer
 from tests.support.processes import await_found
 from tests.support.struck import instance_of
 
@@ -23,18 +23,13 @@ SHOWN = 5  # of what is wrong
 
 
 @pytest.fixture
-def prepared(tmp_path: Path) -> Prepared:
-    return Prepared.of(DRIFT, tmp_path)
-
-
-@pytest.fixture
-def lake(tmp_path: Path, prepared: Prepared, spark_jars: Path) -> Iterator[EventLake]:
-    with event_lake(tmp_path, prepared.folder, spark_jars, MAX_BYTES) as running:
+def lake(tmp_path: Path, spark_jars: Path) -> Iterator[EventLake]:
+    with event_lake(tmp_path, DRIFT, spark_jars, MAX_BYTES) as running:
         yield running
 
 
-def test_each_event_is_in_its_table_once_though_types_drift_and_a_run_is_killed(lake: EventLake, prepared: Prepared) -> None:
-    with Writer(prepared) as writer:
+def test_each_event_is_in_its_table_once_though_types_drift_and_a_run_is_killed(lake: EventLake) -> None:
+    with Writer(lake.prepared) as writer:
         await_found(lambda: lake.repository.types(GROUP), "the first types", 400, writer.expect_health)
         killed = lake.kill_in_mid_step()
         await_found(lambda: writer.is_through, "all lines are offered", 400, writer.expect_health)
@@ -42,11 +37,11 @@ def test_each_event_is_in_its_table_once_though_types_drift_and_a_run_is_killed(
     lake.await_caught_up(lines, 1200)
 
     assert lines == DRIFT.rate * DRIFT.seconds
-    reference = Reference(lake, prepared, SAMPLE)
+    reference = Reference(lake, SAMPLE)
     assert list(islice(reference.wrong(), SHOWN)) == []
     assert reference.counts[FROZEN] > 0
     assert reference.counts[None] > 0
-    assert len([one for one in lake.types() if one in prepared.drift.drifting]) == len(DRIFTS)
+    assert len([one for one in lake.types() if one in DRIFT.drifting]) == len(DRIFTS)
 
     runs = [run for run in instance_of(lake.running).get_runs() if run.tags.get("lakechime/lane") == GROUP]
     assert len([run for run in runs if run.is_success]) >= STEPS

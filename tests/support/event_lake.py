@@ -13,6 +13,8 @@ from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.store.engine import open_engine
 from lakechime_dagster.store.event_types import SqlEventTypes
 from tests.support.dagster_dev import DagsterDev, dagster_dev
+from tests.support.drift import Drift
+from tests.support.offering import Prepared
 from tests.support.processes import REPOSITORY, await_found, program
 from tests.support.struck import instance_of, kill_run
 
@@ -24,9 +26,10 @@ BRONZE, GROUP, OTHER = "game.events", "play", "game_other"
 
 @dataclass(frozen=True)
 class EventLake:
-    """What `lakechime dev` runs for the stream."""
+    """What `lakechime dev` runs for the stream, and the files that a writer offers it."""
 
     running: DagsterDev
+    prepared: Prepared
 
     @cached_property
     def repository(self) -> SqlEventTypes:
@@ -77,13 +80,14 @@ class EventLake:
 
 
 @contextmanager
-def event_lake(home: Path, folder: Path, jars: Path, max_bytes: int, **wishes: str) -> Iterator[EventLake]:
-    """The lake of `event_module` over a folder, of which a step takes so much, run by `lakechime dev`; nothing of it is left afterwards."""
-    wishes |= {
-        "LAKECHIME_LAKE": f"{MODULE}:lake", "LAKECHIME_SPARK_DRIVER": "warm", "LAKECHIME_SPARK_JARS": str(jars), FOLDER: str(folder),
-        MAX_BYTES: str(max_bytes),
+def event_lake(home: Path, drift: Drift, jars: Path, max_bytes: int) -> Iterator[EventLake]:
+    """The lake of `event_module`, of which a step takes so much, run by `lakechime dev`; nothing of it is left afterwards."""
+    prepared = Prepared.of(drift, home)
+    wishes = {
+        "LAKECHIME_LAKE": f"{MODULE}:lake", "LAKECHIME_SPARK_DRIVER": "warm", "LAKECHIME_SPARK_JARS": str(jars),
+        FOLDER: str(prepared.folder), MAX_BYTES: str(max_bytes),
         "JAVA_TOOL_OPTIONS": "",  # of JVMs that live for seconds
     }  # fmt: skip
     command = [*program("lakechime"), "dev"]
     with dagster_dev("lakechime-dev", command, home, {"lakechime_dagster"}, REPOSITORY, **wishes) as running:
-        yield EventLake(running)
+        yield EventLake(running, prepared)

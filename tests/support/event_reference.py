@@ -16,7 +16,6 @@ from lakechime_dagster.schema.repository import KnownType
 from tests.schema.leaves import leaves_of, read_back
 from tests.support.drift import FROZEN
 from tests.support.event_lake import BRONZE, EventLake
-from tests.support.offering import Prepared
 
 ROWS = 5_000  # that are held as Python's values at a time
 
@@ -30,12 +29,11 @@ class Reference:
     """
 
     lake: EventLake
-    prepared: Prepared
     sample: int
 
     @cached_property
     def offered(self) -> dict[str, tuple[str | None, bytes]]:
-        return {source: (kind, line) for source, kind, line in self.prepared.lines()}
+        return {source: (kind, line) for source, kind, line in self.lake.prepared.lines()}
 
     @cached_property
     def counts(self) -> Counter[str | None]:
@@ -99,7 +97,7 @@ class Reference:
             counted = connection.table_function("delta_scan", [where]).aggregate("count(*), count(DISTINCT _src)").fetchall()
         if counted != [(len(expected), len(expected))]:
             yield f"DuckDB reads {counted} rows of {name}, and {len(expected)} events came"
-        is_steady = name in self.prepared.drift.steady
+        is_steady = name in self.lake.prepared.drift.steady
         rows = table.take(pa.array(range(0, len(table), self.sample))) if is_steady else table
         for batch in rows.to_batches(max_chunksize=ROWS):
             yield from (problem for row in batch.to_pylist() if (problem := self._unlike(row, known)))

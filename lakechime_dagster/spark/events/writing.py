@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.dce.commits import TableCommit, TableSize
@@ -117,7 +117,7 @@ class TypeWriter:
         """How many rows of a commit that appended have a value that no column took, by its statistics where they tell."""
         if all(one.rows is not None and RESCUED in one.nulls for one in record.added):
             return sum((one.rows or 0) - one.nulls[RESCUED] for one in record.added)
-        return files_frame(self.spark, target.location, record.version, record.added).where(F.col(RESCUED).isNotNull()).count()
+        return self._rescuing(target, record).count()
 
     def _reasons(self, target: Target, record: TableCommit) -> dict[Rescue, int]:
         """How many values of a commit's rows no column took, by why; none where its files can be read no more.
@@ -126,12 +126,15 @@ class TypeWriter:
         """
         try:
             with described():
-                rows = files_frame(self.spark, target.location, record.version, record.added).where(F.col(RESCUED).isNotNull())
-                codes = rows.select(F.explode(F.from_json(RESCUED, CODES)).alias("one")).groupBy("one.r").count()
+                codes = self._rescuing(target, record).select(F.explode(F.from_json(RESCUED, CODES)).alias("one")).groupBy("one.r").count()
                 return {Rescue(row["r"]): row["count"] for row in codes.collect()}
         except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
             _logger.warning("%s: why values of version %s were rescued is not counted: %s", target.name, record.version, error)
             return {}
+
+    def _rescuing(self, target: Target, record: TableCommit) -> DataFrame:
+        """The rows of a commit that have such a value."""
+        return files_frame(self.spark, target.location, record.version, record.added).where(F.col(RESCUED).isNotNull())
 
 
 def _replayed(commit: Committed) -> Replayed:
