@@ -26,11 +26,12 @@ run: ## the flights lake, running by itself in the Dagster UI (Ctrl-C ends all o
 	@sh scripts/bootstrap.sh
 	@exec $(BIN)/lakechime dev $(RUN_ARGS)
 
-test: ## everything that can be tested on this machine in WORKERS=3 processes (PYTEST_ARGS="…" goes to pytest)
+test: ## everything that can be tested on this machine in WORKERS=3 processes, then test-streams alone (PYTEST_ARGS="…" goes to pytest)
 	@sh scripts/bootstrap.sh
 	@mkdir -p build
 	@test -n "$(PYTEST_ARGS)" || { $(BIN)/python -m tests.support.stack_jars || :; $(BIN)/python -m tests.support.archive; }
-	@$(BIN)/python -m pytest -n $(WORKERS) --junit-xml=build/tests.xml $(PYTEST_ARGS)
+	@status=0; $(BIN)/python -m pytest -n $(WORKERS) --junit-xml=build/tests.xml $(PYTEST_ARGS) || status=1; \
+		test -n "$(PYTEST_ARGS)" || $(MAKE) --no-print-directory test-streams || status=1; exit $$status
 
 check: bootstrap ## style, types, layers, cheap imports, Dagster definitions
 	@$(BIN)/python scripts/check.py
@@ -58,9 +59,10 @@ test-cdc-long: ## changes two databases, and kills what brings them to the lake,
 	@$(BIN)/python -m tests.support.stack_jars
 	@LAKECHIME_TEST_MINUTES=$(MINUTES) LAKECHIME_TEST_SEED=$(SEED) $(BIN)/python -m pytest -m e2e tests/long/test_cdc.py -s
 
-test-streams: ## offers a stream 8,000 drifting events a second for a minute, kills a run at it, compares all; on a machine that does nothing else
+test-streams: ## offers a stream 8,000 drifting events a second for a minute, kills a run at it, compares all; `make test` ends with it
 	@sh scripts/bootstrap.sh
-	@LAKECHIME_TEST_STREAM=1 $(BIN)/python -m pytest -m e2e tests/long/test_event_streams.py -s
+	@mkdir -p build
+	@LAKECHIME_TEST_STREAM=1 $(BIN)/python -m pytest --junit-xml=build/tests-streams.xml tests/long/test_event_streams.py
 
 test-soak: ## the same with 300 types and several kills, and a lag that must not grow (MINUTES=30); on a machine that does nothing else
 	@sh scripts/bootstrap.sh

@@ -5,6 +5,7 @@ was not collected, was skipped or did not pass fails the command. Named tests th
 or all of them when the code is newer than the report, are run here.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "features.md"
-REPORT = ROOT / "build" / "tests.xml"
+REPORTS = (ROOT / "build" / "tests.xml", ROOT / "build" / "tests-streams.xml")  # of the parts of `make test`
 OWN_REPORT = ROOT / "build" / "features.xml"
 ROW = re.compile(r"^\| *(?P<id>\d+\.\d+-\d+) *\|(?P<demand>.*)\|(?P<proof>[^|]*)\| *$")
 TEST_ID = re.compile(r"`(tests/[^`]+)`")
@@ -37,7 +38,9 @@ def main() -> int:
     """Prints what is wrong and the closing counts; returns the exit code."""
     demands = parse(PAGE.read_text())
     named = {test for demand in demands for test in demand.tests}
-    outcomes = read(REPORT) if is_fresh(REPORT) else {}
+    outcomes: Outcomes = {}
+    for report in REPORTS:
+        outcomes |= read(report) if is_fresh(report) else {}
     absent = sorted(test for test in named if not runs_of(test, outcomes))
     if absent:
         outcomes |= run(absent)
@@ -127,15 +130,17 @@ def outcome_of(case: ET.Element) -> str:
 def run(tests: Iterable[str]) -> Outcomes:
     """Runs tests, leaving out those that do not exist, and returns their outcomes."""
     pytest = [sys.executable, "-m", "pytest", "-q"]
+    env = os.environ | {"LAKECHIME_TEST_STREAM": "1"}  # what `make test` runs alone is no exception here
     files = sorted({test.split("::")[0] for test in tests if (ROOT / test.split("::")[0]).is_file()})
-    listed = subprocess.run([*pytest, "--collect-only", *files], cwd=ROOT, capture_output=True, text=True, check=False) if files else None
+    listing = [*pytest, "--collect-only", *files]
+    listed = subprocess.run(listing, cwd=ROOT, env=env, capture_output=True, text=True, check=False) if files else None
     collected = {line: ["passed"] for line in listed.stdout.splitlines()} if listed else {}
     there = [test for test in tests if runs_of(test, collected)]
     if not there:
         return {}
     print(f"running {len(there)} tests that the last `make test` does not vouch for", flush=True)
     OWN_REPORT.parent.mkdir(exist_ok=True)
-    subprocess.run([*pytest, f"--junit-xml={OWN_REPORT}", *there], cwd=ROOT, check=False)
+    subprocess.run([*pytest, f"--junit-xml={OWN_REPORT}", *there], cwd=ROOT, env=env, check=False)
     return read(OWN_REPORT)
 
 

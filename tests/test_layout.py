@@ -88,7 +88,7 @@ def test_make_features_prints_the_counts_and_fails_for_a_demand_that_is_not_prov
     (tmp_path / "report.xml").write_text(REPORT.format(outcome=outcome))
     monkeypatch.setattr(features, "ROOT", tmp_path)
     monkeypatch.setattr(features, "PAGE", tmp_path / "page.md")
-    monkeypatch.setattr(features, "REPORT", tmp_path / "report.xml")
+    monkeypatch.setattr(features, "REPORTS", (tmp_path / "no-report.xml", tmp_path / "report.xml"))
     assert features.main() == code
     assert capsys.readouterr().out.splitlines() == said
 

@@ -1,4 +1,4 @@
-"""`make test-cdc-long`, `make test-soak` and `make test-streams` have the time that `make test` has not."""
+"""`make test-cdc-long` and `make test-soak` have the time that `make test` has not; `make test-streams` is its last part, alone."""
 
 import os
 

@@ -49,6 +49,7 @@ class Writer(Background):
         self._prepared = prepared
         self._names = list(prepared.types)
         self._begun = time.monotonic()
+        self.moments: dict[str, float] = {}  # at which each file came, in seconds since the epoch
         self.files = 0
         self.lines = 0
         self.events = 0  # of these lines, without those that are none
@@ -63,6 +64,7 @@ class Writer(Background):
             return
         name = self._names[self.files]
         (self._prepared.staging / name).rename(self._prepared.folder / name)
+        self.moments[name] = time.time()
         self.files += 1
         kinds = self._prepared.types[name]
         self.lines += len(kinds)

@@ -151,7 +151,7 @@ def _open_engine(settings: SparkSettings, home: Path, jars: Path, log: Callable[
     if SparkContext._active_spark_context is not None:
         return _join_foreign()
     if settings.driver != "warm":
-        return _start(settings, home, jars, log, f"LAKECHIME_SPARK_DRIVER is {settings.driver}")
+        return _start(settings, home, jars, log, f"the driver that is asked for is {settings.driver}")
     warm = attach(home, settings)
     if isinstance(warm, Warm):
         return _Engine(warm.connection, "warm", f"attached to the warm driver of process {warm.host_pid}", warm.leave)
