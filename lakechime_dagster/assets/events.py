@@ -5,13 +5,13 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.assets.flows import event_job_of, group_job_of
+from lakechime_dagster.assets.flows import event_job_of, group_job_of, groups_beside
 from lakechime_dagster.assets.report import nothing_new
 from lakechime_dagster.assets.table import attempting_asset, declared
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.resources.event_types import event_replays, event_types, settle_group
+from lakechime_dagster.resources.event_types import event_replays, event_types, move_types, settle_group
 from lakechime_dagster.resources.grouped import Fares, types_of
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
@@ -73,11 +73,12 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
         asked_by_partitions(context, lakechime.platform(), group)
         try:
             with lakechime.execution(context, flow.name) as running:
+                move_types(running.platform, groups_beside(lake, group), running.execution.end.sources[bronze].table_uid)
                 job = group_job_of(lake, group, running)
                 known = event_types(running.platform).types(group.name)
                 done = spark.write_group(running, job, context.log.info)
                 told = types_to_tell(known, done.result.types, running.platform.store.now())
-                running.settled = settle_group(running.platform, running.execution, job.folder, done.result, bronze, [*told])
+                running.settled = settle_group(running.platform, running.execution, done.result, bronze, [*told])
                 tell_types(context, partitions_of_group(lake, group), told)
                 return dg.MaterializeResult(metadata=_report(running, done), check_results=_checks(done.result))
         except NothingNewError as nothing:
@@ -105,8 +106,9 @@ def types_to_tell(known: Mapping[str, KnownType], results: Iterable[TypeResult],
         before = known.get(one.type)
         is_odd = bool(one.columns_added or one.replayed or (one.error and (before is None or not before.failures)))
         has_recovered = before is not None and before.failures > 0 and one.committed is not None
+        is_moved = before is not None and before.place.commits > 0 and not before.told_ts  # to this group
         is_due = one.committed is not None and (before is None or now_ms - before.told_ts >= TOLD_EVERY_MS)
-        if is_odd or has_recovered or is_due:
+        if is_odd or has_recovered or is_moved or is_due:
             found[one.type] = one
     return found
 
@@ -129,7 +131,7 @@ def _standing(platform: Platform, group: EventGroup) -> GroupResult:
     return GroupResult(types=tuple(
         TypeResult(
             type=one.known.type, table=one.known.table, start=one.known.place.version, end=one.known.place.version,
-            put_off=one.known.error, waits=one.reason if one.fares is Fares.WAITS else "",
+            home=one.known.home, put_off=one.known.error, waits=one.reason if one.fares is Fares.WAITS else "",
         )
         for one in types_of(platform, group)
     ))  # fmt: skip

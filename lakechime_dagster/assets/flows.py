@@ -89,15 +89,20 @@ def event_job_of(table: EventTable, running: RunningExecution) -> EventJob:
     return EventJob(**_fed(table, running), type_field=table.type_field, producer_field=table.producer_field, classes=classes)
 
 
+def groups_beside(lake: Lake, group: EventGroup) -> tuple[EventGroup, ...]:
+    """The groups of its stream, it among them."""
+    return tuple(one for one in lake.groups if one.stream == group.stream)
+
+
 def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> GroupJob:
     """What one execution asks of Spark for a group: its stream's table up to the end of the claim."""
     bronze = group.stream.table
     return GroupJob(
         group=group.with_hints(event_hints(running.platform).holding(group.name)),
-        groups=tuple(one for one in lake.groups if one.stream == group.stream),
+        groups=groups_beside(lake, group),
         bronze=running.platform.location(bronze.name, bronze.location),
         end=running.execution.end.sources[bronze.name],
-        folder=running.platform.location(group.name),
+        warehouse=running.platform.warehouse,
         deployment=running.execution.lane.deployment,
         execution_id=running.execution.execution_id,
         attempt=running.execution.attempt,

@@ -19,7 +19,7 @@ from lakechime_dagster.demo.findings import Difference, Finding, Row, TableCheck
 from lakechime_dagster.demo.plan import Written
 from lakechime_dagster.lake import SourceTable
 from lakechime_dagster.lake.declare_events import checked_groups
-from lakechime_dagster.lake.event_names import SIBLING, field_of, table_of
+from lakechime_dagster.lake.event_names import SIBLING, field_of
 from lakechime_dagster.lake.events import EventGroup, EventStream, owner_of
 
 STREAM = "airport.events"
@@ -60,7 +60,7 @@ def _by_table(lines: Iterable[Line]) -> dict[str, dict[str, Row]]:
     for line in lines:
         if line.event is not None:
             kind = line.event["type"]
-            name = f"{owner_of(groups, kind).name}.{table_of(kind)}"
+            name = owner_of(groups, kind).table(kind).name
             tables.setdefault(name, {})[line.source] = _without_null(line.event)
     return tables
 

@@ -9,6 +9,7 @@ from lakechime_dagster.lake.contracts import Contract, Pin
 from lakechime_dagster.lake.events import EVENTS, MAX_TYPES, EventGroup, EventStream, EventTable
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
 from lakechime_dagster.lake.maintenance import Maintenance
+from lakechime_dagster.lake.moved_types import MAX_GROUP_NAME, checked_moved
 from lakechime_dagster.lake.names import PART, checked_owner, checked_table_name
 from lakechime_dagster.lake.reads import Passthrough
 from lakechime_dagster.lake.type_patterns import ANY, is_matched, overlap, specificity
@@ -16,7 +17,6 @@ from lakechime_dagster.masters import REMEDY, is_driver
 from lakechime_dagster.triggers.grid import Schedule
 
 OTHER = "_other"  # what the name of the group ends with that has what no other takes
-MAX_GROUP_NAME = 40
 _FIELD = re.compile(r"\$(\.[^.\[\]]+)+")
 
 
@@ -72,6 +72,7 @@ def event_group(
     contract: Contract | None = None,
     hints: Mapping[str, str | Pin] | None = None,
     types: Mapping[str, Contract] | None = None,
+    moved: Mapping[str, str] | None = None,
     max_types: int = MAX_TYPES,
     every: Schedule | None = None,
     spark: str | None = None,
@@ -83,8 +84,10 @@ def event_group(
 
     A type is of the group with the most specific pattern that matches it. `hints` name the types of single paths from their
     birth, such as `{"/items[]/price": "double"}`; with `numbers="double_first"` every number's column is a double from its birth.
-    `types` gives contracts of single types. `spark` names the driver of its runs where it is not the deployment's, such as the
-    master of a cluster of its own; `dagster` is what its asset is given beside, such as `{"pool": "events"}`.
+    `types` gives contracts of single types. `moved` names types that another group had before, such as `{"shop.buy": "shop"}`, or
+    `{"*": "shop"}` for all of it: their tables keep their names and places, and so the declaration stays. `spark` names the driver
+    of its runs where it is not the deployment's, such as the master of a cluster of its own; `dagster` is what its asset is given
+    beside, such as `{"pool": "events"}`.
 
     Raises:
         DeclarationError: naming the group, the field and the remedy.
@@ -117,9 +120,11 @@ def event_group(
     for kind in several:
         if not isinstance(kind, str) or not is_matched(match, kind):
             raise DeclarationError(name, "types", f"{shown(kind)} is not matched by {match!r}; it is of another group")
+    taken = checked_moved(name, stream, match, {} if moved is None else moved)
     return EventGroup(
-        name=name, stream=stream, match=match, contract=own, contracts=several, max_types=max_types, every=_schedule(name, every),
-        owner=owner, spark=spark, dagster=dagster or {}, description=description or f"Types {match} of {stream.name}, a table each",
+        name=name, stream=stream, match=match, contract=own, contracts=several, moved=taken, max_types=max_types,
+        every=_schedule(name, every), owner=owner, spark=spark, dagster=dagster or {},
+        description=description or f"Types {match} of {stream.name}, a table each",
     )  # fmt: skip
 
 

@@ -41,12 +41,15 @@ class EventStream:
 
 @dataclass(frozen=True, kw_only=True)
 class EventGroup:
-    """Types of a stream that are brought into tables together: `<group>.<type>` each, made when its first event comes.
+    """Types of a stream that are brought into tables together: `<home>.<type>` each, made when its first event comes.
+
+    The home of a type is its group, or the one that had it first, where it moved.
 
     Attributes:
         match: A pattern of the types' names, in which `*` stands for any text.
         contract: What its events may change.
         contracts: The same of single types, in place of it.
+        moved: Types that another group had before, by pattern, with the name of the first that did: their tables stay in its folder.
         max_types: With so many tables, events of further types stay in the stream's own.
         every: How often the stream is looked at; as events come, where it is not said.
         spark: The driver of its runs, such as the URL of a cluster's master; that of the settings, where it is not said.
@@ -58,6 +61,7 @@ class EventGroup:
     match: str = ANY
     contract: Contract = field(default_factory=Contract)
     contracts: Mapping[str, Contract] = field(default_factory=dict, hash=False)
+    moved: Mapping[str, str] = field(default_factory=dict, hash=False)
     max_types: int = MAX_TYPES
     every: Schedule | None = None
     owner: str | None = None
@@ -76,6 +80,16 @@ class EventGroup:
             contracts[one.type] = with_hint(contracts.get(one.type, self.contract), one)
         return replace(self, contracts=contracts)
 
+    @property
+    def homes(self) -> tuple[str, ...]:
+        """The groups in whose folders tables of its types may lie, its own name first."""
+        return tuple(dict.fromkeys((self.name, *self.moved.values())))
+
+    def home_of(self, type_name: str) -> str:
+        """The group in whose folder the table of a type lies: where it moved the one that had it first."""
+        found = [pattern for pattern in self.moved if is_matched(pattern, type_name)]
+        return self.moved[max(found, key=specificity)] if found else self.name
+
     def table(self, type_name: str) -> SourceTable:
         """The table of a type, to be read by others; it need not be there yet.
 
@@ -85,7 +99,7 @@ class EventGroup:
         if not is_matched(self.match, type_name):
             raise DeclarationError(self.name, "table", f"{shown(type_name)} is no type of {self.match}; ask the group that has it")
         about = f"Events {type_name} of {self.stream.name}"
-        return SourceTable(f"{self.name}.{table_of(type_name)}", owner=self.owner, group=self.name, description=about)
+        return SourceTable(f"{self.home_of(type_name)}.{table_of(type_name)}", owner=self.owner, group=self.name, description=about)
 
     @property
     def trigger(self) -> SnapshotTrigger:

@@ -11,6 +11,7 @@ from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.events import EventGroup, EventStream, EventTable
 from lakechime_dagster.lake.graph import find_cycle, topological
+from lakechime_dagster.lake.moved_types import check_moved
 from lakechime_dagster.lake.names import PART
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 from lakechime_dagster.triggers import PartitionTrigger
@@ -117,6 +118,7 @@ def _groups(declared: Iterable[object]) -> tuple[EventGroup, ...]:
     for at, group in enumerate(found):
         if group.name.casefold() in {one.name.casefold() for one in found[:at]}:
             raise DeclarationError(group.name, "name", "is the name of two groups; rename one of them")
+    check_moved(found, streams)
     return tuple(found)
 
 
@@ -149,7 +151,7 @@ def _check_names(tables: tuple[Table, ...]) -> None:
 
 def _check_groups(groups: Iterable[EventGroup], tables: Iterable[Table]) -> None:
     """Refuse tables that have the name of a group, or that this lake writes where a group's tables lie."""
-    names = {group.name.casefold(): group for group in groups}
+    names = {home.casefold(): group for group in groups for home in reversed(group.homes)}
     for table in tables:
         if table.name.casefold() in names:
             raise DeclarationError(table.name, "name", "is the name of a group of types too; rename one of them")

@@ -3,8 +3,11 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.schema.moves import Move
 from lakechime_dagster.schema.results import GroupResult
+from lakechime_dagster.store import event_moves
 from lakechime_dagster.store.event_hints import Hints
 from lakechime_dagster.store.event_replays import Replays
 from lakechime_dagster.store.event_totals import add_to_group
@@ -30,8 +33,16 @@ def event_replays(platform: Platform) -> Replays:
     return Replays(platform.store.engine, platform.ledger.deployment)
 
 
+def move_types(platform: Platform, groups: Collection[EventGroup], uid: str | None) -> list[Move]:
+    """Let each type of a stream be of the group that has it by the declaration, with all that is known of it; those that moved.
+
+    Done before a step reads what it knows of its types. Done again it changes nothing.
+    """
+    return event_moves.move_types(event_types(platform), groups, uid)
+
+
 def settle_group(
-    platform: Platform, execution: Execution, folder: str, result: GroupResult, source: str, told: Collection[str]
+    platform: Platform, execution: Execution, result: GroupResult, source: str, told: Collection[str]
 ) -> bool:  # fmt: skip
     """Register the commits of a step's tables, then close it and move all places, in one transaction; False where somebody had.
 
@@ -43,7 +54,7 @@ def settle_group(
     """
     group, types, uid = execution.lane.flow, event_types(platform), execution.end.sources[source].table_uid
     for one in result.types:
-        log = platform.log_at(f"{folder}/{one.table}", f"{group}.{one.table}")
+        log = platform.log(f"{one.home or group}.{one.table}")
         for commit in one.commits:
             platform.store.register(log.events_of_commit(int(commit.version)))
 

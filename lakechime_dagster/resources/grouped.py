@@ -7,6 +7,7 @@ from enum import StrEnum
 from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.resources.event_types import event_types
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.schema.moves import misplaced
 from lakechime_dagster.schema.repository import NOWHERE, KnownType, TypePlace
 from lakechime_dagster.store.event_waits import Waits, waits
 
@@ -19,7 +20,7 @@ class Fares(StrEnum):
     Attributes:
         OK: Its table holds what came up to its place.
         FAILED: Its newest step could not write it; it keeps its place, and is tried again.
-        WAITS: It has no table.
+        WAITS: It has no table, or one that is declared elsewhere.
     """
 
     OK = "ok"
@@ -44,13 +45,13 @@ class GroupedType:
     @property
     def table(self) -> str:
         """Its table's name, be it there yet or not."""
-        return f"{self.group.name}.{self.known.table}"
+        return f"{self.known.home or self.group.name}.{self.known.table}"
 
     @property
     def fares(self) -> Fares:
         if self.known.error:
             return Fares.FAILED
-        return Fares.OK if self.known.place.commits else Fares.WAITS
+        return Fares.OK if self.known.place.commits and not misplaced(self.group, self.known) else Fares.WAITS
 
     @property
     def reason(self) -> str:
@@ -61,7 +62,7 @@ class GroupedType:
             case Fares.FAILED:
                 return self.known.error
             case Fares.WAITS:
-                return (self.waits or NEVER_WRITTEN).reason
+                return misplaced(self.group, self.known) or (self.waits or NEVER_WRITTEN).reason
 
     def behind(self, newest: TypePlace) -> int:
         """How many versions of the stream's table came behind its place; all, where that table was made anew since."""

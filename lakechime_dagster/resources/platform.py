@@ -35,9 +35,14 @@ class Platform:
     ledger: Ledger
     evaluator: Evaluator
 
+    @property
+    def warehouse(self) -> str:
+        """The folder of the folders of schemas."""
+        return self.settings.warehouse.rstrip("/")
+
     def location(self, table: str, declared: str | None = None) -> str:
         """Where a table lies: as declared, in the project's folder where that is relative, else `<warehouse>/<schema>/<table>`."""
-        return location_in_project(declared) if declared else "/".join([self.settings.warehouse.rstrip("/"), *table.split(".")])
+        return location_in_project(declared) if declared else "/".join([self.warehouse, *table.split(".")])
 
     def log(self, table: str, declared: str | None = None) -> "DeltaLog":
         """The log of a Delta table."""

@@ -50,7 +50,7 @@ def would_replay(
     uid = None if known.place.uid is None else TableUid(known.place.uid)
     end = SnapshotPlace(table_uid=uid, snapshot_id=SnapshotId(str(known.place.version)))
     job = GroupJob(
-        group=hinted, groups=(hinted,), bronze=location, end=end, folder=platform.location(group.name),
+        group=hinted, groups=(hinted,), bronze=location, end=end, warehouse=platform.warehouse,
         deployment=platform.ledger.deployment,
     )  # fmt: skip
     layout = next_layout(known.layout, known.observed, hinted.contract_of(known.type))

@@ -20,7 +20,7 @@ def learned(known: KnownType, found: Sequence[Prototype], contract: Contract) ->
         return None
     decision = "\n".join(f"+ {name} {holds}" for name, holds in gained(known.layout, layout)) or "no column"
     return Learning(
-        type=known.type, table=known.table, place=known.place, prototypes=(*enlarging, *others), enlarging=len(enlarging),
+        type=known.type, table=known.table, home=known.home, place=known.place, prototypes=(*enlarging, *others), enlarging=len(enlarging),
         observed=observed, layout=layout, is_new_layout=is_new or not known.layout_version, before=known.layout_version, decision=decision,
     )  # fmt: skip
 
@@ -30,8 +30,8 @@ def registered(known: KnownType) -> Learning | None:
     if known.layout_version:
         return None
     return Learning(
-        type=known.type, table=known.table, place=known.place, prototypes=(), enlarging=0, observed=known.observed, layout=known.layout,
-        is_new_layout=False, before=0,
+        type=known.type, table=known.table, home=known.home, place=known.place, prototypes=(), enlarging=0, observed=known.observed,
+        layout=known.layout, is_new_layout=False, before=0,
     )  # fmt: skip
 
 

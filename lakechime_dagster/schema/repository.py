@@ -32,7 +32,8 @@ class KnownType:
     """A type as its group knows it.
 
     Attributes:
-        table: The name of its table within the group.
+        table: The name of its table within its home.
+        home: The group in whose folder its table lies; empty where that is the one that has it.
         layout: The columns of its payload, of which `layout_version` is the number; 0 before the first.
         failures: How often in a row it could not be written; it is not tried again before `due_ts`.
         told_ts: When people were told of it last.
@@ -40,6 +41,7 @@ class KnownType:
 
     type: str
     table: str
+    home: str = ""
     place: TypePlace = field(default_factory=TypePlace)
     layout: Layout = field(default_factory=Layout)
     layout_version: int = 0
@@ -81,6 +83,7 @@ class Learning:
 
     type: str
     table: str
+    home: str = ""
     place: TypePlace
     prototypes: tuple[Prototype, ...]
     enlarging: int
@@ -118,6 +121,7 @@ class SchemaRepository(Protocol):
         """Keep what was found out, all in one transaction, before any table is touched; the number of each type's layout.
 
         Raises:
-            LaneConflictError: A type's layout is another one than what was found out was added to: read anew, and decide again.
+            LaneConflictError: A type's layout is another one than what was found out was added to, or another group has the type by
+                now: read anew, and decide again.
         """
         ...

@@ -15,6 +15,7 @@ class TypeResult:
     """What a step did for one type: its rows in the interval, and where they are.
 
     Attributes:
+        home: The group in whose folder its table lies; empty where that is the one that writes it.
         start: Up to which version of the stream's table it had been read; -1 is none of it.
         end: Up to which it is now; `start` where it failed or waits.
         rows: Of the interval.
@@ -33,6 +34,7 @@ class TypeResult:
     table: str
     start: int
     end: int
+    home: str = ""
     rows: int = 0
     written: int = 0
     rescued: int = 0

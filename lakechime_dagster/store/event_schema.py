@@ -9,7 +9,8 @@ from lakechime_dagster.store.schema import metadata
 
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-# A type of a group: its table, up to which version of the stream's table that holds its rows, and its commits so far.
+# A type of a group: its table, up to which version of the stream's table that holds its rows, and its commits so far. Its table
+# lies in the folder of its home, the group that had it first.
 event_type = sa.Table(
     "lc_event_type",
     metadata,
@@ -18,6 +19,7 @@ event_type = sa.Table(
     sa.Column("group_name", sa.String(64), nullable=False),
     sa.Column("type", sa.String(512), nullable=False),
     sa.Column("table_name", sa.String(128), nullable=False),
+    sa.Column("home", sa.String(64), nullable=False, server_default=""),  # the group in whose folder its table lies
     sa.Column("place_uid", sa.String(128)),
     sa.Column("place_version", sa.BigInteger, nullable=False, server_default="-1"),
     sa.Column("commits", sa.BigInteger, nullable=False, server_default="0"),
@@ -41,6 +43,7 @@ event_type = sa.Table(
     sa.Column("behind_ts", sa.BigInteger),  # when the first step that left its rows where they are was settled
     sa.UniqueConstraint("deployment", "group_name", "type", name="lc_event_type_name"),
     sa.UniqueConstraint("deployment", "group_name", "table_name", name="lc_event_type_table"),
+    sa.Index("lc_event_type_home", "deployment", "home", "type", unique=True),
     sqlite_autoincrement=True,
 )
 

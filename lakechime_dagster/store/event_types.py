@@ -154,14 +154,18 @@ class SqlEventTypes:
 
     def _type_id(self, connection: Connection, group: str, one: Learning, now: int) -> int:
         """The row of a type, held until the transaction ends; made where it is new."""
-        this = sa.select(schema.event_type).where(*self._is(group), schema.event_type.c.type == one.type).with_for_update()
+        home = (schema.event_type.c.home == (one.home or group), schema.event_type.c.type == one.type)
+        this = sa.select(schema.event_type).where(schema.event_type.c.deployment == self.deployment, *home).with_for_update()
         row = connection.execute(this).one_or_none()
+        if row is not None and row.group_name != group:
+            raise LaneConflictError(f"{group}: {one.type} is a type of {row.group_name} by now; the next attempt leaves it to that")
         if row is not None and row.layout_version != one.before:
             now_is = f"is number {row.layout_version} by now, and was read as {one.before}"
             raise LaneConflictError(f"{group}: the layout of {one.type} {now_is}; the next attempt reads it")
         if row is not None:
             return int(row.type_id)
         values = {"deployment": self.deployment, "group_name": group, "type": one.type, "table_name": one.table, "observed": {}}
+        values["home"] = one.home or group
         values |= {"place_uid": one.place.uid, "place_version": one.place.version}
         made = connection.execute(sa.insert(schema.event_type).values(**values, first_ts=now).returning(schema.event_type.c.type_id))
         return int(made.scalar_one())
@@ -228,7 +232,8 @@ def _among(table: sa.Table, ids: Sequence[int]) -> sa.ColumnElement[bool]:
 
 def _known(row: Any, columns: list[dict[str, Any]]) -> KnownType:
     return KnownType(
-        type=row.type, table=row.table_name, place=TypePlace(uid=row.place_uid, version=row.place_version, commits=row.commits),
+        type=row.type, table=row.table_name, home=row.home,
+        place=TypePlace(uid=row.place_uid, version=row.place_version, commits=row.commits),
         layout=Layout.from_json(columns), layout_version=row.layout_version, observed=_observed(row.observed),
         failures=row.failures, due_ts=row.due_ts, error=row.error, told_ts=row.told_ts,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from lakechime_dagster.assets.events import TOLD_EVERY_MS, types_table, types_to
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import JsonLines, KafkaTopic, Lake, event_group, event_stream
+from lakechime_dagster.lake import JsonLines, KafkaTopic, Lake, event_group, event_stream, sql_table
 from lakechime_dagster.lake.contracts import Hint
 from lakechime_dagster.resources.event_types import event_hints, event_replays, event_types
 from lakechime_dagster.resources.platform import open_platform
@@ -347,6 +347,46 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2, 5], [1, 3, 4, 6])
     totals = event_types(game.platform).totals("shop")
     assert {name: total["written"] for name, total in totals.items()} == {"shop.buy": 2, "shop.gift": 1, "shop.sell": 4}
+
+
+@spark
+def test_a_type_that_moves_is_a_partition_of_its_new_group_and_its_readers_go_on(game: Game) -> None:
+    stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
+    shop = event_group("shop", stream, match="shop.*")
+    vip = event_group("vip", stream, match="shop.buy", moved={"shop.buy": "shop"})
+    buys = sql_table("gold.buys", sql="SELECT n, _src FROM shop.shop__buy", keys=["_src"], refresh="rows")
+    first = replace(game, definitions=build_definitions(Lake("ev", [stream, shop, shop.table("shop.buy"), buys])))
+    first.step(buy(1), sell(1))
+    assert first.run_of("gold_buys", "ev__tables").success
+    event_hints(game.platform).say("shop", Hint(type="shop.buy", of="/price", says="double"), By(who="me", reason="cents"))
+
+    second = replace(game, definitions=build_definitions(Lake("ev", [stream, shop, vip, vip.table("shop.buy"), buys])))
+    second.ingest(buy(2, price=3), sell(2))
+    (request,) = second.tick("vip").run_requests
+    done = second.run("ev__vip", tags=dict(request.tags), asset_selection=request.asset_selection)
+    assert (told(done), checks(done)["nothing_waits"]) == ({"shop.buy": 1}, True)
+    assert second.instance.get_dynamic_partitions("ev__vip__types") == ["shop.buy"]
+    assert [(row["n"], row["price"]) for row in second.kept("shop.buy")] == [(1, None), (2, 3.0)]
+    assert [snapshot for snapshot, _, _ in second.events("shop.shop__buy")] == ["0", "1"]
+    assert second.run_of("gold_buys", "ev__tables").success
+    assert sorted(row["n"] for row in read(second.platform.location("gold.buys"))) == [1, 2]
+    assert (told(second.step()), second.numbers("shop.sell")) == ({}, [1, 2])
+    assert [*event_types(game.platform).types("shop")] == ["shop.sell"]
+
+
+@spark
+def test_a_type_that_another_group_has_by_a_change_of_patterns_waits_until_that_is_declared(game: Game) -> None:
+    game.step(buy(1))
+    stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
+    kiosk = replace(game, definitions=build_definitions(Lake("ev", [stream, event_group("kiosk", stream, match="shop.*")])))
+    kiosk.ingest(buy(2))
+    (request,) = kiosk.tick("kiosk").run_requests
+    done = kiosk.run("ev__kiosk", tags=dict(request.tags), asset_selection=request.asset_selection)
+    assert checks(done) == {"rows_add_up": True, "no_type_fails": True, "nothing_waits": False}
+    assert 'declare it as moved={"shop.buy": "shop"}' in shown(done)["types of the step"]
+    assert kiosk.numbers("shop.buy") == [1]
+    assert not Path(kiosk.platform.location("kiosk")).exists()
+    assert not checks(kiosk.run("ev__kiosk"))["nothing_waits"]
 
 
 def result(kind: str, *, commit: bool = True, **fields: Any) -> TypeResult:

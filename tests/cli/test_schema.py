@@ -9,9 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from deltalake import DeltaTable
 
 from lakechime_dagster.lake import Contract, Lake, SourceTable, event_group
 from lakechime_dagster.spark.events.group import FROZEN, TYPE_CAP
+from lakechime_dagster.store.event_moves import move_types
 from tests.cli.game import GAME, Game, event
 from tests.support.cli import Answer, Cli
 
@@ -378,3 +380,17 @@ lake = Lake("game", [event_stream("game", source=JsonLines("in"))])
     lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "a_lake:lake")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_type_whose_table_lies_elsewhere_than_declared_says_what_helps(lakechime: Cli, bought: Game) -> None:
+    kiosk = event_group("kiosk", GAME, match="shop_*")
+    Game.declared(lakechime, kiosk)
+    assert move_types(bought.types, [kiosk], str(DeltaTable(bought.location).metadata().id))
+    listed = lakechime("schema", "list", "--json").json["types"]
+    (buy,) = [one for one in listed if one["type"] == "shop_buy"]
+    assert (buy["group"], buy["table"], buy["state"]) == ("kiosk", "shop.shop_buy", "waits")
+    assert 'declare it as moved={"shop_buy": "shop"}' in buy["reason"]
+    assert "declare it as moved=" in " ".join(lakechime("schema", "list").out.split())
+    Game.declared(lakechime, event_group("kiosk", GAME, match="shop_*", moved={"*": "shop"}))
+    (buy,) = [one for one in lakechime("schema", "list", "--json").json["types"] if one["type"] == "shop_buy"]
+    assert (buy["table"], buy["state"]) == ("shop.shop_buy", "ok")

@@ -15,6 +15,10 @@ from nothing, at step 1.
 
 Failed and cold lead to the same state and are told apart by their mutants. A write that failed may have been committed all the same.
 
+Types move to another group with their places and steps, and are committed under the lane that they had. The new group's own lane
+starts from nothing, and its first claim may be older than theirs. An attempt of the former group lives on, and is told apart from the
+new group's when it settles.
+
 A replay commits no new rows: under the number that follows, once the attempt is done with the type up to its own end and nobody is
 ahead of it, and its record tells that end.
 
@@ -42,6 +46,7 @@ class Bounds(NamedTuple):
     losses: int = 1  # of the store
     any_order: bool = False  # of the types of an attempt
     replays: int = 0  # that change something
+    moves: int = 0  # of the types to another group
 
 
 USUAL = Bounds()
@@ -50,14 +55,17 @@ WITHOUT_LOSS = Bounds(losses=0)
 HALVES = (Bounds(left=0), WITHOUT_LOSS)
 WIDE = Bounds(alive=3, any_order=True)
 REPLAYING = Bounds(left=0, replays=1)
+MOVING = Bounds(losses=0, moves=1)
 
 
 def explored(broken: str = "", is_wide: bool = False) -> Exploration:
     """The protocol, or what is left of it: a mutant within widening bounds, a variation by halves unless it is to be wide."""
     if not broken:
-        all_bounds = (WIDE,) if is_wide else (USUAL, REPLAYING)
+        all_bounds = (WIDE,) if is_wide else (USUAL, REPLAYING, MOVING)
     elif broken in MUTANTS and broken.startswith("replay"):
         all_bounds = (REPLAYING,)
+    elif "moved" in broken:
+        all_bounds = (MOVING,)
     elif broken in VARIATIONS:
         all_bounds = (USUAL,) if is_wide else HALVES
     else:
@@ -113,6 +121,9 @@ class Group:
     def _is_over(self, state: State, run: Run) -> bool:
         """Whether an attempt can do nothing more; its step may come again when the store is lost."""
         is_idle = not run.has_moved_lane and not any(part.is_due for part in run.parts)
+        if run.group != state.group:
+            may_settle = {"moved_settles_late", "moved_settles_for_other"} & self.broken and run.parts
+            return is_idle and not may_settle
         if (
             not is_idle
             or state.losses < self.bounds.losses
@@ -129,18 +140,22 @@ class Group:
         if state.losses < self.bounds.losses and any(state.tables):
             types = tuple(self._rebuilt(state))
             yield "the store is lost and rebuilt", state._replace(place=0, settled=0, open=None, types=types, losses=state.losses + 1)
+        if state.group < self.bounds.moves:
+            yield "the types move to another group", self._taken_over(state)
         for run in sorted(set(state.runs)):
             others = list(state.runs)
             others.remove(run)
             rest = state._replace(runs=tuple(others))
-            name = f"attempt {run.attempt} of step {run.step}"
+            former = " of the former group" if run.group != state.group else ""
+            name = f"attempt {run.attempt} of step {run.step}{former}"
             for move, after in self._moves_of(run, state, rest):
                 yield f"{name} {move}", after
 
     def _launched(self, state: State) -> Moves:
         if state.open is None:
             step, attempt = state.settled + 1, 1
-            ends = [end for end in range(max(state.head, 1), LAST + 1) if self._is_due(state, end)]
+            is_behind = state.group > 0 and not state.settled  # a group claims before types move to it
+            ends = [end for end in range(1 if is_behind else max(state.head, 1), LAST + 1) if self._is_due(state, end)]
         elif state.open.attempt < self.bounds.attempts:
             step, attempt = state.open.step, state.open.attempt + 1
             narrower = range(1, state.open.end) if "retry_narrows" in self.broken else ()
@@ -148,8 +163,17 @@ class Group:
         else:
             return
         for end in ends:
-            opened = state._replace(head=max(state.head, end), open=Open(step, attempt, end), runs=(*state.runs, Run(step, attempt, end)))
+            run = Run(step, attempt, end, group=state.group)
+            opened = state._replace(head=max(state.head, end), open=Open(step, attempt, end), runs=(*state.runs, run))
             yield f"step {step} gets attempt {attempt} up to {end}", opened
+
+    def _taken_over(self, state: State) -> State:
+        types = state.types
+        if "moved_place_anew" in self.broken:
+            types = tuple(TypePlace(known.step) for known in types)
+        elif "moved_steps_anew" in self.broken:
+            types = tuple(TypePlace() for _ in types)
+        return state._replace(place=0, settled=0, open=None, types=types, group=state.group + 1)
 
     def _rebuilt(self, state: State) -> Iterator[TypePlace]:
         found = [max(TypePlace(), self._last(table)) for table in state.tables]
@@ -181,7 +205,8 @@ class Group:
         return self._last(tuple(commit for commit in told if commit.step == step))
 
     def _moves_of(self, run: Run, state: State, rest: State) -> Moves:
-        is_open = state.open is not None and (state.open.step, state.open.attempt) == (run.step, run.attempt)
+        is_same = state.open is not None and (state.open.step, state.open.attempt) == (run.step, run.attempt)
+        is_open = is_same and (run.group == state.group or "moved_settles_for_other" in self.broken)
         if run.has_moved_lane:
             yield "moves the types", rest._replace(types=self._moved(run, state))
             if state.left < self.bounds.left:
@@ -202,6 +227,8 @@ class Group:
                 yield f"at {TYPES[index]} {move}", rest._replace(tables=tables, runs=runs, left=state.left + left)
         for index in range(len(TYPES)):
             yield from ((f"at {TYPES[index]} {move}", after) for move, after in self._replayed(run, state, rest, index))
+        if run.group != state.group and not due and "moved_settles_late" in self.broken:
+            yield "settles", rest._replace(types=self._moved(run, state))
         is_compared = is_open or (state.open is not None and state.open.step == run.step and "compares_step" in self.broken)
         if (is_compared or "compares_nothing" in self.broken) and (not due or "settles_first" in self.broken):
             yield "settles", self._settled(run, state, rest)
@@ -258,7 +285,7 @@ class Group:
             if not (part := self._sliced(run, index, known)).is_due:
                 yield "finds no rows left", part, table, 0
                 return
-        held = [commit.step for commit in table]
+        held = [commit.step for commit in table if "moved_lane_anew" not in self.broken or commit.group == run.group]
         version = known.step
         if "group_step_as_version" in self.broken:
             version = run.step
@@ -268,7 +295,7 @@ class Group:
         nothing = Part(UNKNOWN, is_due=False)
         if self._lets_in(held, version):
             told_end = state.open.end if state.open and "record_of_claim" in self.broken else run.end
-            grown = (*table, Commit(version, known.place, run.end, told_end))
+            grown = (*table, Commit(version, known.place, run.end, told_end, run.group))
             move = f"commits ({known.place}, {run.end}] as {version}"
             yield move, done, grown, 0
             if state.left < self.bounds.left:

@@ -24,6 +24,8 @@ MUTANTS = {  # a name with + breaks rules of which each alone may be broken
     "replay_before_rest": "a type of which rows are left to a later step is replayed, and the record tells the attempt's end",
     "replay_tells_no_place": "the record of a replay tells no end",
     "replay_counts_without_commit": "a replay that changed nothing counts as a commit",
+    "moved_lane_anew": "types that move to another group are committed under a lane of that group",
+    "places_of_ledger_only+moved_place_anew": "types that move to another group begin at its lane's place, under their own steps",
     "places_of_ledger_only+rebuilt_step_only": "no attempt looks before it writes, and a lost store gets back steps without places",
     "places_of_ledger_only+refused_waits": "no attempt looks into the tables, neither before it writes nor when it is refused",
     "own_step+short_history": "an attempt looks for the commit of its own step, in a history that tells the last one only",
@@ -45,5 +47,9 @@ VARIATIONS = {  # good manners: less work, clearer history
     "found_waits": "a type whose commit is found before writing leaves the rest to a later step",
     "refused_waits": "a type whose write is refused takes nothing over; a later step finds the commit",
     "refused_goes_on": "a type whose write is refused takes over the end and writes the rest at once",
+    "moved_settles_late": "a step of the former group that settles late moves the types, never back",
+    "moved_settles_for_other": "a step of the former group settles the step that has its number in the new one",
+    "places_of_ledger_only+moved": "types move, and an attempt looks into their tables only when it is refused",
+    "moved_steps_anew": "types that move to another group begin from nothing, under the lane of their tables",
     "retry_narrows": "a retry may also have a smaller end",
 }

@@ -22,6 +22,7 @@ class Commit(NamedTuple):
     start: int
     end: int
     told_end: int  # in the record
+    group: int = 0
 
 
 class Part(NamedTuple):
@@ -37,6 +38,7 @@ class Run(NamedTuple):
     end: int
     parts: tuple[Part, ...] = ()  # none before it begins
     has_moved_lane: bool = False
+    group: int = 0
 
 
 class Open(NamedTuple):
@@ -56,3 +58,4 @@ class State(NamedTuple):
     left: int = 0
     losses: int = 0
     replays: int = 0
+    group: int = 0  # which has the types; the lane is its own

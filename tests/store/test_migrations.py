@@ -164,6 +164,20 @@ def test_the_conflicts_of_types_begin_with_the_siblings_that_are_there(empty_url
     engine.dispose()
 
 
+def test_the_tables_of_types_lie_where_their_groups_made_them(empty_url: str) -> None:
+    engine = open_engine(empty_url)
+    upgraded_to(engine, "0010")
+    kind = {"deployment": "d", "type": "buy", "table_name": "buy", "observed": {}, "first_ts": 1}
+    with writing(engine) as connection:
+        old = sa.table("lc_event_type", *map(sa.column, ("group_name", *kind)))
+        old.c.observed.type = sa.JSON()
+        connection.execute(sa.insert(old), [{**kind, "group_name": name} for name in ("shop", "vip")])
+    upgrade(engine)
+    types = SqlEventTypes(engine, "d")
+    assert [types.types(name)["buy"].home for name in ("shop", "vip")] == ["shop", "vip"]
+    engine.dispose()
+
+
 def upgraded_to(engine: Engine, version: str) -> None:
     """Bring a store to an older version, as the program of that time did."""
     config = Config()

@@ -25,6 +25,7 @@ from lakechime_dagster.spark.events.group import GroupStep
 from lakechime_dagster.spark.events.job import EventJob, GroupJob
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.store.engine import memory_engine, writing
+from lakechime_dagster.store.event_moves import move_types
 from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.store.upgrade import upgrade
 from lakechime_dagster.triggers.feeds import FeedPlace
@@ -64,7 +65,7 @@ class Stream:
         return str(self.folder / self.stream.name / "events")
 
     def location(self, kind: str) -> str:
-        return str(self.folder / self.group.name / table_of(kind))
+        return str(self.folder / self.group.home_of(kind) / table_of(kind))
 
     def drop(self, *payloads: bytes, name: str = "a.jsonl") -> None:
         (self.folder / "in").mkdir(exist_ok=True)
@@ -100,9 +101,13 @@ class Stream:
         replays: Mapping[str, Replay] | None = None,
     ) -> GroupStep:
         """An attempt at the group's next step, to be run."""
+        assert isinstance(self.types, SqlEventTypes)
+        end = end or self.end()
+        groups = self.groups or checked_groups(self.stream, [self.group])
+        move_types(self.types, groups, end.table_uid)
         job = GroupJob(
-            group=self.group, groups=self.groups or checked_groups(self.stream, [self.group]), bronze=self.bronze, end=end or self.end(),
-            folder=str(self.folder / self.group.name), deployment="test", execution_id=execution, attempt=attempt,
+            group=self.group, groups=groups, bronze=self.bronze, end=end,
+            warehouse=str(self.folder), deployment="test", execution_id=execution, attempt=attempt,
             replays=replays or {},
         )  # fmt: skip
         return GroupStep(spark=self.spark, job=job, repository=self.types, open_log=DeltaLog, now_ms=now_ms, start=self.start)

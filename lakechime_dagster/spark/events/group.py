@@ -16,6 +16,7 @@ from lakechime_dagster.lake.contracts import Mode
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.events import owner_of
 from lakechime_dagster.schema.learning import learned, registered
+from lakechime_dagster.schema.moves import misplaced
 from lakechime_dagster.schema.repository import KnownType, SchemaRepository, TypePlace
 from lakechime_dagster.schema.results import FROZEN, TYPE_CAP, GroupResult, TypeResult
 from lakechime_dagster.spark.events.appending import BOUNDED_TIMES, Ahead
@@ -112,11 +113,22 @@ class GroupStep:
         return replayer.replayed(known, self.job.replays[result.type], result)
 
     def _types(self, names: list[str]) -> dict[str, KnownType]:
-        """The types that the store knows, and those of these names that come for the first time, which begin where the group stands."""
+        """The group's types that the store knows, and those of these names that come for the first time.
+
+        These begin where the group stands. One that another group is said to have had, of which the store knows nothing, begins with
+        the stream, as nobody can tell how far that group came.
+        """
         group = self.job.group
-        known = self.repository.types(group.name)
-        new = [name for name in names if name not in known and owner_of(self.job.groups, name).name == group.name]
-        return known | {name: KnownType(type=name, table=table_of(name), place=self.start) for name in new}
+        known = {name: one for name, one in self.repository.types(group.name).items() if self._has(name)}
+        for name in names:
+            if name not in known and self._has(name):
+                home = group.home_of(name)
+                place = self.start if home == group.name else TypePlace()
+                known[name] = KnownType(type=name, table=table_of(name), home=home, place=place)
+        return known
+
+    def _has(self, type_name: str) -> bool:
+        return owner_of(self.job.groups, type_name).name == self.job.group.name
 
     def _looked(self, types: Mapping[str, KnownType]) -> _Looked:
         """The types with their places as their own tables tell them, where somebody may have written there without settling."""
@@ -133,7 +145,9 @@ class GroupStep:
         return _Looked(known=known, ahead=ahead, failed=failed)
 
     def _waits(self, one: KnownType, known: Mapping[str, KnownType]) -> str:
-        """Why a type gets no table; empty where it has or gets one."""
+        """Why a type gets no table, or not its rows; empty where it has or gets one."""
+        if reason := misplaced(self.job.group, one):
+            return reason
         if one.place.commits or one.layout_version:
             return ""
         if self.job.group.contract_of(one.type).tables is Mode.FREEZE:
@@ -194,7 +208,7 @@ class GroupStep:
         start = self.slices.start(one.place)
         rows = count.rows if count is not None and waits else 0
         result = TypeResult(
-            type=one.type, table=one.table, start=start, end=start if waits or not is_due else self.slices.version, rows=rows, pending=rows,
-            layout=one.layout_version, waits=waits, put_off="" if is_due else one.error,
+            type=one.type, table=one.table, home=one.home, start=start, end=start if waits or not is_due else self.slices.version,
+            rows=rows, pending=rows, layout=one.layout_version, waits=waits, put_off="" if is_due else one.error,
         )  # fmt: skip
         return self.writer.with_earlier(result, one, looked.ahead.get(name)) if is_due else result

@@ -29,7 +29,7 @@ class GroupJob:
         groups: All of the stream's, of which each type is one's.
         bronze: Where the stream's table lies.
         end: Up to where it is read.
-        folder: In which the tables of the group's types lie, each by its name.
+        warehouse: The folder of folders, one of each group, in which tables lie by their names.
         replays: What somebody wants to be read again, by type.
     """
 
@@ -37,7 +37,7 @@ class GroupJob:
     groups: tuple[EventGroup, ...]
     bronze: str
     end: SnapshotPlace
-    folder: str
+    warehouse: str
     deployment: str
     execution_id: str = ""
     attempt: int = 1

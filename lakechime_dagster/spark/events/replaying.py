@@ -40,8 +40,10 @@ class TypeReplayer:
 
     def replayed(self, known: KnownType, asked: Replay, result: TypeResult) -> TypeResult:
         """What a step did for a type, and the replay behind it; what hinders that is told, and the replay waits for the next step."""
+        if result.waits:
+            return replace(result, error=f"replay: {result.waits}", left=result.pending)
         is_at_end = self.slices.start(known.place) <= self.slices.version == result.end  # else others wrote more than it may tell of
-        if result.failure or result.waits or not is_at_end or not (known.place.commits or result.committed):
+        if result.failure or not is_at_end or not (known.place.commits or result.committed):
             return result
         commits = result.committed.stamp.step if result.committed is not None else known.place.commits
         place = TypePlace(uid=self.slices.end.table_uid, version=result.end, commits=commits)

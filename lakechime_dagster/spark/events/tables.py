@@ -22,7 +22,8 @@ class TypeTables:
 
     def target(self, known: KnownType) -> Target:
         """The table of a type, be it there or not."""
-        name, location = f"{self.job.group.name}.{known.table}", f"{self.job.folder}/{known.table}"
+        home = self._home(known)
+        name, location = f"{home}.{known.table}", f"{self.job.warehouse}/{home}/{known.table}"
         return Target(name=name, location=location, log=self.open_log(location, name))
 
     def ahead(self, known: KnownType) -> Ahead | None:
@@ -57,4 +58,8 @@ class TypeTables:
         return (held.stamp.attempt, held.stamp.execution_id) == (self.job.attempt, self.job.execution_id)
 
     def _lane(self, known: KnownType) -> LaneId:
-        return LaneId(self.job.deployment, self.job.group.name, known.type)
+        """The line of its table's commits, which stays one whichever group has the type."""
+        return LaneId(self.job.deployment, self._home(known), known.type)
+
+    def _home(self, known: KnownType) -> str:
+        return known.home or self.job.group.name

@@ -79,7 +79,7 @@ class TypeWriter:
 
     def _begun(self, known: KnownType) -> TypeResult:
         start = self.slices.start(known.place)
-        return TypeResult(type=known.type, table=known.table, start=start, end=start, layout=known.layout_version)
+        return TypeResult(type=known.type, table=known.table, home=known.home, start=start, end=start, layout=known.layout_version)
 
     def _appended(self, one: ToWrite) -> TypeResult:
         known, place, count = one.type, one.type.place, one.count

@@ -1,0 +1,99 @@
+"""A type that moves to another group takes with it all that the store knows of it; nobody of the former group brings it back."""
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Engine
+
+from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.lake import EventGroup, event_group
+from lakechime_dagster.lake.contracts import Hint
+from lakechime_dagster.lake.declare_events import checked_groups
+from lakechime_dagster.schema.moves import Move
+from lakechime_dagster.schema.repository import TypePlace
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.event_hints import Hints
+from lakechime_dagster.store.event_moves import move_types
+from lakechime_dagster.store.event_replays import Replays
+from lakechime_dagster.store.event_types import SqlEventTypes
+from tests.schema.test_moves import GAME
+from tests.store.test_event_decisions import ME
+from tests.store.test_event_types import NEW, learning, prototype, result, settle
+
+SHOP = event_group("shop", GAME)
+VIP = event_group("vip", GAME, match="buy", moved={"buy": "shop"})
+
+
+@pytest.fixture
+def types(engine: Engine) -> SqlEventTypes:
+    types = SqlEventTypes(engine, "test")
+    types.learn("shop", [learning(NEW, prototype(a=1)), learning(replace(NEW, type="sell", table="sell"), prototype(a=1))])
+    settle(types, "e0", result(3, step=1))
+    return types
+
+
+def moved(types: SqlEventTypes, *groups: EventGroup, uid: str = "u") -> list[Move]:
+    return move_types(types, checked_groups(GAME, groups), uid)
+
+
+def test_all_that_is_known_of_a_type_moves_with_it(types: SqlEventTypes) -> None:
+    hints, replays = Hints(types.engine, "test"), Replays(types.engine, "test")
+    for name in ("buy", "sell"):
+        hints.say("shop", Hint(type=name, of="/a", says="double"), ME)
+    (asked,) = replays.ask("shop", ["buy"], ME)
+    before, sums, kept = types.types("shop"), types.totals("shop")["buy"], types.variations("shop", ["buy"])
+    assert [(one.held.type, one.group, one.home) for one in moved(types, SHOP, VIP)] == [("buy", "vip", "shop")]
+    assert types.types("shop") == {"sell": before["sell"]}
+    assert types.types("vip") == {"buy": before["buy"]}
+    assert (before["buy"].home, before["buy"].place) == ("shop", TypePlace(uid="u", version=3, commits=1))
+    assert (types.totals("vip"), types.variations("vip", ["buy"])) == ({"buy": sums}, kept)
+    assert [one.version for one in types.history("vip", "buy")] == [1]
+    assert (replays.open("vip"), replays.open("shop")) == ({"buy": asked.replay}, {})
+    assert ([one.type for one in hints.holding("vip")], [one.type for one in hints.holding("shop")]) == (["buy"], ["sell"])
+    assert moved(types, SHOP, VIP) == []
+
+
+def test_a_type_moves_back_as_it_came(types: SqlEventTypes) -> None:
+    before = types.types("shop")
+    moved(types, SHOP, VIP)
+    assert [(one.held.group, one.group) for one in moved(types, SHOP)] == [("vip", "shop")]
+    assert types.types("shop") == before
+
+
+def test_people_are_told_of_a_type_that_moved(types: SqlEventTypes) -> None:
+    with writing(types.engine) as connection:
+        types.settle(connection, "shop", "e1", [], "u", told=["buy", "sell"])
+    assert types.types("shop")["buy"].told_ts
+    moved(types, SHOP, VIP)
+    assert (types.types("vip")["buy"].told_ts, bool(types.types("shop")["sell"].told_ts)) == (0, True)
+
+
+def test_a_step_of_the_former_group_that_settles_late_finds_its_type_gone(types: SqlEventTypes) -> None:
+    before = types.types("shop")["buy"]
+    moved(types, SHOP, VIP)
+    settle(types, "e1", result(9, step=2))
+    assert (types.types("vip")["buy"], "buy" in types.types("shop")) == (replace(before, told_ts=0), False)
+
+
+def test_what_the_former_group_finds_out_late_is_of_a_type_that_is_gone(types: SqlEventTypes) -> None:
+    known = types.types("shop")["buy"]
+    moved(types, SHOP, VIP)
+    for late in (learning(known, prototype(b=1)), learning(NEW, prototype(b=1))):
+        with pytest.raises(LaneConflictError, match="shop: buy is a type of vip by now"):
+            types.learn("shop", [late])
+    assert ([*types.types("shop")], types.types("vip")["buy"].layout_version) == (["sell"], 1)
+
+
+def test_a_type_that_came_to_both_groups_first_is_of_one(types: SqlEventTypes) -> None:
+    new = replace(NEW, type="gift", table="gift")
+    types.learn("vip", [learning(replace(new, home="shop"), prototype(a=1))])
+    with pytest.raises(LaneConflictError, match="gift is a type of vip by now"):
+        types.learn("shop", [learning(new, prototype(a=1))])
+
+
+def test_types_of_other_deployments_and_streams_stay(types: SqlEventTypes) -> None:
+    other = SqlEventTypes(types.engine, "production")
+    other.learn("shop", [learning(NEW, prototype(a=1))])
+    types.learn("play_shop", [learning(replace(NEW, place=TypePlace(uid="v")), prototype(a=1))])
+    moved(types, SHOP, VIP)
+    assert ([*other.types("shop")], [*types.types("play_shop")]) == (["buy"], ["buy"])
