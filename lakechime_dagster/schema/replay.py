@@ -14,11 +14,13 @@ class Replay:
 
     Attributes:
         is_whole: All of them are; else those that may have a place by now which they had not when they were written.
+        is_rebuild: The table is made anew from them, with a layout that is made anew too.
     """
 
     replay_id: int
     type: str
     is_whole: bool = False
+    is_rebuild: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +29,14 @@ class Replayed:
 
     Attributes:
         replaced: Rows of the type's table that say something else now.
-        added: Events that had no row, and have one now.
+        added: Events that had no row, and have one now; of a rebuild without those that no step had read yet.
+        removed: Rows of no event of the stream's table, which a rebuild alone takes away.
     """
 
     replay_id: int
     replaced: int = 0
     added: int = 0
+    removed: int = 0
 
 
 def settled_variations(

@@ -78,7 +78,7 @@ class Learning:
         place: From which a new type is read.
         prototypes: Of the variations that are new, those first that enlarge what was observed, which are `enlarging` many.
         before: The number of the layout to which it was added.
-        decision: What the layout gained, for people.
+        decision: What the layout gained, or lost, for people.
     """
 
     type: str
@@ -124,4 +124,18 @@ class SchemaRepository(Protocol):
             LaneConflictError: A type's layout is another one than what was found out was added to, or another group has the type by
                 now: read anew, and decide again.
         """
+        ...
+
+    def propose(self, group: str, one: Learning, replay_id: int) -> int:
+        """Keep what a rebuild found out, and the layout that it gives the type's table; the number of that.
+
+        It holds once the table has it, as `adopt` says: until then the type is written as it was.
+
+        Raises:
+            LaneConflictError: As of `learn`.
+        """
+        ...
+
+    def adopt(self, group: str, type_name: str, step: int, version: int) -> None:
+        """From now on a layout holds that was proposed, as the type's table has it with the commit of this step; done again nothing."""
         ...

@@ -35,8 +35,10 @@ class Replays:
     engine: Engine
     deployment: str
 
-    def ask(self, group: str, types: Collection[str], by: By, *, is_whole: bool = False) -> list[AskedReplay]:
+    def ask(self, group: str, types: Collection[str], by: By, *, is_whole: bool = False, is_rebuild: bool = False) -> list[AskedReplay]:
         """Ask for replays of these types, all or none; of one that has an open one already nothing new, but it becomes whole if asked to.
+
+        A rebuild is asked for beside an open replay, which a step may be at; it is done first.
 
         Raises:
             NotFoundError: a type has no table in the group, so that no step could ever do it.
@@ -51,13 +53,14 @@ class Replays:
                 raise NotFoundError(f"{problem}; see `lakechime schema list {group}`")
             opened = {one.replay.type: one.replay for one in self._asked(connection, group, _OPEN)}
             for name in sorted(types):
-                if name not in opened:
-                    values = {"who": by.who, "reason": by.reason, "asked_ts": now, "is_whole": is_whole}
+                if name not in opened or (is_rebuild and not opened[name].is_rebuild):
+                    values = {"who": by.who, "reason": by.reason, "asked_ts": now, "is_whole": is_whole, "is_rebuild": is_rebuild}
                     connection.execute(sa.insert(schema.type_replay).values(type_id=known[name], **values))
                 elif is_whole and not opened[name].is_whole:
                     this = schema.type_replay.c.replay_id == opened[name].replay_id
                     connection.execute(sa.update(schema.type_replay).where(this).values(is_whole=True))
-            return [one for one in self._asked(connection, group, _OPEN) if one.replay.type in types]
+            asked = {one.replay.type: one for one in self._asked(connection, group, _OPEN)}
+            return [asked[name] for name in sorted(types)]
 
     def cancel(self, group: str, type_name: str, by: By, *, dry_run: bool = False) -> int:
         """End an open replay without doing it, and tell its number; a step that is at it already may still do it.
@@ -76,7 +79,7 @@ class Replays:
         return asked.replay_id
 
     def open(self, group: str) -> dict[str, Replay]:
-        """The replays that wait for a step of the group, by type."""
+        """The replays that wait for a step of the group, by type; of two of a type the newer, which is a rebuild."""
         with reading(self.engine) as connection:
             return {one.replay.type: one.replay for one in self._asked(connection, group, _OPEN)}
 
@@ -91,10 +94,11 @@ class Replays:
     def _asked(self, connection: Connection, group: str, which: sa.ColumnElement[bool]) -> Iterable[AskedReplay]:
         query = sa.select(schema.type_replay, schema.event_type.c.type).join(schema.event_type).where(*self._is(group), which)
         for row in connection.execute(query.order_by(schema.type_replay.c.replay_id)):
-            done = None if row.replaced is None else Replayed(replay_id=row.replay_id, replaced=row.replaced, added=row.added)
+            counts = {"replaced": row.replaced, "added": row.added, "removed": row.removed or 0}
             yield AskedReplay(
-                replay=Replay(replay_id=row.replay_id, type=row.type, is_whole=row.is_whole), who=row.who, reason=row.reason,
-                asked_ts=row.asked_ts, done_ts=row.done_ts, done=done,
+                replay=Replay(replay_id=row.replay_id, type=row.type, is_whole=row.is_whole, is_rebuild=row.is_rebuild), who=row.who,
+                reason=row.reason, asked_ts=row.asked_ts, done_ts=row.done_ts,
+                done=None if row.replaced is None else Replayed(replay_id=row.replay_id, **counts),
             )  # fmt: skip
 
 
@@ -103,5 +107,5 @@ def close(connection: Connection, execution_id: str, several: Iterable[Replayed]
     now = now_ms(connection)
     for one in several:
         this = (schema.type_replay.c.replay_id == one.replay_id, _OPEN)
-        values = {"replaced": one.replaced, "added": one.added, "execution_id": execution_id, "done_ts": now}
+        values = {"replaced": one.replaced, "added": one.added, "removed": one.removed, "execution_id": execution_id, "done_ts": now}
         connection.execute(sa.update(schema.type_replay).where(*this).values(**values))

@@ -41,13 +41,14 @@ event_type = sa.Table(
     sa.Column("conflicts", sa.BigInteger, nullable=False, server_default="0"),  # the siblings of its newest layout
     sa.Column("rows_behind", sa.BigInteger, nullable=False, server_default="0"),  # of its place, as they were counted last
     sa.Column("behind_ts", sa.BigInteger),  # when the first step that left its rows where they are was settled
+    sa.Column("rebuilt_step", sa.BigInteger, nullable=False, server_default="0"),  # the commit that made its table anew last
     sa.UniqueConstraint("deployment", "group_name", "type", name="lc_event_type_name"),
     sa.UniqueConstraint("deployment", "group_name", "table_name", name="lc_event_type_table"),
     sa.Index("lc_event_type_home", "deployment", "home", "type", unique=True),
     sqlite_autoincrement=True,
 )
 
-# A layout is added, never changed.
+# A layout is added, never changed. Of one that is made anew for a rebuild the type's own number tells when it holds.
 layout = sa.Table(
     "lc_layout",
     metadata,
@@ -99,19 +100,22 @@ type_rescue = sa.Table(
     sa.Column("total", sa.BigInteger, nullable=False),
 )
 
-# That somebody wants a type's earlier events read again, and what came of it; of a type one is open at most.
+# That somebody wants a type's earlier events read again, and what came of it; of a type one is open at most, and a rebuild
+# beside it.
 type_replay = sa.Table(
     "lc_type_replay",
     metadata,
     sa.Column("replay_id", Id, sa.Identity(), primary_key=True),
     sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), nullable=False),
     sa.Column("is_whole", sa.Boolean, nullable=False),
+    sa.Column("is_rebuild", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("who", sa.String(128), nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("asked_ts", sa.BigInteger, nullable=False),
     sa.Column("execution_id", sa.String(32)),  # of the step that did it
     sa.Column("replaced", sa.BigInteger),
     sa.Column("added", sa.BigInteger),
+    sa.Column("removed", sa.BigInteger),  # by a rebuild alone
     sa.Column("done_ts", sa.BigInteger),  # null while it is open
     sa.Index("lc_type_replay_of_type", "type_id", "done_ts"),
     sqlite_autoincrement=True,

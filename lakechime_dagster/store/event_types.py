@@ -80,6 +80,31 @@ class SqlEventTypes:
                 _keep_variations(connection, type_id, one, now)
         return versions
 
+    def propose(self, group: str, one: Learning, replay_id: int) -> int:
+        """Keep what a rebuild found out, and the layout that it gives the type's table, where it is another; the number of that.
+
+        Raises:
+            LaneConflictError: as of `learn`.
+        """
+        with writing(self.engine) as connection:
+            now = now_ms(connection)
+            type_id = self._type_id(connection, group, one, now)
+            _keep_variations(connection, type_id, one, now)
+            this = sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id)
+            connection.execute(this.values(observed=_wire(one.observed)))
+            return _proposed(connection, type_id, one, replay_id, now) if one.is_new_layout else one.before
+
+    def adopt(self, group: str, type_name: str, step: int, version: int) -> None:
+        """A layout that was proposed holds from now on, unless that of this commit, or of a later one, did already."""
+        kind = schema.event_type.c
+        with writing(self.engine) as connection:
+            this = (*self._is(group), kind.type == type_name, kind.rebuilt_step < step)
+            query = sa.select(kind.type_id, schema.layout.c.columns).join_from(schema.event_type, schema.layout)
+            row = connection.execute(query.where(*this, schema.layout.c.version == version).with_for_update()).one_or_none()
+            if row is not None:  # the store may have been lost since
+                values = {"layout_version": version, "rebuilt_step": step, "conflicts": Layout.from_json(row.columns).siblings}
+                connection.execute(sa.update(schema.event_type).where(kind.type_id == row.type_id).values(**values))
+
     def settle(
         self, connection: Connection, group: str, execution_id: str, results: Sequence[TypeResult], uid: str, told: Collection[str] = ()
     ) -> None:
@@ -192,13 +217,33 @@ class SqlEventTypes:
 
 
 def _next_layout(connection: Connection, type_id: int, one: Learning, now: int) -> int:
-    version = one.before + 1 if one.is_new_layout else one.before
+    version = _newest(connection, type_id) + 1 if one.is_new_layout else one.before
     this = sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id)
     connection.execute(this.values(observed=_wire(one.observed), layout_version=version, conflicts=one.layout.siblings))
     if one.is_new_layout:
         values = {"columns": one.layout.to_json(), "decision": one.decision, "actor": ENGINE, "made_ts": now}
         connection.execute(sa.insert(schema.layout).values(type_id=type_id, version=version, **values))
     return version
+
+
+def _newest(connection: Connection, type_id: int) -> int:
+    """The number of the newest layout, be it one that was proposed and never held."""
+    query = sa.select(sa.func.coalesce(sa.func.max(schema.layout.c.version), 0)).where(schema.layout.c.type_id == type_id)
+    return int(connection.execute(query).scalar_one())
+
+
+def _proposed(connection: Connection, type_id: int, one: Learning, replay_id: int, now: int) -> int:
+    """The number of a layout that a rebuild gives a table; one that an earlier attempt proposed is proposed once."""
+    newest = _newest(connection, type_id)
+    this = (schema.layout.c.type_id == type_id, schema.layout.c.version == newest)
+    columns = connection.execute(sa.select(schema.layout.c.columns).where(*this)).scalar_one_or_none()
+    if newest > one.before and columns == one.layout.to_json():
+        return newest
+    who = sa.select(schema.type_replay.c.who).where(schema.type_replay.c.replay_id == replay_id)
+    actor = connection.execute(who).scalar_one_or_none() or ENGINE
+    values = {"columns": one.layout.to_json(), "decision": one.decision, "actor": actor, "made_ts": now}
+    connection.execute(sa.insert(schema.layout).values(type_id=type_id, version=newest + 1, **values))
+    return newest + 1
 
 
 def _keep_variations(connection: Connection, type_id: int, one: Learning, now: int) -> None:

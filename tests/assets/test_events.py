@@ -31,6 +31,7 @@ from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store import event_schema, ledger_schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
+from lakechime_dagster.triggers import SnapshotTrigger
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 from tests.assets.test_table import Location
 from tests.support.follows import read
@@ -354,7 +355,7 @@ def test_a_type_that_moves_is_a_partition_of_its_new_group_and_its_readers_go_on
     stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
     shop = event_group("shop", stream, match="shop.*")
     vip = event_group("vip", stream, match="shop.buy", moved={"shop.buy": "shop"})
-    buys = sql_table("gold.buys", sql="SELECT n, _src FROM shop.shop__buy", keys=["_src"], refresh="rows")
+    buys = sql_table("gold.buys", sql="SELECT n, _src FROM shop.shop__buy", keys=["_src"], refresh="rows", trigger=SnapshotTrigger())
     first = replace(game, definitions=build_definitions(Lake("ev", [stream, shop, shop.table("shop.buy"), buys])))
     first.step(buy(1), sell(1))
     assert first.run_of("gold_buys", "ev__tables").success

@@ -47,6 +47,18 @@ def test_of_a_type_one_replay_is_open_until_a_step_closes_it(replays: Replays) -
     assert Replays(replays.engine, "another").of("shop", "buy") == replays.of("other", "buy") == []
 
 
+def test_a_rebuild_is_asked_for_beside_a_replay_that_a_step_may_be_at(replays: Replays) -> None:
+    (plain,) = replays.ask("shop", ["buy"], ME)
+    (asked,) = replays.ask("shop", ["buy"], By(who="you", reason="all anew"), is_rebuild=True)
+    assert (asked.who, asked.replay.is_rebuild, asked.replay.replay_id > plain.replay.replay_id) == ("you", True, True)
+    assert replays.open("shop") == {"buy": asked.replay}
+    assert replays.ask("shop", ["buy"], ME) == replays.ask("shop", ["buy"], ME, is_rebuild=True) == [asked]
+    done(replays, "e1", Replayed(replay_id=plain.replay.replay_id))
+    assert replays.open("shop") == {"buy": asked.replay}
+    done(replays, "e2", Replayed(replay_id=asked.replay.replay_id, replaced=3, added=1, removed=2))
+    assert replays.of("shop", "buy")[-1].done == Replayed(replay_id=asked.replay.replay_id, replaced=3, added=1, removed=2)
+
+
 @pytest.mark.parametrize("name", ["bye", "wait"])
 def test_a_replay_of_a_type_without_a_table_is_refused_with_those_beside_it(replays: Replays, name: str) -> None:
     with pytest.raises(NotFoundError, match=f"'{name}' has no table in event group shop"):
