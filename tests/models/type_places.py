@@ -55,17 +55,18 @@ WITHOUT_LOSS = Bounds(losses=0)
 HALVES = (Bounds(left=0), WITHOUT_LOSS)
 WIDE = Bounds(alive=3, any_order=True)
 REPLAYING = Bounds(left=0, replays=1)
-MOVING = Bounds(losses=0, moves=1)
+MOVING = Bounds(left=0, losses=0, moves=1)
+MOVING_LEFT = Bounds(losses=0, moves=1)
 
 
 def explored(broken: str = "", is_wide: bool = False) -> Exploration:
     """The protocol, or what is left of it: a mutant within widening bounds, a variation by halves unless it is to be wide."""
     if not broken:
-        all_bounds = (WIDE,) if is_wide else (USUAL, REPLAYING, MOVING)
+        all_bounds = (WIDE, MOVING_LEFT) if is_wide else (USUAL, REPLAYING, MOVING)
     elif broken in MUTANTS and broken.startswith("replay"):
         all_bounds = (REPLAYING,)
     elif "moved" in broken:
-        all_bounds = (MOVING,)
+        all_bounds = (MOVING_LEFT,) if is_wide else (MOVING,)
     elif broken in VARIATIONS:
         all_bounds = (USUAL,) if is_wide else HALVES
     else:
