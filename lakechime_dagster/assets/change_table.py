@@ -27,7 +27,11 @@ def bronze_asset(lake: Lake, table: BronzeTable, flow: Flow) -> dg.AssetsDefinit
     metadata = {**_metadata(table, flow), "source": str(table.feed), "envelope": type(table.envelope).__name__}
     given = declared(table, metadata, kinds)
     return attempting_asset(
-        lake, table, flow, given, lambda spark, running, log: spark.ingest(running, bronze_job_of(table, running), log, table.write_as)
+        lake,
+        table,
+        flow,
+        given,
+        lambda spark, running, log: spark.ingest(running, bronze_job_of(lake, table, running), log, table.write_as),
     )
 
 

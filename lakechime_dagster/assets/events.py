@@ -30,7 +30,7 @@ MAX_SHOWN = 200  # types in a table that people read
 
 
 def event_asset(lake: Lake, table: EventTable, flow: Flow) -> dg.AssetsDefinition:
-    """The asset of a stream's table; it depends on no other, as its feed is outside of the lake."""
+    """The asset of a stream's table; it depends on the table that is its feed, and on none where that is outside of the lake."""
     kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
     metadata = {
         "waits for": flow.condition, "dagster/table_name": table.name, "source": str(table.feed),
@@ -38,7 +38,7 @@ def event_asset(lake: Lake, table: EventTable, flow: Flow) -> dg.AssetsDefinitio
     }  # fmt: skip
     return attempting_asset(
         lake, table, flow, declared(table, metadata, kinds),
-        lambda spark, running, log: spark.ingest_events(running, event_job_of(table, running), log, table.write_as),
+        lambda spark, running, log: spark.ingest_events(running, event_job_of(lake, table, running), log, table.write_as),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from lakechime_dagster.lake.feeds import JsonLines
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.readers import all_read_deletion_vectors
 from lakechime_dagster.lake.reads import Read, ReadMode
+from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
 from lakechime_dagster.resources.event_types import event_hints, event_replays
 from lakechime_dagster.resources.names import asset_name
@@ -43,9 +44,10 @@ def flow_of(table: Target, cluster: str = "") -> Flow:
         asset_keys=(asset_name(table.name),),
         cluster=cluster,
         location=table.location,
-        feed=table.feed if isinstance(table, FeedTable) else None,
+        feed=table.feed if isinstance(table, FeedTable) and not isinstance(table.feed, TableRows) else None,
         is_ordered_by_position=isinstance(table, BronzeTable) and tells_position(table.envelope),
         max_commits=MAX_COMMITS if isinstance(table, ChangeTable) else None,
+        is_stream=isinstance(table, EventTable),
     )
 
 
@@ -78,15 +80,15 @@ def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Ma
     )
 
 
-def bronze_job_of(table: BronzeTable, running: RunningExecution) -> BronzeJob:
+def bronze_job_of(lake: Lake, table: BronzeTable, running: RunningExecution) -> BronzeJob:
     """What one execution asks of Spark for a table of messages; its range is between the places of its claim."""
-    return BronzeJob(**_fed(table, running), format=format_of(table))
+    return BronzeJob(**_fed(lake, table, running), format=format_of(table))
 
 
-def event_job_of(table: EventTable, running: RunningExecution) -> EventJob:
+def event_job_of(lake: Lake, table: EventTable, running: RunningExecution) -> EventJob:
     """What one execution asks of Spark for a stream's table; its range is between the places of its claim."""
     classes = str(running.platform.settings.home / "classes")
-    return EventJob(**_fed(table, running), type_field=table.type_field, producer_field=table.producer_field, classes=classes)
+    return EventJob(**_fed(lake, table, running), type_field=table.type_field, producer_field=table.producer_field, classes=classes)
 
 
 def groups_beside(lake: Lake, group: EventGroup) -> tuple[EventGroup, ...]:
@@ -142,13 +144,18 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
     )
 
 
-def _fed(table: FeedTable, running: RunningExecution) -> dict[str, Any]:
+def _fed(lake: Lake, table: FeedTable, running: RunningExecution) -> dict[str, Any]:
     """What is asked of Spark for any table that holds what a feed brings, between the places of the claim."""
+    folder = ""
+    if isinstance(table.feed, JsonLines):
+        folder = str(in_project(table.feed.folder))
+    elif isinstance(table.feed, TableRows):
+        folder = running.platform.location(table.feed.name, lake.table(table.feed.name).location)
     return {
         "name": table.name,
         "location": running.platform.location(table.name, table.location),
         "feed": table.feed,
-        "folder": str(in_project(table.feed.folder)) if isinstance(table.feed, JsonLines) else "",
+        "folder": folder,
         "comment": table.description,
         **_tried(running),
     }

@@ -158,7 +158,7 @@ def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str
     if isinstance(table, BronzeTable):
         facts |= {"source": str(table.feed), "envelope": type(table.envelope).__name__, "keys": list(table.keys)}
     if isinstance(table, EventTable):
-        facts |= {"source": str(table.feed), "type_field": "$." + ".".join(table.type_field)}
+        facts |= {"inputs": list(table.inputs), "source": str(table.feed), "type_field": "$." + ".".join(table.type_field)}
     if isinstance(table, ChangeTable):
         facts |= {"inputs": list(table.inputs), "keys": list(table.keys), "source": str(table.bronze.feed)}
     if isinstance(table, LakeTable):

@@ -17,6 +17,7 @@ from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.monitors import Limits, Monitor
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.snapshots import Snapshot
+from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "RefreshMode",
     "Snapshot",
     "SourceTable",
+    "TableRows",
     "change_table",
     "event_group",
     "event_stream",

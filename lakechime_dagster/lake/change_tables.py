@@ -11,7 +11,7 @@ from lakechime_dagster.lake.deletes import Deletes
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Envelope
 from lakechime_dagster.lake.feed_tables import FeedTable
-from lakechime_dagster.lake.feeds import KafkaTopic
+from lakechime_dagster.lake.feeds import Feed, KafkaTopic
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.lake.snapshots import Snapshot
 from lakechime_dagster.lake.tables import SourceTable, WrittenTable
@@ -30,6 +30,7 @@ class BronzeTable(FeedTable):
     for the columns of messages that bring no schema.
     """
 
+    feed: Feed
     envelope: Envelope
     keys: tuple[str, ...]
     types: Mapping[str, str] = field(default_factory=dict, hash=False)

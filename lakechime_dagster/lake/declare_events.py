@@ -7,11 +7,12 @@ from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.contracts import Contract, Pin
 from lakechime_dagster.lake.events import EVENTS, MAX_TYPES, EventGroup, EventStream, EventTable
-from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
+from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.moved_types import MAX_GROUP_NAME, checked_moved
 from lakechime_dagster.lake.names import PART, checked_owner, checked_table_name
 from lakechime_dagster.lake.reads import Passthrough
+from lakechime_dagster.lake.table_rows import AnySource, TableRows
 from lakechime_dagster.lake.type_patterns import ANY, is_matched, overlap, specificity
 from lakechime_dagster.masters import REMEDY, is_driver
 from lakechime_dagster.triggers.grid import Schedule
@@ -23,7 +24,7 @@ _FIELD = re.compile(r"\$(\.[^.\[\]]+)+")
 def event_stream(
     name: str,
     *,
-    source: Feed,
+    source: AnySource,
     type_field: str = "$.type",
     producer_field: str | None = None,
     every: Schedule | None = None,
@@ -34,7 +35,7 @@ def event_stream(
     description: str = "",
     dagster: Passthrough | None = None,
 ) -> EventStream:
-    """Declare a stream of JSON events, an object each, that a feed brings; `<name>.events` holds them as they came.
+    """Declare a stream of JSON events, an object each, that a feed or a table brings; `<name>.events` holds them as they came.
 
     `type_field` leads to the name of an event's type, such as `$.header.type`, `producer_field` to who sent it.
 
@@ -47,8 +48,9 @@ def event_stream(
         problem = f"has {len(name)} characters; use at most {MAX_GROUP_NAME - len(OTHER)}"
         raise DeclarationError(f"event_stream {shown(name)}", "name", problem)
     table_name = checked_table_name(f"{name}.{EVENTS}", "event_stream")
-    if not isinstance(source, JsonLines | KafkaTopic):
-        raise DeclarationError(name, "source", f"{shown(source)} is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)")
+    if not isinstance(source, JsonLines | KafkaTopic | TableRows):
+        problem = f"{shown(source)} is none of JsonLines(folder), KafkaTopic(topic, bootstrap=…) and TableRows(table, payload=…)"
+        raise DeclarationError(name, "source", problem)
     if getattr(source, "records", False):
         raise DeclarationError(name, "source", "records=True is of tables that follow a database; each line of a stream is an event")
     told = [one for one in ("shards", "ddl", "transactions", "heartbeats") if getattr(source, one, "")]

@@ -20,7 +20,7 @@ MAX_TYPES = 1_000  # tables of a group
 
 @dataclass(frozen=True, kw_only=True)
 class EventTable(FeedTable):
-    """The events of a stream as they came: what its feed holds, appended, with what is known of each payload.
+    """The events of a stream as they came: what its source holds, appended, with what is known of each payload.
 
     Attributes:
         type_field: The names that lead to an event's type.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lakechime_dagster.lake.feeds import Feed
+from lakechime_dagster.lake.table_rows import AnySource, TableRows
 from lakechime_dagster.lake.tables import WrittenTable
 from lakechime_dagster.triggers.grid import Schedule
 from lakechime_dagster.triggers.model import SnapshotTrigger
@@ -10,17 +10,20 @@ from lakechime_dagster.triggers.model import SnapshotTrigger
 
 @dataclass(frozen=True, kw_only=True)
 class FeedTable(WrittenTable):
-    """A table to which is appended what a feed holds, which is asked `every` so often."""
+    """A table to which is appended what a feed holds, which is asked `every` so often.
 
-    feed: Feed
+    A feed that is a table of the lake is its input, whose events wake it.
+    """
+
+    feed: AnySource
     every: Schedule | None = None
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """It reads no table."""
-        return ()
+        """The table that is its feed; none where the feed is outside of the lake."""
+        return (self.feed.name,) if isinstance(self.feed, TableRows) else ()
 
     @property
     def trigger(self) -> SnapshotTrigger:
-        """Without tables: its feed is asked, `every` so often."""
-        return SnapshotTrigger((), self.every)
+        """Without tables, where its feed is asked, `every` so often; else as rows come to the table that is its feed."""
+        return SnapshotTrigger(self.inputs, self.every)

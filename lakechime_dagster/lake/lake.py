@@ -10,9 +10,11 @@ from lakechime_dagster.lake.alarms import checked_alarms
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.events import EventGroup, EventStream, EventTable
+from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.graph import find_cycle, topological
 from lakechime_dagster.lake.moved_types import check_moved
 from lakechime_dagster.lake.names import PART
+from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 from lakechime_dagster.triggers import PartitionTrigger
 
@@ -52,6 +54,7 @@ class Lake:
         groups = _groups(declared)
         _check_groups(groups, several)
         by_name = {table.name: table for table in several}
+        _check_sources(by_name, groups)
         _check_inputs(by_name)
         cycle = find_cycle(_edges(several))
         if cycle:
@@ -159,6 +162,26 @@ def _check_groups(groups: Iterable[EventGroup], tables: Iterable[Table]) -> None
         if outer is not None and not isinstance(table, SourceTable):
             problem = f"would lie among the tables of group {outer.name}, which has one for each type; rename one of them"
             raise DeclarationError(table.name, "name", problem)
+
+
+def _check_sources(tables: Mapping[str, Table], groups: Iterable[EventGroup]) -> None:
+    """Refuse tables as the feeds of streams that are not there, or to which more is done than appended."""
+    for table in tables.values():
+        if not isinstance(table, EventTable) or not isinstance(table.feed, TableRows):
+            continue
+        name, of_stream = table.feed.name, {group.name for group in groups if group.stream.table == table}
+        if name not in tables:
+            raise DeclarationError(table.name, "source", f"reads {name}, which is not in the lake{_meant(name, tables, table.name)}")
+        source = tables[name]
+        if source.format is not TableFormat.DELTA:
+            raise DeclarationError(table.name, "source", f"{name} is of {source.format}; a stream reads Delta tables")
+        if name.split(".")[0] in of_stream:
+            raise DeclarationError(table.name, "source", f"{name} is written from the stream itself; it would wake itself for ever")
+        appends = isinstance(source, SourceTable | FeedTable) or (
+            isinstance(source, LakeTable) and source.refresh is RefreshMode.ROWS and not source.keys
+        )
+        if not appends:
+            raise DeclarationError(table.name, "source", f"rows of {name} are replaced; a stream takes rows that are only ever appended")
 
 
 def _check_inputs(tables: Mapping[str, Table]) -> None:

@@ -89,14 +89,15 @@ def place_at(platform: Platform, flow: Flow, where: StartFrom) -> PlaceAt:
         LakeChimeError: a feed is not read again.
         FeedUnreadableError: it cannot be asked.
     """
-    if flow.feed is None:
-        return platform.evaluator.place_at(flow, where)
-    if where.where != "now":
+    if where.where != "now" and (flow.feed is not None or flow.is_stream):
+        feed = flow.feed or ", ".join(flow.reads)
         raise LakeChimeError(
-            f"{flow.name} adds what its feed brings, so that its rows would be there twice were {flow.feed} read again from "
+            f"{flow.name} adds what its feed brings, so that its rows would be there twice were {feed} read again from "
             f"{where.where}; put the trigger of the table that reads {flow.target or 'it'} back instead, or this one to `now`, "
             "which leaves out what is not read yet"
         )
+    if flow.feed is None:
+        return platform.evaluator.place_at(flow, where)
     end = opened(flow).look(None).end
 
     def place(connection: object, lane: LaneRow) -> Place:

@@ -22,6 +22,7 @@ class Flow:
     unpartitioned tables of a snapshot trigger, and the next one follows; None is all that came. The first claim takes all, as
     its step makes the target anew; a retry takes what was claimed, and all that came when a person resumes a lane that is held.
     One that `has_types` writes a table for each type of events: what of them failed is tried again, also when nothing comes.
+    One that `is_stream` appends each message of its feed, or row of its table, once: it is put behind what came, never back.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Flow:
     is_ordered_by_position: bool = False
     max_commits: int | None = None
     has_types: bool = False
+    is_stream: bool = False
 
     def __post_init__(self) -> None:
         checked_text("flow name", self.name, limit=128)

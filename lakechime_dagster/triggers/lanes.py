@@ -136,15 +136,20 @@ class Execution:
 
     def ranges(self) -> dict[str, SnapshotRange]:
         """Per source table, the snapshots to read; a source without a new snapshot is not in it."""
-        ranges: dict[str, SnapshotRange] = {}
-        for table, end in self.end.sources.items():
-            start = self.start.sources.get(table, SnapshotPlace())
-            if end.snapshot_id is None or (end == start):
-                continue
-            ranges[table] = SnapshotRange(
-                table=table, table_uid=end.table_uid, start=start.snapshot_id, end=end.snapshot_id, start_uid=start.table_uid
-            )
-        return ranges
+        return ranges_between(self.start, self.end)
+
+
+def ranges_between(start: Place, end: Place) -> dict[str, SnapshotRange]:
+    """Per source table the snapshots between two places; a source without a new snapshot is not in it."""
+    ranges: dict[str, SnapshotRange] = {}
+    for table, until in end.sources.items():
+        begun = start.sources.get(table, SnapshotPlace())
+        if until.snapshot_id is None or until == begun:
+            continue
+        ranges[table] = SnapshotRange(
+            table=table, table_uid=until.table_uid, start=begun.snapshot_id, end=until.snapshot_id, start_uid=begun.table_uid
+        )
+    return ranges
 
 
 @dataclass(frozen=True, kw_only=True)

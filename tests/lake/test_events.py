@@ -17,7 +17,9 @@ from lakechime_dagster.lake import (
     JsonLines,
     KafkaTopic,
     Lake,
+    LakeTable,
     SourceTable,
+    TableRows,
     event_group,
     event_stream,
     sql_table,
@@ -27,14 +29,24 @@ from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.events import owner_of
 from lakechime_dagster.lake.type_patterns import is_matched, specificity
-from lakechime_dagster.triggers import every
+from lakechime_dagster.triggers import SnapshotTrigger, every
 
 
 def stream(name: str = "game", **declared: Any) -> EventStream:
     return event_stream(name, **{"source": JsonLines("in"), **declared})
 
 
+def of_rows(table: str = "bronze.raw") -> EventStream:
+    return stream(source=TableRows(table))
+
+
+def replaced() -> LakeTable:
+    """A table of raw events that is written anew as a whole."""
+    return sql_table("bronze.raw", sql="SELECT payload FROM a.raw", refresh="full", trigger=SnapshotTrigger())
+
+
 GAME = stream()
+OF_ROWS = of_rows()
 LONG = "g" * 34
 
 
@@ -54,6 +66,20 @@ def test_a_stream_brings_a_table_of_its_events_that_its_feed_wakes() -> None:
     assert (table.name, table.location, table.owner, table.group) == ("game.events", "/lake/game", "team:game", "game")
     assert (table.type_field, table.producer_field) == (("header", "type"), ("title",))
     assert (table.inputs, table.trigger.tables, str(table.trigger.every)) == ((), (), "every 5 minutes")
+
+
+def test_a_stream_of_a_tables_rows_is_woken_by_the_table() -> None:
+    raw = SourceTable("bronze.raw")
+    table = stream(source=TableRows(raw, payload="value"), every=every(minutes=5)).table
+    assert (table.inputs, table.trigger.tables, str(table.trigger.every)) == (("bronze.raw",), ("bronze.raw",), "every 5 minutes")
+    assert (table.feed, str(table.feed)) == (TableRows("bronze.raw", payload="value"), "value of table bronze.raw")
+    assert Lake("ev", [raw, stream(source=TableRows(raw))]).graph()["game.events"] == ("bronze.raw",)
+
+
+def test_a_stream_reads_a_table_to_which_the_lake_appends_or_another_stream() -> None:
+    copied = sql_table("bronze.raw", sql="SELECT payload FROM a.raw", refresh="rows", trigger=SnapshotTrigger())
+    assert [one.name for one in Lake("ev", [OF_ROWS, copied, SourceTable("a.raw")]).readers("bronze.raw")] == ["game.events"]
+    assert Lake("ev", [GAME, event_stream("again", source=TableRows(GAME.table))]).graph()["again.events"] == ("game.events",)
 
 
 def test_a_group_is_woken_by_its_streams_table() -> None:
@@ -157,7 +183,13 @@ STREAMS = [
     (lambda: stream("my game"), "event_stream 'my game', name: is no single word of letters, digits and _, such as 'game'"),
     (lambda: stream("a.b"), "event_stream 'a.b', name: is no single word of letters, digits and _"),
     (lambda: stream(LONG + "g"), f"event_stream '{LONG}g', name: has 35 characters; use at most 34"),
-    (lambda: stream(source="in"), "game, source: 'in' is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)"),
+    (
+        lambda: stream(source="in"),
+        "game, source: 'in' is none of JsonLines(folder), KafkaTopic(topic, bootstrap=…) and TableRows(table, payload=…)",
+    ),
+    (lambda: stream(source=SourceTable("bronze.raw")), "game, source: SourceTable(name='bronze.raw'"),
+    (lambda: TableRows("bronze raw"), "'bronze raw', name: the part 'bronze raw' must be of letters"),
+    (lambda: TableRows("bronze.raw", payload=" "), "TableRows bronze.raw, payload: ' ' is not the name of a column"),
     (lambda: stream(source=JsonLines("in", records=True)), "game, source: records=True is of tables that follow a database"),
     (
         lambda: stream(source=KafkaTopic("game", bootstrap="broker:9092", heartbeats="beats")),
@@ -226,6 +258,14 @@ LAKES = [
         lake(GAME, stream("chat"), group("chat")),
         "chat.events, name: would lie among the tables of group chat, which has one for each type; rename one of them",
     ),
+    (lake(OF_ROWS), "game.events, source: reads bronze.raw, which is not in the lake; declare it as a SourceTable"),
+    (lake(OF_ROWS, SourceTable("bronze.raw", format="iceberg")), "game.events, source: bronze.raw is of ICEBERG; a stream reads Delta"),
+    (lake(OF_ROWS, replaced(), SourceTable("a.raw")), "game.events, source: rows of bronze.raw are replaced; a stream takes"),
+    (
+        lake(of_rows("shop.shop__buy"), group(of=of_rows("shop.shop__buy")), SourceTable("shop.shop__buy")),
+        "game.events, source: shop.shop__buy is written from the stream itself; it would wake itself for ever",
+    ),
+    (lake(of_rows("game.events")), "game.events, reads: is a cycle: game.events ← game.events"),
     (lake(GAME.table), "Lake ev, tables: EventTable("),
 ]  # fmt: skip
 

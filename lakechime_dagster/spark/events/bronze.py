@@ -1,7 +1,7 @@
 """Brings the events of a feed into their stream's table, with what is known of each payload: the claimed range, appended once."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
@@ -13,18 +13,20 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType, T
 
 from lakechime_dagster.lake.events import CLUSTERED
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
+from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.schema.event import Refusal
 from lakechime_dagster.spark.events.job import EventJob
 from lakechime_dagster.spark.events.scan import COLUMNS, scan
+from lakechime_dagster.spark.events.table_feed import rows_of_table
 from lakechime_dagster.spark.events.tokenizer import load_tokenizer
 from lakechime_dagster.spark.feeds.files import SLICE, Line, Slice, batches, check_there, has_message, tasks
 from lakechime_dagster.spark.feeds.kafka import read_topics
 from lakechime_dagster.spark.feeds.step import PROPERTIES, files_place, ingest_step, kafka_place
-from lakechime_dagster.spark.job import TableResult
+from lakechime_dagster.spark.job import SourceResult, TableResult
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.session_confs import session_confs
-from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace, KafkaPlace
-from lakechime_dagster.triggers.lanes import CommitStamp
+from lakechime_dagster.triggers.feeds import FilesPlace, KafkaPlace
+from lakechime_dagster.triggers.lanes import CommitStamp, Place, ranges_between
 
 SCHEMA = StructType([
     StructField("_src", StringType()), StructField("_ingested_at", TimestampType()), StructField("sent_at", TimestampType()),
@@ -41,25 +43,33 @@ _STATISTICS = {"delta.dataSkippingStatsColumns": "_src,_ingested_at,sent_at,reas
 def ingest_events(spark: SparkSession, job: EventJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
     """One attempt at one step of a stream's table, as `feeds.step.ingest_step` says; its rows are counted by why they are refused.
 
-    `_src` names each row for ever: the topic's id, partition and offset, or the file and the byte at which the line begins.
+    `_src` names each row for ever: the topic's id, partition and offset; the file and the byte at which the line begins; the
+    table's id and the row's, or the file in which the row was appended and its number there.
     """
+    sources: list[SourceResult] = []
+
+    def rows_between(start: Place | None, end: Place) -> DataFrame | None:
+        match job.feed:
+            case JsonLines():
+                read = _of_files(spark, job, job.feed, files_place(start), files_place(end))
+            case KafkaTopic():
+                read = _of_topics(spark, job, job.feed, kafka_place(start), kafka_place(end))
+            case TableRows():
+                range_ = ranges_between(start or Place(), end).get(job.feed.name)
+                log, read = open_log(job.folder, job.feed.name), None
+                if range_ is not None:
+                    read, told = rows_of_table(spark, job, job.feed, log, range_, stamp)
+                    sources.append(told)
+            case _:
+                assert_never(job.feed)
+        return None if read is None else _told(spark, read, job)
+
     with session_confs(spark, SMALL_PAGES):
-        return ingest_step(
-            spark, job, stamp, open_log, lambda start, end: _rows(spark, job, start, end), SCHEMA, f"coalesce(reason, '{TAKEN}')",
-            cluster_by=CLUSTERED, properties=PROPERTIES | _STATISTICS,
+        result = ingest_step(
+            spark, job, stamp, open_log, rows_between, SCHEMA, f"coalesce(reason, '{TAKEN}')", cluster_by=CLUSTERED,
+            properties=PROPERTIES | _STATISTICS,
         )  # fmt: skip
-
-
-def _rows(spark: SparkSession, job: EventJob, start: FeedPlace | None, end: FeedPlace | None) -> DataFrame | None:
-    """The events between two places; None where there is none."""
-    match job.feed:
-        case JsonLines():
-            read = _of_files(spark, job, job.feed, files_place(start), files_place(end))
-        case KafkaTopic():
-            read = _of_topics(spark, job, job.feed, kafka_place(start), kafka_place(end))
-        case _:
-            assert_never(job.feed)
-    return None if read is None else _told(spark, read, job)
+    return replace(result, sources=tuple(sources))
 
 
 def _told(spark: SparkSession, read: DataFrame, job: EventJob) -> DataFrame:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakechime_dagster.lake.feeds import Feed
+from lakechime_dagster.lake.table_rows import AnySource
 from lakechime_dagster.triggers.lanes import Place
 
 
@@ -11,13 +11,13 @@ from lakechime_dagster.triggers.lanes import Place
 class FeedJob:
     """One execution of a table that holds what a feed brings, by what came to it since the lane's place.
 
-    `folder` is where a feed of files lies, `environment` what a feed's settings written `$NAME` stand for. `start`,
-    `may_settle_empty` and `has_committed` are as of `job.TableJob`.
+    `folder` is where a feed of files, or the table that is one, lies, `environment` what a feed's settings written `$NAME`
+    stand for. `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
     """
 
     name: str
     location: str
-    feed: Feed
+    feed: AnySource
     folder: str = ""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     comment: str = ""

@@ -12,11 +12,11 @@ from lakechime_dagster.spark.feeds.job import FeedJob
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.refresh import OpenLog, skipped
-from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace, KafkaPlace
-from lakechime_dagster.triggers.lanes import CommitStamp
+from lakechime_dagster.triggers.feeds import FilesPlace, KafkaPlace
+from lakechime_dagster.triggers.lanes import CommitStamp, Place
 
 PROPERTIES = {"delta.appendOnly": "true"}
-Rows = Callable[[FeedPlace | None, FeedPlace | None], DataFrame | None]  # between two places; None where there is none
+Rows = Callable[[Place | None, Place], DataFrame | None]  # between two places; None where there is none
 
 
 def ingest_step(
@@ -45,11 +45,11 @@ def ingest_step(
     if last and last.stamp.step == stamp.step:
         return skipped(last)
     is_lost = last is None and job.has_committed
-    start = None if is_lost or job.start is None else job.start.feed
+    start = None if is_lost else job.start
     note = f"{job.name} no longer holds what its lane has committed: its feed is read again from the beginning"
     phase = Phases(spark, job.name)
     with phase("read"):
-        rows = rows_between(start, stamp.end.feed)
+        rows = rows_between(start, stamp.end)
     with phase("write"):
         if rows is not None or not job.may_settle_empty:
             create_if_missing(spark, target, schema, properties)
@@ -70,14 +70,14 @@ def ingest_step(
     )  # fmt: skip
 
 
-def files_place(place: FeedPlace | None) -> FilesPlace:
+def files_place(place: Place | None) -> FilesPlace:
     """A place in files; the beginning where there is none."""
-    return place if isinstance(place, FilesPlace) else FilesPlace()
+    return place.feed if place is not None and isinstance(place.feed, FilesPlace) else FilesPlace()
 
 
-def kafka_place(place: FeedPlace | None) -> KafkaPlace:
+def kafka_place(place: Place | None) -> KafkaPlace:
     """A place in topics; the beginning where there is none."""
-    return place if isinstance(place, KafkaPlace) else KafkaPlace()
+    return place.feed if place is not None and isinstance(place.feed, KafkaPlace) else KafkaPlace()
 
 
 def _counted(frame: DataFrame, kinds: str) -> dict[str, int]:

@@ -18,8 +18,8 @@ from lakechime_dagster.spark.following.kafka import Messages
 from lakechime_dagster.spark.following.lines import Lines
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.spark.refresh import OpenLog
-from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace, KafkaPlace
-from lakechime_dagster.triggers.lanes import CommitStamp
+from lakechime_dagster.triggers.feeds import FilesPlace, KafkaPlace
+from lakechime_dagster.triggers.lanes import CommitStamp, Place
 
 DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 
@@ -34,7 +34,7 @@ def bronze_schema() -> StructType:
     return struct_of(DDL)
 
 
-def _rows(spark: SparkSession, job: BronzeJob, start: FeedPlace | None, end: FeedPlace | None) -> DataFrame | None:
+def _rows(spark: SparkSession, job: BronzeJob, start: Place | None, end: Place) -> DataFrame | None:
     """The messages between two places; None where there is none."""
     match job.feed:
         case JsonLines():

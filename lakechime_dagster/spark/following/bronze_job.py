@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from lakechime_dagster.cdc.messages.readers import MessageFormat
+from lakechime_dagster.lake.feeds import Feed
 from lakechime_dagster.spark.feeds.job import FeedJob
 
 
@@ -10,4 +11,5 @@ from lakechime_dagster.spark.feeds.job import FeedJob
 class BronzeJob(FeedJob):
     """One execution of a table that holds the messages of a feed, which are read by their format."""
 
+    feed: Feed
     format: MessageFormat

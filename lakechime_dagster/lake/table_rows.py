@@ -1,0 +1,37 @@
+"""Tables as feeds: rows that others append to a table of the lake, a message each."""
+
+from dataclasses import dataclass, field
+
+from lakechime_dagster.dce.store import NamedTable
+from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.lake.feeds import Feed
+from lakechime_dagster.lake.names import checked_table_name
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The rows of a Delta table to which others append, each with a message in a column of text or bytes.
+
+    Attributes:
+        table: The table, or its name; it is declared in the same lake.
+        payload: The column, of STRING or BINARY.
+    """
+
+    table: str | NamedTable
+    payload: str = field(default="payload", kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", checked_table_name(getattr(self.table, "name", self.table), "TableRows"))
+        if not isinstance(self.payload, str) or not self.payload.strip():
+            raise DeclarationError(f"TableRows {self.table}", "payload", f"{shown(self.payload)} is not the name of a column")
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return str(self.table)
+
+    def __str__(self) -> str:
+        return f"{self.payload} of table {self.name}"
+
+
+AnySource = Feed | TableRows

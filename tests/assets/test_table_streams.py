@@ -1,0 +1,132 @@
+"""A stream whose source is a table: what others append there becomes events, and rows of a table for each type, by itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lake import Lake, SourceTable, TableRows, event_group, event_stream
+from lakechime_dagster.resources.explain import explain
+from lakechime_dagster.resources.feeds import place_at
+from lakechime_dagster.resources.lakechime import declared_flows
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.store.interventions import By, Interventions
+from lakechime_dagster.triggers.lanes import LaneState
+from lakechime_dagster.triggers.model import StartFrom
+from tests.assets.test_table import Location, shown
+from tests.support.follows import read
+from tests.support.refreshes import Source
+from tests.support.streams import event
+
+spark = pytest.mark.spark
+
+RAW = SourceTable("bronze.raw", owner="team:ingest")
+
+
+@dataclass
+class Game(Location):
+    """The code location of a stream of a table's rows and its groups."""
+
+    @property
+    def raw(self) -> Source:
+        return Source(Path(self.platform.location("bronze.raw")), pa.schema([("value", pa.string())]), change_feed=False)
+
+    def told(self) -> None:
+        """The newest commit of the table is pushed."""
+        log = self.platform.log("bronze.raw")
+        self.platform.store.register(log.events_of_commit(log.version))
+
+    def append(self, *payloads: bytes) -> None:
+        self.raw.location.mkdir(parents=True, exist_ok=True)
+        self.raw.write(*((one.decode(),) for one in payloads))
+        self.told()
+
+    def step(self, sensor: str = "game_events", job: str = "ev__tables") -> dg.ExecuteInProcessResult:
+        """The next step, as its sensor launches it."""
+        (request,) = self.tick(sensor).run_requests
+        return self.run(job, tags=dict(request.tags), asset_selection=request.asset_selection, raise_on_error=False)
+
+    def numbers(self, table: str) -> list[int]:
+        return sorted(row["n"] for row in read(self.platform.location(table)))
+
+
+@pytest.fixture
+def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
+    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
+        monkeypatch.setenv(f"LAKECHIME_{name}", value)
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    definitions = build_definitions(lake())
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        yield Game(instance, definitions, open_platform())
+
+
+def lake() -> Lake:
+    stream = event_stream("game", source=TableRows(RAW, payload="value"))
+    return Lake("ev", [RAW, stream, event_group("shop", stream, match="shop.*")])
+
+
+def buy(number: int) -> bytes:
+    return event("shop.buy", n=number)
+
+
+def test_the_streams_table_depends_on_the_table_that_is_its_source() -> None:
+    definitions = build_definitions(lake())
+    graph = definitions.resolve_asset_graph()
+    bronze = graph.get(dg.AssetKey(["game", "events"]))
+    assert bronze.parent_keys == {dg.AssetKey(["bronze", "raw"])}
+    assert (bronze.metadata["source"], bronze.metadata["waits for"]) == (
+        "value of table bronze.raw",
+        "a change of bronze.raw, as events arrive",
+    )
+    assert graph.get(dg.AssetKey("shop")).parent_keys == {bronze.key}
+
+
+@spark
+def test_rows_that_others_append_become_the_rows_of_types_by_themselves(game: Game) -> None:
+    assert game.tick("game_events").run_requests == []
+    game.append(buy(1), event("jump"))
+    game.append(buy(2), b"{damaged")
+    first = game.step()
+    seen = shown(first)
+    assert (first.success, seen["rows inserted"], seen["last fired because"]) == (True, 4, "2 events came (2 of bronze.raw)")
+    assert "`bronze.raw` from nothing up to snapshot 1" in seen["range"]
+    assert game.tick("game_events").run_requests == []
+    assert game.step("shop", "ev__shop").success
+    assert game.numbers("shop.shop__buy") == [1, 2]
+
+    game.append(buy(3))
+    assert "1 of bronze.raw" in explain(game.platform, declared_flows()["game.events"]).sentence
+    second = game.step()
+    assert "`bronze.raw` after snapshot 1 up to snapshot 2: 1 commits, 1 with data, read by log_files" in shown(second)["range"]
+    assert game.step("shop", "ev__shop").success
+    assert game.numbers("shop.shop__buy") == [1, 2, 3]
+    with pytest.raises(LakeChimeError, match=r"its rows would be there twice were bronze\.raw read again"):
+        place_at(game.platform, declared_flows()["game.events"], StartFrom("beginning"))
+
+
+@spark
+def test_a_change_of_rows_holds_the_stream_until_a_person_leaves_it_out(game: Game) -> None:
+    game.append(buy(1))
+    assert game.step().success
+    game.raw.update({"value": "'x'"})
+    game.told()
+    assert not game.step().success
+    row = game.platform.ledger.flow("game.events")
+    assert row is not None
+    lane = game.platform.ledger.lanes(row)[""]
+    assert (lane.state, "commits of it do more than append" in lane.state_reason) == (LaneState.HELD, True)
+    (opened,) = game.platform.ledger.open_executions(row)
+    assert f"`lakechime execution skip {opened.execution_id} --reason …`" in lane.state_reason
+    game.append(buy(2))
+    assert game.tick("game_events").run_requests == []
+    Interventions(game.platform.ledger).skip(opened, By(who="ann", reason="they were wrong"))
+    assert game.step().success
+    assert game.step("shop", "ev__shop").success
+    assert game.numbers("shop.shop__buy") == [1, 2]
