@@ -17,6 +17,7 @@ from lakechime_dagster.lake.readers import all_read_deletion_vectors
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
+from lakechime_dagster.resources.draining import event_drains
 from lakechime_dagster.resources.event_types import event_hints, event_replays
 from lakechime_dagster.resources.names import asset_name
 from lakechime_dagster.resources.open_transactions import asked
@@ -87,8 +88,10 @@ def bronze_job_of(lake: Lake, table: BronzeTable, running: RunningExecution) -> 
 
 def event_job_of(lake: Lake, table: EventTable, running: RunningExecution) -> EventJob:
     """What one execution asks of Spark for a stream's table; its range is between the places of its claim."""
-    classes = str(running.platform.settings.home / "classes")
-    return EventJob(**_fed(lake, table, running), type_field=table.type_field, producer_field=table.producer_field, classes=classes)
+    classes, drain = str(running.platform.settings.home / "classes"), event_drains(running.platform).open(table.name)
+    return EventJob(
+        **_fed(lake, table, running), type_field=table.type_field, producer_field=table.producer_field, classes=classes, drain=drain
+    )
 
 
 def groups_beside(lake: Lake, group: EventGroup) -> tuple[EventGroup, ...]:

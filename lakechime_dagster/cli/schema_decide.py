@@ -8,6 +8,7 @@ from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import DryRun, Json, Reason, Who
 from lakechime_dagster.cli.output import count, note, print_json, say
+from lakechime_dagster.cli.schema_drain import drain
 from lakechime_dagster.cli.schema_names import OfGroup, TypeName, printable, type_named
 from lakechime_dagster.errors import DeclarationError, NotFoundError
 
@@ -19,6 +20,8 @@ Path = Annotated[str, typer.Argument(metavar="PATH", help="A field, such as /pri
 Says = Annotated[str, typer.Argument(metavar="KIND", help="bool, long, bigint, double, string, json, ignore; or - for what is declared.")]
 What = Annotated[str, typer.Option("--what", metavar="tables|columns|kinds|all", help="What may come from now on.")]
 Whole = Annotated[bool, typer.Option("--whole", help="All its events, be they known to be right or not; brings back deleted rows.")]
+TypeOrStream = Annotated[str, typer.Argument(metavar="TYPE", help="The type as its events spell it, or its table; or a stream's name.")]
+Quarantine = Annotated[bool, typer.Option("--quarantine", help="What the stream of this name refused, in place of a type's events.")]
 Cancel = Annotated[bool, typer.Option("--cancel", help="End the one that waits for a step, without doing it.")]
 DECLARED = "-"
 ALL = "all"
@@ -83,19 +86,25 @@ def allow(
 
 
 def replay(
-    name: TypeName, reason: Reason, whole: Whole = False, cancel: Cancel = False, who: Who = None, group: OfGroup = None,
-    dry_run: DryRun = False, as_json: Json = False,
+    name: TypeOrStream, reason: Reason, whole: Whole = False, quarantine: Quarantine = False, cancel: Cancel = False, who: Who = None,
+    group: OfGroup = None, dry_run: DryRun = False, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Read a type's earlier events again, and put right the rows that would be others by now; the group's next step does it.
 
-    That step comes by itself. Rows that are as they should be are not touched, and nothing is deleted. A dry run computes what
-    would change, which starts Spark.
+    That step comes by itself. Rows that are as they should be are not touched, and nothing is deleted. With --quarantine it is
+    what a stream refused: the events among it by today's declaration come into the stream's table, each once, with the stream's
+    next step. A dry run computes what would change, which starts Spark.
     """
     from lakechime_dagster.resources.event_types import event_replays
     from lakechime_dagster.resources.replaying import would_replay
 
     platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
+    if quarantine:
+        if whole or group is not None:
+            raise parse.wrong("--quarantine", "is of a whole stream; leave --whole and --group out")
+        drain(platform, name, by, cancel=cancel, dry_run=dry_run, as_json=as_json)
+        return
     one = type_named(platform, name, group)
     told: dict[str, Any] = {"group": one.group.name, "type": one.known.type, "whole": whole, "dry_run": dry_run}
     replays = event_replays(platform)

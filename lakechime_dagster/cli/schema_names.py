@@ -12,7 +12,7 @@ from lakechime_dagster.errors import NotFoundError, shown
 from lakechime_dagster.settings import Settings
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lake.events import EventGroup
+    from lakechime_dagster.lake.events import EventGroup, EventStream
     from lakechime_dagster.resources.grouped import GroupedType
     from lakechime_dagster.resources.platform import Platform
 
@@ -40,6 +40,18 @@ def group_named(name: str, settings: Settings) -> "EventGroup":
     if name not in groups:
         raise NotFoundError(f"the lake declares no event group {shown(name)}; {remedy(name, groups)}" if groups else NO_STREAM)
     return groups[name]
+
+
+def stream_named(name: str, settings: Settings) -> "EventStream":
+    """The stream of that name.
+
+    Raises:
+        NotFoundError: naming the one that is nearest, or those that are there.
+    """
+    streams = {group.stream.name: group.stream for group in declared_groups(settings)}
+    if name not in streams:
+        raise NotFoundError(f"the lake declares no stream {shown(name)} of events; {remedy(name, streams)}" if streams else NO_STREAM)
+    return streams[name]
 
 
 def type_named(platform: "Platform", name: str, group: str | None) -> "GroupedType":

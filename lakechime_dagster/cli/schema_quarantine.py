@@ -7,6 +7,7 @@ import typer
 from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import MAX_LIMIT, Json
 from lakechime_dagster.cli.output import count, print_json, print_table, say, when
+from lakechime_dagster.cli.schema_drain import drains_of, print_drains
 from lakechime_dagster.cli.schema_names import NO_STREAM, declared_groups, printable, remedy
 from lakechime_dagster.cli.schema_show import INDENT, document, newest_of, state_shown
 from lakechime_dagster.errors import NotFoundError, shown
@@ -25,8 +26,8 @@ def quarantine(
 ) -> None:
     """Show what a stream refused: how many rows by reason, and the newest ones; of a group the types that wait or failed, too.
 
-    A refused row has no type, so that it is of no group. Payloads are shown as they came, cut at 200 characters, and may hold
-    personal data.
+    A refused row has no type, so that it is of no group; one that was drained is refused no more. Payloads are shown as they came,
+    cut at 200 characters, and may hold personal data.
     """
     from lakechime_dagster.resources.grouped import Fares, types_of
     from lakechime_dagster.resources.streamed import Streamed
@@ -38,6 +39,7 @@ def quarantine(
     refused = [row | {column: _time(row[column]) for column in ("_ingested_at", "sent_at")} for row in streamed.refused(limit)]
     told: dict[str, Any] = {
         "stream": stream.name, "table": stream.table.name, "total": sum(reasons.values()), "reasons": reasons, "refused": refused,
+        "drains": drains_of(platform, stream.table.name),
     }  # fmt: skip
     if group is not None:
         newest = newest_of(streamed)
@@ -74,6 +76,8 @@ def _print(told: dict[str, Any]) -> None:
         say(INDENT + printable(row["payload"]))
     if told["total"] > len(told["refused"]):
         say(f"{count(told['total'] - len(told['refused']), 'older one')} not shown; --limit shows more")
+    if told["drains"]:
+        print_drains(told["drains"])
     if "types" in told:
         say(f"\ntypes of {told['group']} that wait or failed:")
         rows = [[printable(one["type"]), one["table"], one["waiting"], when(one["due_ts"]), state_shown(one)] for one in told["types"]]

@@ -15,6 +15,7 @@ from lakechime_dagster.triggers.model import SnapshotTrigger
 
 EVENTS = "events"  # the table of a stream's events, `<stream>.events`
 CLUSTERED = ("type", "hash")  # by which its rows lie together
+REFUSED_BEFORE = "refused_before"  # of a row that was drained: why it was refused; null of others
 MAX_TYPES = 1_000  # tables of a group
 
 

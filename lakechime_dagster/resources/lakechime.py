@@ -7,6 +7,7 @@ from dataclasses import replace
 import dagster as dg
 
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.resources.draining import drain_firing
 from lakechime_dagster.resources.event_types import event_replays
 from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.names import EXECUTION_TAG
@@ -107,13 +108,24 @@ def adopted(platform: Platform, flow: Flow, run_id: str, partition: str | None) 
     lane = lanes[lane_key]
     if blocked := lane.blocked_sentence(flow.name):
         raise LaneConflictError(blocked)
-    firing = _fed(platform, flow, row) if flow.feed is not None else _woken(platform, flow, row, lane, key)
+    firing = _wanted(platform, flow, row, lane, key)
     claimed = platform.evaluator.claim(flow, row, firing, ask_target(target), cause=Cause.MANUAL)
     if claimed is None:
         raise LaneConflictError(
             f"another run claimed {flow.name} {lane_key}".strip() + " at the same moment; look at its run, or launch again"
         )
     return platform.ledger.begin(claimed.execution_id, run_id)
+
+
+def _wanted(platform: Platform, flow: Flow, row: FlowRow, lane: LaneRow, key: FireKey | None) -> Firing:
+    """What a person wants, where there is something to do: what came, or else a drain of a stream."""
+    try:
+        return _fed(platform, flow, row) if flow.feed is not None else _woken(platform, flow, row, lane, key)
+    except NothingNewError:
+        firing = drain_firing(platform, flow, row)
+        if firing is None:
+            raise
+        return replace(firing, reason=f"{BY_HAND}; {firing.reason}")
 
 
 def _woken(platform: Platform, flow: Flow, row: FlowRow, lane: LaneRow, key: FireKey | None) -> Firing:

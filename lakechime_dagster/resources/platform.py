@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.schema.replay import Drained
 from lakechime_dagster.settings import Settings, load_settings, location_in_project
+from lakechime_dagster.store import event_drains
 from lakechime_dagster.store.engine import memory_engine, open_engine
 from lakechime_dagster.store.evaluation import Evaluator
 from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.ledger import Ledger
+from lakechime_dagster.store.ledger import Beside, Ledger
 from lakechime_dagster.store.upgrade import check, current_version, upgrade
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -64,13 +66,20 @@ class Platform:
         if committed is not None and target is not None:
             events = target.events_of_commit(int(committed.version))
             self.store.register([*events, *marks_of(committed.stamp, target.table, target.levels(), target.cluster, events)])
-            self.ledger.settle(execution, committed)
+            self.ledger.settle(execution, committed, beside=_closing(execution, Drained.of(committed.stamp.facts)))
         return committed
 
-    def settle_without_commit(self, execution: Execution, marks: list[DataChangeEvent], reason: str) -> bool:
-        """Settle a step that had nothing to write, after registering its marks (law 16)."""
+    def settle_without_commit(
+        self, execution: Execution, marks: list[DataChangeEvent], reason: str, drained: Drained | None = None
+    ) -> bool:  # fmt: skip
+        """Settle a step that had nothing to write, after registering its marks (law 16); it may have drained nothing."""
         self.store.register(marks)
-        return self.ledger.settle(execution, None, reason=reason)
+        return self.ledger.settle(execution, None, reason=reason, beside=_closing(execution, drained))
+
+
+def _closing(execution: Execution, drained: Drained | None) -> Beside | None:
+    """What closes the drain that a step did, in the settling transaction; None where it did none."""
+    return None if drained is None else lambda connection: event_drains.close(connection, execution.execution_id, drained)
 
 
 def marks_of(

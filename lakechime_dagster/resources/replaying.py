@@ -1,11 +1,12 @@
-"""What a replay of a type would change, computed and not written."""
+"""What a replay of a type, or a drain of a stream, would change, computed and not written."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.event import SnapshotId, TableUid
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.lake.events import EventGroup
+from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.resources.event_types import event_hints, event_types
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.spark import spark_of
@@ -13,6 +14,9 @@ from lakechime_dagster.schema.layout import next_layout
 from lakechime_dagster.schema.learning import gained
 from lakechime_dagster.schema.replay import Replay
 from lakechime_dagster.schema.repository import KnownType
+
+if TYPE_CHECKING:
+    from lakechime_dagster.spark.events.draining import Drain
 
 _ASKED = 0  # the number of a replay that nobody has asked for
 
@@ -62,3 +66,24 @@ def would_replay(
         )  # fmt: skip
         with replayer.difference(replace(known, layout=layout), asked) as found:
             return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.layout, layout)))
+
+
+def would_drain(platform: Platform, table: EventTable, log: Callable[[str], None]) -> "Drain":
+    """What a drain of a stream would bring; by Spark, and nothing is written.
+
+    Raises:
+        SparkFailedError: what Spark said.
+    """
+    from lakechime_dagster.spark.drivers.driver import open_driver  # only who asks for this needs Spark
+    from lakechime_dagster.spark.drivers.failures import described
+    from lakechime_dagster.spark.events.draining import Drain, drain_of, drained
+    from lakechime_dagster.spark.events.job import EventJob
+
+    settings, location = platform.settings, platform.location(table.name, table.location)
+    job = EventJob(
+        name=table.name, location=location, feed=table.feed, type_field=table.type_field, producer_field=table.producer_field,
+        classes=str(settings.home / "classes"),
+    )  # fmt: skip
+    with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
+        rows = drained(driver.spark, job, platform.log_at(location, table.name))
+        return Drain(rows=0) if rows is None else drain_of(rows)

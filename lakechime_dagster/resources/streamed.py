@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from lakechime_dagster.capture.rows import TABLE, DeltaRows, column, known, texts
-from lakechime_dagster.lake.events import EventTable
+from lakechime_dagster.lake.events import REFUSED_BEFORE, EventTable
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.schema.repository import TypePlace
 
@@ -36,18 +36,25 @@ class Streamed:
         return None if state is None else TypePlace(uid=str(state.metadata().id), version=state.version())
 
     def refused_by_reason(self) -> dict[str, int]:
-        """How many rows no type could be told of, the commonest reason first."""
+        """How many rows no type can be told of, the commonest reason first; none of them was drained."""
         counted = exp.select(column("reason"), exp.Count(this=exp.Star()).as_("n")).from_(TABLE)
-        found = self.rows.query(counted.where(known("reason")).group_by(column("reason")))
+        found = self.rows.query(counted.where(*self._is_refused()).group_by(column("reason")))
         return {row["reason"]: row["n"] for row in sorted(found, key=lambda row: (-row["n"], row["reason"]))}
 
     def refused(self, limit: int) -> list[dict[str, Any]]:
         """The newest of these rows: where each is, why, and its payload as text, which is cut."""
         text = exp.func("left", column("payload"), exp.Literal.number(MAX_SHOWN + 1)).as_("payload")
-        query = exp.select(*map(column, _WHERE), text, column("payload_bytes")).from_(TABLE).where(known("reason"))
+        query = exp.select(*map(column, _WHERE), text, column("payload_bytes")).from_(TABLE).where(*self._is_refused())
         for name in ("_ingested_at", "sent_at", "_src"):
             query = query.order_by(exp.Ordered(this=column(name), desc=True))
         return [{name: row[name] for name in _WHERE} | {"payload": _shown(row)} for row in self.rows.query(query.limit(limit))]
+
+    def _is_refused(self) -> tuple[exp.Condition, ...]:
+        """That a row is refused, and did not come again as an event."""
+        if REFUSED_BEFORE not in self.rows.types():
+            return (known("reason"),)
+        drained = exp.select(column("_src")).from_(TABLE).where(known(REFUSED_BEFORE))
+        return known("reason"), exp.not_(column("_src").isin(query=drained))
 
     def payloads(self, sources: Collection[str]) -> dict[str, str]:
         """The payloads of rows that are still there, by `_src`."""

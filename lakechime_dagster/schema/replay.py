@@ -1,7 +1,8 @@
-"""Replays: bringing events of a type that came before into the columns that it has by now."""
+"""Replays: bringing events that came before into the columns that their type has by now, or into a stream that refused them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lakechime_dagster.schema.layout import Layout
 from lakechime_dagster.schema.shape import covers
@@ -37,6 +38,23 @@ class Replayed:
     replaced: int = 0
     added: int = 0
     removed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drained:
+    """What a drain did: so many rows that a stream had refused are events by now, and in its table."""
+
+    drain_id: int
+    rows: int = 0
+
+    def to_facts(self) -> dict[str, Any]:
+        """As a commit tells it."""
+        return {"drain": self.drain_id, "drained": self.rows}
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "Drained | None":
+        """What a commit tells; None where it has drained nothing."""
+        return cls(drain_id=int(facts["drain"]), rows=int(facts["drained"])) if "drain" in facts else None
 
 
 def settled_variations(

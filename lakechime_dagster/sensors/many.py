@@ -10,7 +10,7 @@ from lakechime_dagster.resources.lakechime import declare_flow
 from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.sensors.runs import DagsterRuns
-from lakechime_dagster.sensors.tick import MAX_REQUESTS, AskedAt, Runs, Tick, attended, claim, decided
+from lakechime_dagster.sensors.tick import MAX_REQUESTS, AskedAt, Runs, Tick, attended, claim, decided, with_asked
 from lakechime_dagster.sensors.trigger import INTERVAL_SECONDS, AssetJob, accepts_of, request
 from lakechime_dagster.store.evaluation import any_key
 from lakechime_dagster.store.ledger_rows import FlowRow
@@ -94,6 +94,7 @@ def run_many(
             sentences += [sentence] if sentence else []
     attempts = attempts[:MAX_REQUESTS]  # the rest is asked for by the next tick
     decisions = sweep.decisions(most=MAX_REQUESTS - len(attempts), accepts=accepts)
+    decisions |= _asked(platform, launches, sweep.rows, decisions)
     decisions |= _by_feeds(platform, launches, fed, {} if asked is None else asked)
     rows = sweep.rows | fed
     for name, decision in decisions.items():
@@ -111,6 +112,16 @@ def run_many(
     sentences += [f"{name}: {why}" for name, why in sweep.refused.items()]
     sentences.append(f"{len(launches)} triggers, {len(waiting)} of them wait; the others have nothing new")
     return Tick(launches=tuple(attempts), sentences=tuple(sentences))
+
+
+def _asked(
+    platform: Platform, launches: Mapping[str, Launch], rows: Mapping[str, FlowRow], decisions: Mapping[str, Decision]
+) -> dict[str, Decision]:  # fmt: skip
+    """Groups and streams that fire by what people want of them, though no event tells of it."""
+    named = [name for name in rows if launches[name].flow.has_types or launches[name].flow.is_stream]
+    found = {name: decisions.get(name, Decision(trigger=name, fires=False, reasons=())) for name in named}
+    asked = {name: with_asked(platform, launches[name].flow, rows[name], one) for name, one in found.items() if not one.fires}
+    return {name: one for name, one in asked.items() if one.fires}
 
 
 def _by_feeds(platform: Platform, launches: Mapping[str, Launch], rows: Mapping[str, FlowRow], asked: AskedAt) -> dict[str, Decision]:

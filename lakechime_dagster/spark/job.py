@@ -10,6 +10,7 @@ from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.tables import RefreshMode
+from lakechime_dagster.schema.replay import Drained
 from lakechime_dagster.triggers.lanes import Committed, Place
 
 Partition = tuple[PartitionValue, ...]
@@ -140,7 +141,7 @@ class TableResult:
     `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
     holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.merging.Fate`).
     `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more; `watermark_by` says how
-    that is known.
+    that is known. `drained` is what came of a drain of a stream that was asked for, also where it brought nothing.
     """
 
     outcome: Outcome
@@ -158,6 +159,7 @@ class TableResult:
     complete: tuple[int, int] | None = None
     watermark_by: str = ""
     notes: tuple[str, ...] = ()
+    drained: Drained | None = None
 
     @property
     def version(self) -> SnapshotId | None:

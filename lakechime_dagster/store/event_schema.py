@@ -121,6 +121,23 @@ type_replay = sa.Table(
     sqlite_autoincrement=True,
 )
 
+# That somebody wants what a stream refused to be looked at again, and what came of it; of a stream one is open at most.
+stream_drain = sa.Table(
+    "lc_stream_drain",
+    metadata,
+    sa.Column("drain_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("deployment", sa.String(64), nullable=False),
+    sa.Column("table_name", sa.String(128), nullable=False),
+    sa.Column("who", sa.String(128), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("asked_ts", sa.BigInteger, nullable=False),
+    sa.Column("execution_id", sa.String(32)),  # of the step that did it
+    sa.Column("rows", sa.BigInteger),
+    sa.Column("done_ts", sa.BigInteger),  # null while it is open
+    sa.Index("lc_stream_drain_of_table", "deployment", "table_name", "done_ts"),
+    sqlite_autoincrement=True,
+)
+
 # What a person says of a type beside what is declared: how a path is kept, or whether something new may come.
 type_hint = sa.Table(
     "lc_type_hint",

@@ -23,6 +23,7 @@ class Flow:
     its step makes the target anew; a retry takes what was claimed, and all that came when a person resumes a lane that is held.
     One that `has_types` writes a table for each type of events: what of them failed is tried again, also when nothing comes.
     One that `is_stream` appends each message of its feed, or row of its table, once: it is put behind what came, never back.
+    What of it was refused is looked at again when a person asks, also when nothing comes.
     """
 
     name: str

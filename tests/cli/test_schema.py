@@ -309,7 +309,7 @@ def test_what_was_refused_is_counted_and_shown_with_the_types_of_the_group_that_
 def test_what_was_refused_as_json_has_payloads_as_text_that_is_cut(lakechime: Cli, game: Game) -> None:
     game.come(b"[" + b"1" * 300 + b"]", event("none")[:-1], b'{"kind": 1}', b"\xff" * 300)
     document = lakechime("schema", "quarantine", "game", "--json").json
-    assert document.keys() == {"stream", "table", "total", "reasons", "refused"}
+    assert document.keys() == {"stream", "table", "total", "reasons", "refused", "drains"}
     assert (document["total"], document["reasons"]) == (4, {"not_json": 1, "not_object": 1, "not_utf8": 1, "type_missing": 1})
     told = {one["reason"]: one for one in document["refused"]}
     assert {reason: one["_src"] for reason, one in told.items()} == {

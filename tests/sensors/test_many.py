@@ -9,11 +9,14 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
+from lakechime_dagster.resources.draining import event_drains
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.schema.replay import Drained
 from lakechime_dagster.sensors.many import Launch, many_sensor, run_many
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.event_drains import close
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.need import needs
 from lakechime_dagster.store.registry import TICK_NOTE_MS
@@ -67,6 +70,25 @@ def test_every_flow_fires_once_although_a_tick_launches_a_bounded_number(
     assert sorted(launched) == sorted(launches)
     assert max(len(tick.launches) for tick in ticks) == MAX_REQUESTS
     assert ticks[-1].launches == ()
+
+
+def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_event_came(world: World, platform: Platform) -> None:
+    drains = event_drains(platform)
+    flow = Flow(name="game.events", trigger=SnapshotTrigger(["bronze.raw"]), job="anything", is_stream=True)
+    launches = {flow.name: Launch(flow, anything, [])}
+    sweep = Sweep(platform.evaluator, [flow])
+    accepts = {flow.name: lambda key: True}
+    drains.ask(flow.name, By(who="me", reason="more are events now"))
+    assert run_many(platform, sweep, launches, NoRuns(), accepts).launches == ()  # nothing was read yet that could be refused
+    world.change("bronze.raw", 1)
+    (first,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
+    platform.ledger.settle(first, None)
+    (second,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
+    assert (second.step, second.reason) == (2, "drain 1: what was refused is looked at again")
+    with writing(platform.store.engine) as connection:
+        close(connection, second.execution_id, Drained(drain_id=1))
+    platform.ledger.settle(second, None)
+    assert run_many(platform, sweep, launches, NoRuns(), accepts).launches == ()
 
 
 def test_a_later_change_of_one_table_fires_its_flow_alone(world: World, platform: Platform, launches: dict[str, Launch]) -> None:

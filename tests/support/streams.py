@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +72,25 @@ class Stream:
         with (self.folder / "in" / name).open("ab") as file:
             file.writelines(one + b"\n" for one in payloads)
 
-    def ingest(self) -> TableResult:
-        """The next step of the stream's table."""
-        self.steps += 1
-        end = FilesFeed(self.folder / "in", "*.jsonl").look(self.place).end
-        job = EventJob(
+    def job(self) -> EventJob:
+        """What is asked of the stream's table."""
+        return EventJob(
             name=self.stream.table.name, location=self.bronze, feed=self.stream.table.feed, folder=str(self.folder / "in"),
             start=Place(feed=self.place), type_field=self.stream.table.type_field, producer_field=self.stream.table.producer_field,
             classes=self.classes,
         )  # fmt: skip
+
+    def ingest(self, drain: int | None = None, attempt: int = 1) -> TableResult:
+        """The next step of the stream's table, which may drain what is refused there."""
+        self.steps += 1
+        end = FilesFeed(self.folder / "in", "*.jsonl").look(self.place).end
+        job = replace(self.job(), drain=drain, may_settle_empty=attempt == 1)
         stamp = CommitStamp(
-            lane=LaneId("test", self.stream.table.name), step=self.steps, attempt=1, execution_id=f"b{self.steps}", end=Place(feed=end)
+            lane=LaneId("test", self.stream.table.name),
+            step=self.steps,
+            attempt=attempt,
+            execution_id=f"b{self.steps}",
+            end=Place(feed=end),
         )
         result = ingest_events(self.spark, job, stamp, DeltaLog)
         self.place = end

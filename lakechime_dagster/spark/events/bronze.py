@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import assert_never
 
@@ -11,40 +12,34 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
-from lakechime_dagster.lake.events import CLUSTERED
+from lakechime_dagster.lake.events import CLUSTERED, REFUSED_BEFORE
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.table_rows import TableRows
-from lakechime_dagster.schema.event import Refusal
+from lakechime_dagster.schema.replay import Drained
+from lakechime_dagster.spark.events.draining import drain_of, drained
 from lakechime_dagster.spark.events.job import EventJob
-from lakechime_dagster.spark.events.scan import COLUMNS, scan
+from lakechime_dagster.spark.events.payloads import PAYLOAD, SCHEMA, told
 from lakechime_dagster.spark.events.table_feed import rows_of_table
-from lakechime_dagster.spark.events.tokenizer import load_tokenizer
 from lakechime_dagster.spark.feeds.files import SLICE, Line, Slice, batches, check_there, has_message, tasks
 from lakechime_dagster.spark.feeds.kafka import read_topics
 from lakechime_dagster.spark.feeds.step import PROPERTIES, files_place, ingest_step, kafka_place
-from lakechime_dagster.spark.job import SourceResult, TableResult
+from lakechime_dagster.spark.job import Outcome, SourceResult, TableResult
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.session_confs import session_confs
 from lakechime_dagster.triggers.feeds import FilesPlace, KafkaPlace
 from lakechime_dagster.triggers.lanes import CommitStamp, Place, ranges_between
 
-SCHEMA = StructType([
-    StructField("_src", StringType()), StructField("_ingested_at", TimestampType()), StructField("sent_at", TimestampType()),
-    *(StructField(name, StringType()) for name in COLUMNS),
-    StructField("payload", StringType()), StructField("payload_bytes", BinaryType()),
-])  # fmt: skip
-PAYLOAD = "payload"
 SMALL_PAGES = {"parquet.page.row.count.limit": "1000"}  # by whose bounds a reader of one type leaves out the rows of others
 TAKEN = "event"  # what rows without a reason are counted as
 _READ = StructType([StructField("_src", StringType()), StructField("sent_at", TimestampType()), StructField(PAYLOAD, BinaryType())])
-_STATISTICS = {"delta.dataSkippingStatsColumns": "_src,_ingested_at,sent_at,reason,type,producer,hash"}
+_STATISTICS = {"delta.dataSkippingStatsColumns": "_src,_ingested_at,sent_at,reason,type,producer,hash," + REFUSED_BEFORE}
 
 
 def ingest_events(spark: SparkSession, job: EventJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
     """One attempt at one step of a stream's table, as `feeds.step.ingest_step` says; its rows are counted by why they are refused.
 
     `_src` names each row for ever: the topic's id, partition and offset; the file and the byte at which the line begins; the
-    table's id and the row's, or the file in which the row was appended and its number there.
+    table's id and the row's, or the file in which the row was appended and its number there. What is drained keeps its name.
     """
     sources: list[SourceResult] = []
 
@@ -58,29 +53,32 @@ def ingest_events(spark: SparkSession, job: EventJob, stamp: CommitStamp, open_l
                 range_ = ranges_between(start or Place(), end).get(job.feed.name)
                 log, read = open_log(job.folder, job.feed.name), None
                 if range_ is not None:
-                    read, told = rows_of_table(spark, job, job.feed, log, range_, stamp)
-                    sources.append(told)
+                    read, how = rows_of_table(spark, job, job.feed, log, range_, stamp)
+                    sources.append(how)
             case _:
                 assert_never(job.feed)
-        return None if read is None else _told(spark, read, job)
+        came = [] if read is None else [told(spark, read, job)]
+        rows = reduce(DataFrame.unionByName, [*came, *again]) if came or again else None
+        return None if rows is None else rows.sortWithinPartitions(*CLUSTERED)  # a type and a variation beside each other
 
     with session_confs(spark, SMALL_PAGES):
+        again, done = _drained(spark, job, open_log)
+        stamp = stamp if done is None else replace(stamp, facts={**stamp.facts, **done.to_facts()})
         result = ingest_step(
             spark, job, stamp, open_log, rows_between, SCHEMA, f"coalesce(reason, '{TAKEN}')", cluster_by=CLUSTERED,
             properties=PROPERTIES | _STATISTICS,
         )  # fmt: skip
-    return replace(result, sources=tuple(sources))
+    is_done = result.outcome is not Outcome.SKIPPED
+    return replace(result, sources=tuple(sources), drained=done if is_done else None)
 
 
-def _told(spark: SparkSession, read: DataFrame, job: EventJob) -> DataFrame:
-    """What was read with what is known of it, the rows of a type and of a variation beside each other."""
-    tokenizer = load_tokenizer(spark, Path(job.classes)) if job.classes else None
-    told = scan(read, PAYLOAD, job.type_field, job.producer_field, back_end=tokenizer).withColumn("_ingested_at", F.current_timestamp())
-    is_text = ~F.col("reason").eqNullSafe(Refusal.NOT_UTF8)
-    text = F.when(is_text, F.col(PAYLOAD).cast("string"))
-    binary = F.when(~is_text, F.col(PAYLOAD))
-    told = told.withColumn("payload_bytes", binary).withColumn("payload", text)
-    return told.select(*SCHEMA.names).sortWithinPartitions(*CLUSTERED)
+def _drained(spark: SparkSession, job: EventJob, open_log: OpenLog) -> tuple[list[DataFrame], Drained | None]:
+    """The rows that a drain brings, and what is told of it; None where none is asked for."""
+    if job.drain is None:
+        return [], None
+    rows = drained(spark, job, open_log(job.location, job.name))
+    count = 0 if rows is None else drain_of(rows).rows
+    return [rows] if rows is not None and count else [], Drained(drain_id=job.drain, rows=count)
 
 
 def _of_topics(spark: SparkSession, job: EventJob, feed: KafkaTopic, start: KafkaPlace, end: KafkaPlace) -> DataFrame | None:

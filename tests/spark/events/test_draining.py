@@ -1,0 +1,114 @@
+"""Refused events that are some by now come into their stream's table once, under their own names, and from there to their types."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.lake import JsonLines, event_group, event_stream
+from lakechime_dagster.schema.replay import Drained
+from lakechime_dagster.spark.events import bronze, payloads
+from lakechime_dagster.spark.events.draining import drain_of, drained
+from lakechime_dagster.spark.job import Outcome
+from tests.support.follows import read
+from tests.support.streams import Stream
+
+pytestmark = pytest.mark.spark
+
+BEFORE = event_stream("game", source=JsonLines("in"))
+AFTER = event_stream("game", source=JsonLines("in"), type_field="$.kind")  # what the declaration is corrected to
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Stream:
+    return Stream(spark, tmp_path, event_group("all", BEFORE), stream=BEFORE)
+
+
+def corrected(stream: Stream) -> Stream:
+    """The stream under a declaration by which more are events."""
+    return replace(stream, stream=AFTER, group=event_group("all", AFTER))
+
+
+def kind(name: str, number: int) -> bytes:
+    return json.dumps({"type": "", "kind": name, "n": number}).encode()
+
+
+def told(stream: Stream) -> list[tuple[Any, ...]]:
+    """The rows of the stream's table by their lines: refused ones first."""
+    rows = sorted(read(stream.bronze), key=lambda row: (int(row["_src"].partition("@")[2]), row["reason"] is None))
+    return [(row["reason"], row["type"], row["refused_before"]) for row in rows]
+
+
+def versions(stream: Stream) -> int:
+    return DeltaLog(stream.bronze, "game.events").version
+
+
+def test_what_is_an_event_by_todays_declaration_comes_once_beside_what_is_new(stream: Stream) -> None:
+    stream.drop(kind("buy", 1), b"{damaged", b'{"kind": "b\xfcy"}', kind("sell", 2))
+    stream.run()
+    stream = corrected(stream)
+    stream.drop(kind("buy", 3))
+    result = stream.ingest(drain=7)
+    assert (result.drained, result.events, versions(stream)) == (Drained(drain_id=7, rows=2), {"event": 3}, 2)
+    assert told(stream) == [
+        ("type_empty", None, None), (None, "buy", "type_empty"), ("not_json", None, None), ("not_utf8", None, None),
+        ("type_empty", None, None), (None, "sell", "type_empty"), (None, "buy", None),
+    ]  # fmt: skip
+    done = stream.run()
+    assert {name: one.rows for name, one in done.items()} == {"buy": 2, "sell": 1}
+    assert [row["n"] for row in stream.rows("buy")] == [1, 3]
+    sources = [row["_src"] for name in ("buy", "sell") for row in stream.rows(name)]
+    assert len({*sources}) == len(sources) == 3
+
+    again = stream.ingest(drain=8)
+    assert (again.outcome, again.drained, versions(stream)) == (Outcome.NOTHING, Drained(drain_id=8, rows=0), 2)
+    assert {name: one.rows for name, one in stream.run().items()} == {"buy": 0, "sell": 0}
+
+
+def test_without_being_asked_nothing_is_drained(stream: Stream) -> None:
+    stream.drop(kind("buy", 1))
+    stream.run()
+    stream = corrected(stream)
+    stream.drop(kind("buy", 2))
+    assert (stream.ingest().drained, told(stream)) == (None, [("type_empty", None, None), (None, "buy", None)])
+
+
+def test_attempts_at_a_step_drain_once_whoever_comes_first(stream: Stream) -> None:
+    stream.drop(kind("buy", 1), kind("buy", 2))
+    stream.ingest()
+    late = replace(stream := corrected(stream))
+    second = stream.ingest(drain=1, attempt=2)
+    assert second.committed is not None
+    assert (second.outcome, second.committed.stamp.facts) == (Outcome.COMMITTED, {"drain": 1, "drained": 2})
+    zombie = late.ingest(drain=1, attempt=1)
+    assert (zombie.outcome, zombie.drained, len(told(stream))) == (Outcome.SKIPPED, None, 4)
+    fence = stream.ingest(drain=1, attempt=2)
+    assert fence.committed is not None
+    assert (fence.outcome, fence.committed.stamp.facts, len(told(stream))) == (Outcome.FENCED, {"drain": 1, "drained": 0}, 4)
+
+
+def test_a_table_that_is_older_than_drains_gains_their_column(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream.drop(kind("buy", 1))
+    for module in (bronze, payloads):
+        monkeypatch.setattr(module, "SCHEMA", StructType([one for one in payloads.SCHEMA if one.name != payloads.REFUSED_BEFORE]))
+    monkeypatch.setattr(bronze, "_STATISTICS", {})
+    stream.run()
+    monkeypatch.undo()
+    stream = corrected(stream)
+    stream.ingest(drain=1)
+    assert told(stream) == [("type_empty", None, None), (None, "buy", "type_empty")]
+    assert stream.run()["buy"].rows == 1
+
+
+def test_what_a_drain_would_bring_is_told_by_reason_and_type(stream: Stream) -> None:
+    stream.drop(kind("buy", 1), kind("sell", 2), kind("buy", 3), b"[]")
+    stream.ingest()
+    rows = drained(stream.spark, corrected(stream).job(), DeltaLog(stream.bronze, "game.events"))
+    assert rows is not None
+    would = drain_of(rows)
+    assert (would.rows, would.kinds) == (3, (("type_empty", "buy", 2), ("type_empty", "sell", 1)))
