@@ -10,7 +10,6 @@ from lakechime_dagster.lake.alarms import checked_alarms
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.events import EventGroup, EventStream, EventTable
-from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.graph import find_cycle, topological
 from lakechime_dagster.lake.moved_types import check_moved
 from lakechime_dagster.lake.names import PART
@@ -177,7 +176,10 @@ def _check_sources(tables: Mapping[str, Table], groups: Iterable[EventGroup]) ->
             raise DeclarationError(table.name, "source", f"{name} is of {source.format}; a stream reads Delta tables")
         if name.split(".")[0] in of_stream:
             raise DeclarationError(table.name, "source", f"{name} is written from the stream itself; it would wake itself for ever")
-        appends = isinstance(source, SourceTable | FeedTable) or (
+        if isinstance(source, EventTable):
+            problem = f"{name} is a stream's own table, in which a drain brings payloads again; read {source.feed} instead"
+            raise DeclarationError(table.name, "source", problem)
+        appends = isinstance(source, SourceTable | BronzeTable) or (
             isinstance(source, LakeTable) and source.refresh is RefreshMode.ROWS and not source.keys
         )
         if not appends:

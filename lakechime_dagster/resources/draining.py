@@ -1,9 +1,11 @@
 """Drains of streams: those that are asked for, and how they let a stream's next step come."""
 
+from dataclasses import replace
+
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.event_drains import Drains
 from lakechime_dagster.store.ledger_rows import FlowRow
-from lakechime_dagster.triggers.decision import Firing
+from lakechime_dagster.triggers.decision import Decision, Firing
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import LaneState
 
@@ -11,6 +13,14 @@ from lakechime_dagster.triggers.lanes import LaneState
 def event_drains(platform: Platform) -> Drains:
     """The drains of streams in this deployment."""
     return Drains(platform.store.engine, platform.ledger.deployment)
+
+
+def with_drain(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
+    """A stream also fires for what it refused, where somebody wants that looked at again and nothing else wakes it."""
+    firing = None if decision.fires or row.paused_ts is not None else drain_firing(platform, flow, row)
+    if firing is None or platform.ledger.open_executions(row):
+        return decision
+    return replace(decision, fires=True, reasons=(firing.reason,), firings=(firing,))
 
 
 def drain_firing(platform: Platform, flow: Flow, row: FlowRow) -> Firing | None:

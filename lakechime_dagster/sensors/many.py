@@ -119,7 +119,7 @@ def _asked(
 ) -> dict[str, Decision]:  # fmt: skip
     """Groups and streams that fire by what people want of them, though no event tells of it."""
     named = [name for name in rows if launches[name].flow.has_types or launches[name].flow.is_stream]
-    found = {name: decisions.get(name, Decision(trigger=name, fires=False, reasons=())) for name in named}
+    found = {name: decisions.get(name, Decision(trigger=name, fires=False, reasons=("no event came",))) for name in named}
     asked = {name: with_asked(platform, launches[name].flow, rows[name], one) for name, one in found.items() if not one.fires}
     return {name: one for name, one in asked.items() if one.fires}
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
-from lakechime_dagster.resources.draining import drain_firing
+from lakechime_dagster.resources.draining import with_drain
 from lakechime_dagster.resources.event_types import event_replays, event_types
 from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.platform import Platform, ask_target
@@ -98,7 +98,7 @@ def decided(platform: Platform, flow: Flow, row: FlowRow, accepts: Accepts, aske
 
 def with_asked(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
     """A decision, where nothing new fires the flow also by what people want of a group or a stream, and what is to be tried again."""
-    return _with_types(platform, flow, row, decision) if flow.has_types else _with_drain(platform, flow, row, decision)
+    return _with_types(platform, flow, row, decision) if flow.has_types else with_drain(platform, flow, row, decision)
 
 
 def _with_types(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
@@ -110,14 +110,6 @@ def _with_types(platform: Platform, flow: Flow, row: FlowRow, decision: Decision
     if not reason or lane is None:
         return decision
     return replace(decision, fires=True, firings=(Firing(reason=reason, settled=lane.settled),))
-
-
-def _with_drain(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
-    """A stream also fires for what it refused, where somebody wants that looked at again and nothing else wakes it."""
-    firing = None if decision.fires or row.paused_ts is not None else drain_firing(platform, flow, row)
-    if firing is None or platform.ledger.open_executions(row):
-        return decision
-    return replace(decision, fires=True, firings=(firing,))
 
 
 def _reason_of_types(platform: Platform, flow: Flow) -> str:

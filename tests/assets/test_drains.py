@@ -9,6 +9,8 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream
 from lakechime_dagster.resources.draining import event_drains
+from lakechime_dagster.resources.explain import explain
+from lakechime_dagster.resources.lakechime import declared_flows
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.resources.replaying import would_drain
 from lakechime_dagster.resources.streamed import Streamed
@@ -49,6 +51,7 @@ def test_refused_events_are_drained_by_the_next_step_once_a_person_asks(game: Ga
     assert (would.rows, would.kinds) == (2, (("type_missing", "shop.buy", 2),))
 
     drains.ask("game.events", ME)
+    assert explain(game.platform, declared_flows()["game.events"]).sentence == "drain 1: what was refused is looked at again"
     first = game.run_of("game_events", "ev__tables")
     seen = shown(first)
     assert (seen["rows drained"], seen["commit"], seen["last fired because"]) == (
