@@ -103,7 +103,7 @@ def test_every_computed_table_has_its_checks(definitions: dg.Definitions) -> Non
         found.setdefault(check.asset_key.to_user_string(), set()).add(check.name)
     checked = {"rows_add_up", "no_duplicate_keys", "nothing_quarantined"}
     computed = ("silver/flights", "gold/route_hour", "gold/daily_delays", "gold/airline_scorecard", "gold/gate_changes")
-    of_types = {"rows_add_up", "no_type_fails", "nothing_waits"}
+    of_types = {"rows_add_up", "no_type_fails", "nothing_waits", "nothing_breaks"}
     groups = dict.fromkeys(("gates", "crews", "airport_other"), of_types)
     assert found == dict.fromkeys(computed, checked) | groups | {"airport/events": {"nothing_refused"}}
 

@@ -5,13 +5,14 @@ from typing import Any
 
 import dagster as dg
 
+from lakechime_dagster.assets.breaking import ABOUT, NOTHING_BREAKS, RECENT_MS, breaking_check
 from lakechime_dagster.assets.flows import event_job_of, group_job_of, groups_beside
 from lakechime_dagster.assets.report import nothing_new
 from lakechime_dagster.assets.table import attempting_asset, declared
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.resources.event_types import event_replays, event_types, move_types, settle_group
+from lakechime_dagster.resources.event_types import event_breaks, event_hints, event_replays, event_types, move_types, settle_group
 from lakechime_dagster.resources.grouped import Fares, types_of
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
@@ -54,6 +55,7 @@ def group_check_specs(group: EventGroup) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(ROWS_ADD_UP, asset=key, description="Of each type: events of the stream = rows written + discarded + pending."),
         dg.AssetCheckSpec(NO_TYPE_FAILS, asset=key, description="Every type could be written; one that could not keeps its place."),
         dg.AssetCheckSpec(NOTHING_WAITS, asset=key, description="No type waits in the stream's table for a table of its own."),
+        dg.AssetCheckSpec(NOTHING_BREAKS, asset=key, description=ABOUT),
     ]
 
 
@@ -80,10 +82,14 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
                 told = types_to_tell(known, done.result.types, running.platform.store.now())
                 running.settled = settle_group(running.platform, running.execution, done.result, bronze, [*told])
                 tell_types(context, partitions_of_group(lake, group), told)
-                return dg.MaterializeResult(metadata=_report(running, done), check_results=_checks(done.result))
+                breaks = breaking_check(group, event_breaks(running.platform).recent(group.name, RECENT_MS))
+                said = dg.MetadataValue.json(_said(running.platform, group))
+                metadata = _report(running, done) | {"said beside what is declared": said}
+                return dg.MaterializeResult(metadata=metadata, check_results=[*_checks(done.result), breaks])
         except NothingNewError as nothing:
-            found = _checks(_standing(lakechime.platform(), group))
-            return dg.MaterializeResult(metadata=nothing_new(str(nothing)).metadata, check_results=found)
+            found, platform = nothing_new(str(nothing)).metadata, lakechime.platform()
+            breaks = breaking_check(group, event_breaks(platform).recent(group.name, RECENT_MS))
+            return dg.MaterializeResult(metadata=found, check_results=[*_checks(_standing(platform, group)), breaks])
 
     return dg.asset(**given)(body)
 
@@ -206,9 +212,14 @@ def _told(several: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _contract(group: EventGroup) -> dict[str, Any]:
-    contract = group.contract
-    told = {"tables": str(contract.tables), "columns": str(contract.columns), "kinds": str(contract.kinds)}
-    return {**told, "double first": contract.is_double_first, "pins": {path: str(pin) for path, pin in contract.pins.items()}}
+    """What is declared; that of a type stands below it where it has one of its own."""
+    types = {name: one.to_json() for name, one in sorted(group.contracts.items())}
+    return group.contract.to_json() | ({"types": types} if types else {})
+
+
+def _said(platform: Platform, group: EventGroup) -> list[dict[str, str]]:
+    """What people say of the group's types beside what is declared; `lakechime schema show` tells who and why."""
+    return [{"type": one.type, "of": one.of, "says": one.says} for one in event_hints(platform).holding(group.name)]
 
 
 def _cell(text: str) -> str:

@@ -67,7 +67,10 @@ def allow(
     name: TypeName, reason: Reason, what: What = ALL, who: Who = None, group: OfGroup = None, dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Let a type have what its contract refuses: a table, new columns, siblings for new kinds; from the next step on."""
+    """Let a type have what is refused: a table, also beyond its group's max_types, new columns, siblings for new kinds.
+
+    It holds from the next step on, for all paths of the type, whatever its contract says of them.
+    """
     from lakechime_dagster.lake.contracts import MODES, Hint, Mode
     from lakechime_dagster.resources.event_types import event_hints
 

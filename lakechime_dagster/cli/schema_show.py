@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 _WHY = {
     "frozen": 'its contract lets no table be made: Contract(tables="freeze")',
-    "type_cap": "the group has as many tables as its max_types lets it",
+    "type_cap": "the group has as many tables as its max_types lets it; `lakechime schema allow` lets this one in",
 }  # why a type waits, in the words of a step and in those of a declaration
 INDENT = "  "
+MAX_BREAKS = 20  # of a type, the newest ones, that people are shown
 MAX_REPLAYS = 10  # of a type, the newest ones, that people are shown
 
 
@@ -51,7 +52,8 @@ def show(
         variations = [row | {"payload": payloads.get(row["source"])} for row in variations]
     told = document(one, newest_of(stream)) | {
         "layout": one.known.layout.to_json(), "observed": _observed(one), "variations_kept": len(kept), "variations": variations,
-        "hints": _hints(platform, one), "replays": _replays(platform, one),
+        "contract": _contract(platform, one), "hints": _hints(platform, one), "replays": _replays(platform, one),
+        "breaking": _breaking(platform, one),
     }  # fmt: skip
     if as_json:
         print_json(told)
@@ -117,6 +119,26 @@ def _observed(one: "GroupedType") -> list[dict[str, Any]]:
     return [{"path": path, "kinds": sorted(seen.kinds), "first": seen.first, "last": seen.last} for path, seen in paths if path]
 
 
+def _contract(platform: "Platform", one: "GroupedType") -> dict[str, Any]:
+    """What holds of the type: what is declared, with what people said beside it."""
+    from lakechime_dagster.resources.event_types import event_hints
+
+    return one.group.with_hints(event_hints(platform).holding(one.group.name)).contract_of(one.known.type).to_json()
+
+
+def _breaking(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
+    """The changes that broke something, the newest first."""
+    from lakechime_dagster.resources.event_types import event_breaks
+
+    return [
+        {
+            "path": each.breaking.path, "kind": each.breaking.kind, "how": each.breaking.how.value, "producer": each.breaking.producer,
+            "layout": each.layout_version, "made_ts": each.made_ts,
+        }
+        for each in reversed(event_breaks(platform).of(one.group.name, one.known.type))
+    ]  # fmt: skip
+
+
 def _hints(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
     """What people said of the type beside what is declared, and still holds."""
     from lakechime_dagster.resources.event_types import event_hints
@@ -150,7 +172,18 @@ def _ended(replay: Mapping[str, Any]) -> str:
 
 
 def _print_decided(told: Mapping[str, Any]) -> None:
-    """What people decided; nothing where they did not."""
+    """What a contract says that is not as ever, what broke something, and what people decided; nothing where they did not."""
+    rules = contract_shown(told["contract"])
+    if rules:
+        say("\ncontract:")
+        print_table(["of", "says"], rules, empty="")
+    if told["breaking"]:
+        say("\nbreaking changes:")
+        rows = [
+            [when(one["made_ts"]), printable(one["path"]), one["kind"], one["how"], printable(one["producer"] or ""), one["layout"]]
+            for one in told["breaking"][:MAX_BREAKS]
+        ]
+        print_table(["made", "path", "kind", "how", "producer", "layout"], rows, empty="")
     if told["hints"]:
         say("\nsaid beside what is declared:")
         rows = [[printable(one["of"]), one["says"], one["who"], when(one["made_ts"]), printable(one["reason"])] for one in told["hints"]]
@@ -165,6 +198,15 @@ def _print_decided(told: Mapping[str, Any]) -> None:
             for one in told["replays"][:MAX_REPLAYS]
         ]  # fmt: skip
         print_table(["replay", "asked", "by", "because", "done", "replaced", "added"], rows, empty="")
+
+
+def contract_shown(contract: Mapping[str, Any]) -> list[list[str]]:
+    """What a contract says that is not as ever: what it is said of, and what."""
+    modes = [[of, contract[of]] for of in ("tables", "columns", "kinds") if contract[of] != "evolve"]
+    excluded = [["excluded", ", ".join(contract["excluded"])]] if "excluded" in contract else []
+    rules = [[printable(path), ", ".join(f"{of} {says}" for of, says in rule.items())] for path, rule in contract.get("paths", {}).items()]
+    numbers = [["numbers", "double first"]] if contract["double first"] else []
+    return [*modes, *excluded, *numbers, *rules, *([printable(path), pin] for path, pin in contract["pins"].items())]
 
 
 def _print_type(one: "GroupedType", told: Mapping[str, Any]) -> None:

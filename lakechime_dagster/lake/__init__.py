@@ -3,7 +3,7 @@
 from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.cdc_merge import CDCMerge
 from lakechime_dagster.lake.change_tables import ChangeTable
-from lakechime_dagster.lake.contracts import Contract, Mode
+from lakechime_dagster.lake.contracts import Change, Contract, Mode, PathRule
 from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.declare import spark_table, sql_table
 from lakechime_dagster.lake.declare_changes import change_table
@@ -24,6 +24,7 @@ __all__ = [
     "Account",
     "CDCMerge",
     "Canal",
+    "Change",
     "ChangeTable",
     "Contract",
     "Database",
@@ -41,6 +42,7 @@ __all__ = [
     "Maxwell",
     "Mode",
     "Monitor",
+    "PathRule",
     "Read",
     "ReadMode",
     "RefreshMode",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.accounts import Account
@@ -86,8 +87,9 @@ def event_group(
 
     A type is of the group with the most specific pattern that matches it. `hints` name the types of single paths from their
     birth, such as `{"/items[]/price": "double"}`; with `numbers="double_first"` every number's column is a double from its birth.
-    `types` gives contracts of single types. `moved` names types that another group had before, such as `{"shop.buy": "shop"}`, or
-    `{"*": "shop"}` for all of it: their tables keep their names and places, and so the declaration stays. `spark` names the driver
+    `types` gives contracts of single types, in place of the group's but for its hints and rules for paths. `moved` names types that
+    another group had before, such as `{"shop.buy": "shop"}`, or `{"*": "shop"}` for all of it: their tables keep their names and
+    places, and so the declaration stays. `spark` names the driver
     of its runs where it is not the deployment's, such as the master of a cluster of its own; `dagster` is what its asset is given
     beside, such as `{"pool": "events"}`.
 
@@ -112,13 +114,10 @@ def event_group(
     checked_owner(name, owner)
     given = _contract(name, "contract", Contract() if contract is None else contract)
     pins = dict(given.pins) | _pins(name, {} if hints is None else hints)
-    own = Contract(
-        tables=given.tables, columns=given.columns, kinds=given.kinds, pins=pins,
-        is_double_first=given.is_double_first or numbers == "double_first",
-    )  # fmt: skip
+    own = replace(given, pins=pins, is_double_first=given.is_double_first or numbers == "double_first")
     if types is not None and not isinstance(types, Mapping):
         raise DeclarationError(name, "types", f'{shown(types)} is no map of types, such as {{"shop.buy": Contract(columns="freeze")}}')
-    several = {kind: _contract(name, f"types[{kind!r}]", one) for kind, one in (types or {}).items()}
+    several = {kind: _contract(name, f"types[{kind!r}]", one).within(own) for kind, one in (types or {}).items()}
     for kind in several:
         if not isinstance(kind, str) or not is_matched(match, kind):
             raise DeclarationError(name, "types", f"{shown(kind)} is not matched by {match!r}; it is of another group")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.lake.contracts import Contract, Hint, with_hint
+from lakechime_dagster.lake.contracts import Contract, Hint, Mode, with_hint
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.reads import Passthrough
@@ -51,6 +51,7 @@ class EventGroup:
         contract: What its events may change.
         contracts: The same of single types, in place of it.
         moved: Types that another group had before, by pattern, with the name of the first that did: their tables stay in its folder.
+        allowed: Types that people let have a table, however many there are.
         max_types: With so many tables, events of further types stay in the stream's own.
         every: How often the stream is looked at; as events come, where it is not said.
         spark: The driver of its runs, such as the URL of a cluster's master; that of the settings, where it is not said.
@@ -63,6 +64,7 @@ class EventGroup:
     contract: Contract = field(default_factory=Contract)
     contracts: Mapping[str, Contract] = field(default_factory=dict, hash=False)
     moved: Mapping[str, str] = field(default_factory=dict, hash=False)
+    allowed: frozenset[str] = frozenset()
     max_types: int = MAX_TYPES
     every: Schedule | None = None
     owner: str | None = None
@@ -76,10 +78,12 @@ class EventGroup:
 
     def with_hints(self, hints: Iterable[Hint]) -> "EventGroup":
         """The group with what people say of its types beside what is declared."""
-        contracts = dict(self.contracts)
+        contracts, allowed = dict(self.contracts), {*self.allowed}
         for one in hints:
             contracts[one.type] = with_hint(contracts.get(one.type, self.contract), one)
-        return replace(self, contracts=contracts)
+            if one.of == "tables":
+                (allowed.add if one.says == Mode.EVOLVE else allowed.discard)(one.type)
+        return replace(self, contracts=contracts, allowed=frozenset(allowed))
 
     @property
     def homes(self) -> tuple[str, ...]:

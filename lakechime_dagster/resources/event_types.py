@@ -8,6 +8,7 @@ from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.schema.moves import Move
 from lakechime_dagster.schema.results import GroupResult
 from lakechime_dagster.store import event_moves
+from lakechime_dagster.store.event_breaks import Breaks
 from lakechime_dagster.store.event_hints import Hints
 from lakechime_dagster.store.event_replays import Replays
 from lakechime_dagster.store.event_totals import add_to_group
@@ -26,6 +27,11 @@ def event_types(platform: Platform) -> SqlEventTypes:
 def event_hints(platform: Platform) -> Hints:
     """What people say of types in this deployment, beside what is declared."""
     return Hints(platform.store.engine, platform.ledger.deployment)
+
+
+def event_breaks(platform: Platform) -> Breaks:
+    """The changes of types in this deployment that broke something."""
+    return Breaks(platform.store.engine, platform.ledger.deployment)
 
 
 def event_replays(platform: Platform) -> Replays:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from lakechime_dagster.schema.json_text import Fields, Fraction, Integer, parsed
+from lakechime_dagster.schema.json_text import Fields, Fraction, Integer, has_half, parsed
 
 MAX_DEPTH = 512  # objects and arrays within each other, the event itself among them
 MAX_NAME = 32 * 1024  # bytes of a field's name, in UTF-8
@@ -75,12 +75,12 @@ def event_of(raw: str | bytes) -> JsonEvent | Refusal:
         match value:
             case Integer() | Fraction() if len(value) > MAX_NUMBER:
                 problems.add(Refusal.NUMBER_TOO_LONG)
-            case str() if _has_half(value):
+            case str() if has_half(value):
                 flags.add(Flag.SURROGATE)
             case Fields():
                 names = [name for name, _ in value]
                 flags |= {Flag.DUPLICATE} if len({*names}) < len(names) else set()
-                flags |= {Flag.SURROGATE} if any(map(_has_half, names)) else set()
+                flags |= {Flag.SURROGATE} if any(map(has_half, names)) else set()
                 problems |= {Refusal.NAME_TOO_LONG} if any(map(_is_long, names)) else set()
             case _:
                 pass
@@ -114,10 +114,6 @@ def _all_values(fields: Fields, paths: _Paths) -> Iterator[tuple[Any, int]]:
         if isinstance(value, list):
             inner = value if isinstance(value, Fields) else [(None, one) for one in value]
             waiting += [(one, depth + isinstance(one, list), paths.below(path, name)) for name, one in inner]
-
-
-def _has_half(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text)
 
 
 def _is_long(name: str) -> bool:

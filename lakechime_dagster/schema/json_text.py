@@ -1,4 +1,4 @@
-"""JSON as RFC 8259 has it, read with nothing lost: numbers as they are spelled, and each of several fields of one name.
+"""JSON as RFC 8259 has it, read and written with nothing lost: numbers as they are spelled, and each of several fields of one name.
 
 Python's own reader does the work where it can. It gives up where values are nested deeper than Python calls functions; from
 there on one that calls none does the same.
@@ -6,6 +6,7 @@ there on one that calls none does the same.
 
 import json
 import re
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -100,3 +101,46 @@ def _after_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     assert found is not None  # since it may be empty
     return found.end()
+
+
+def text_of(value: Any) -> str:
+    """The JSON of a value as `json_text` gives it: its numbers as they were spelled, halves of surrogate pairs as escapes."""
+    parts: list[str] = []
+    waiting: list[Any] = [value]
+    while waiting:
+        one = waiting.pop()
+        match one:
+            case _Text():
+                parts.append(one.text)
+            case Integer() | Fraction():
+                parts.append(str(one))
+            case Fields():
+                inner: list[Any] = [_Text("{")]
+                for at, (name, held) in enumerate(one):
+                    inner += [_Text(f"{',' if at else ''}{json_string(name)}:"), held]
+                waiting += reversed([*inner, _Text("}")])
+            case list():
+                inner = [_Text("[")]
+                for at, held in enumerate(one):
+                    inner += [_Text(","), held] if at else [held]
+                waiting += reversed([*inner, _Text("]")])
+            case str():
+                parts.append(json_string(one))
+            case _:
+                parts.append(json.dumps(one))
+    return "".join(parts)
+
+
+@dataclass(frozen=True)
+class _Text:
+    text: str
+
+
+def json_string(text: str) -> str:
+    """The JSON of a text, with escapes for halves of surrogate pairs."""
+    return json.dumps(text, ensure_ascii=has_half(text))
+
+
+def has_half(text: str) -> bool:
+    """Whether a text has half of a surrogate pair, so that it is none of UTF-8."""
+    return not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text)

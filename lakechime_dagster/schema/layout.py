@@ -4,12 +4,13 @@ Every kind that a path was ever seen with has a place: the column of the field, 
 (elements of arrays of another kind than the first, fields beyond the caps) is kept in `_rescued`.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
-from lakechime_dagster.lake.contracts import Contract, Mode, Pin
+from lakechime_dagster.lake.contracts import Change, Contract, Mode, Pin
 from lakechime_dagster.lake.event_names import SIBLING, column_of
 from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.observed import Node, Observed, tree_of
@@ -30,6 +31,7 @@ class Holds(StrEnum):
         DOUBLE: Doubles, also of whole numbers that are exactly one.
         HUGE: The spelling of numbers that nothing else holds.
         JSON: The text of a value of any kind.
+        VARIANT: A value of any kind, as Spark's type of that name; of siblings alone.
     """
 
     BOOL = "bool"
@@ -42,6 +44,7 @@ class Holds(StrEnum):
     OBJECT = "object"
     ARRAY = "array"
     JSON = "json"
+    VARIANT = "variant"
 
 
 _TAKES: Mapping[Holds, frozenset[Kind]] = {
@@ -55,9 +58,11 @@ _TAKES: Mapping[Holds, frozenset[Kind]] = {
     Holds.OBJECT: frozenset({Kind.OBJECT, Kind.EMPTY_OBJECT}),
     Holds.ARRAY: frozenset({Kind.ARRAY, Kind.EMPTY_ARRAY}),
     Holds.JSON: frozenset(Kind) - {Kind.NULL},
+    Holds.VARIANT: frozenset(Kind) - {Kind.NULL},
 }
+_NUMBERS = frozenset({"long", "bigint", "fraction", "double", "huge"})  # of what is held, and of kinds
 _FIRST = (Kind.OBJECT, Kind.ARRAY, Kind.STRING, Kind.FRACTION, Kind.BIGINT, Kind.LONG, Kind.BOOL, Kind.HUGE)  # the sooner, the barer
-_TELLS_NOTHING = frozenset({Kind.NULL, Kind.EMPTY_OBJECT, Kind.EMPTY_ARRAY})
+TELLS_NOTHING = frozenset({Kind.NULL, Kind.EMPTY_OBJECT, Kind.EMPTY_ARRAY})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,7 @@ class Column:
         field: Of the event, as spelled; empty of an element too.
         fields: Of an object, in the order in which they came.
         is_sibling: It holds what the column of the field cannot.
+        is_map: An object whose fields turned out to be ids, so that it gets no more of them.
     """
 
     name: str
@@ -77,6 +83,7 @@ class Column:
     fields: tuple["Column", ...] = ()
     element: "Column | None" = None
     is_sibling: bool = False
+    is_map: bool = False
 
     def takes(self, kind: Kind) -> bool:
         """Whether values of a kind have their place here; of a DOUBLE not every whole number."""
@@ -99,6 +106,7 @@ class Column:
         wire: dict[str, Any] = {"name": self.name, "field": self.field, "holds": self.holds.value}
         wire |= {"fields": [one.to_json() for one in self.fields]} if self.fields else {}
         wire |= {"element": self.element.to_json()} if self.element else {}
+        wire |= {"map": True} if self.is_map else {}
         return wire | {"sibling": True} if self.is_sibling else wire
 
     @classmethod
@@ -106,6 +114,7 @@ class Column:
         return cls(
             name=wire["name"], field=wire["field"], holds=Holds(wire["holds"]), fields=tuple(map(cls.from_json, wire.get("fields", ()))),
             element=cls.from_json(wire["element"]) if "element" in wire else None, is_sibling=wire.get("sibling", False),
+            is_map=wire.get("map", False),
         )  # fmt: skip
 
 
@@ -115,9 +124,14 @@ class Layout:
 
     columns: tuple[Column, ...] = ()
 
-    @property
+    @cached_property
     def leaves(self) -> int:
         return sum(column.leaves for column in self.columns)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no further column."""
+        return self.leaves >= MAX_LEAVES
 
     @property
     def siblings(self) -> int:
@@ -137,8 +151,15 @@ def next_layout(layout: Layout, observed: Observed, contract: Contract) -> Layou
 
     The same layout, observed and contract give the same one, and it gives itself again.
     """
-    grower = _Grower(contract, room=MAX_LEAVES - layout.leaves, is_first=not layout.columns)
-    return Layout(grower.fields(layout.columns, tree_of(observed), ROOT, 1))
+    grower = _Grower(contract, room=MAX_LEAVES - layout.leaves)
+    return Layout(grower.fields(layout.columns, tree_of(observed), ROOT, 1, is_new=not layout.columns))
+
+
+def change_of(held: Collection[Holds], kind: Kind, path: str) -> Change:
+    """What comes with a column for a kind at a path, beside those that hold these."""
+    if not held:
+        return Change.COLUMN if path.count("/") == 1 and ELEMENT not in path else Change.FIELD
+    return Change.NUMBER if kind.value in _NUMBERS and any(one.value in _NUMBERS for one in held) else Change.KIND
 
 
 @dataclass
@@ -147,61 +168,60 @@ class _Grower:
 
     contract: Contract
     room: int
-    is_first: bool
-    _known: dict[str, Pin] = field(default_factory=dict)
 
-    def fields(self, columns: tuple[Column, ...], node: Node, path: str, level: int) -> tuple[Column, ...]:
+    def fields(self, columns: tuple[Column, ...], node: Node, path: str, level: int, *, is_new: bool) -> tuple[Column, ...]:
         """The columns of an object's fields, those that are there in their order, new ones behind them by name."""
         grown = list(columns)
         for name in sorted(node.fields):
-            grown = self._field(grown, name, node.fields[name], field_path(path, name), level)
+            grown = self._field(grown, name, node.fields[name], field_path(path, name), level, is_new=is_new)
         return tuple(grown)
 
-    def _field(self, columns: list[Column], name: str, node: Node, path: str, level: int) -> list[Column]:
+    def _field(self, columns: list[Column], name: str, node: Node, path: str, level: int, *, is_new: bool) -> list[Column]:
+        """The columns of an object with those that one of its fields lacks; a new object is born with its fields."""
         grown = [self._grown(one, node, path, level) if one.field == name else one for one in columns]
-        for holds in self._lacking([one for one in grown if one.field == name], node, path):
-            is_sibling = any(one.field == name for one in grown)
-            if not self._may_add(is_sibling):
+        kinds = self._kinds(node, path)
+        is_pinned = path in self.contract.pins and not any(one.field == name for one in grown)
+        for kind in (*kinds[:1], *kinds) if is_pinned else kinds:
+            held = [one.holds for one in grown if one.field == name]
+            holds = self._held_as(kind, node, held, path)
+            is_held = holds in held if holds is Holds.JSON else any(kind in _TAKES[one] for one in held)
+            if is_held or not self._may_add(held, kind, path, is_new=is_new):
                 continue
             own = column_of(name)
-            new = self._new(f"{own}{SIBLING}{holds}" if is_sibling else own, name, holds, node, path, level)
+            new = self._new(f"{own}{SIBLING}{holds}" if held else own, name, holds, node, path, level)
             if new is not None and not any(one.name.casefold() == new.name.casefold() for one in grown):
                 self.room -= new.leaves
-                grown.append(replace(new, is_sibling=is_sibling))
+                grown.append(replace(new, is_sibling=bool(held)))
         return grown
 
-    def _may_add(self, is_sibling: bool) -> bool:
-        mode = self.contract.kinds if is_sibling else self.contract.columns
-        return mode is Mode.EVOLVE or (self.is_first and not is_sibling)
+    def _may_add(self, held: Collection[Holds], kind: Kind, path: str, *, is_new: bool) -> bool:
+        return (is_new and not held) or self.contract.mode(change_of(held, kind, path), path) in (Mode.EVOLVE, Mode.VARIANT)
 
-    def _lacking(self, columns: list[Column], node: Node, path: str) -> Iterator[Holds]:
-        """What columns of a field must hold beside those that are there, the one first that is to bear its bare name."""
+    def _kinds(self, node: Node, path: str) -> list[Kind]:
+        """The kinds of a path that need a place, the one first whose column is to bear its bare name."""
+        is_nothing = self.contract.pins.get(path) is Pin.IGNORE or not node.kinds - TELLS_NOTHING
+        return [] if is_nothing else [kind for kind in _FIRST if kind in node.kinds]
+
+    def _held_as(self, kind: Kind, node: Node, held: Collection[Holds], path: str) -> Holds:
+        """What a column for a kind is to hold, beside those of its field that hold these."""
         pin = self.contract.pins.get(path)
-        if pin is Pin.IGNORE or not node.kinds - _TELLS_NOTHING:
-            return
-        held = {one.holds for one in columns}
-        if pin is not None and not columns:
-            yield Holds(pin.value)
-            held.add(Holds(pin.value))
-        for kind in _FIRST:
-            holds = self._held_as(kind, node, is_bare=not held)
-            is_held = holds in held if holds is Holds.JSON else any(kind in _TAKES[one] for one in held)
-            if kind in node.kinds and not is_held:
-                yield holds
-                held.add(holds)
-
-    def _held_as(self, kind: Kind, node: Node, *, is_bare: bool) -> Holds:
+        if pin is not None and not held:
+            return Holds(pin.value)
         if kind is Kind.OBJECT and len(node.fields) > MAX_FIELDS:
             return Holds.JSON
-        if is_bare and self.contract.is_double_first and kind in _TAKES[Holds.DOUBLE]:
+        if held and self.contract.mode(change_of(held, kind, path), path) is Mode.VARIANT:
+            return Holds.VARIANT
+        if not held and self.contract.is_double_first and kind in _TAKES[Holds.DOUBLE]:
             return Holds.DOUBLE
         return Holds(kind.value)
 
     def _grown(self, column: Column, node: Node, path: str, level: int) -> Column:
         """A column with what its fields or elements lack."""
         before = column.leaves
-        if column.holds is Holds.OBJECT and len(node.fields) <= MAX_FIELDS:
-            grown = replace(column, fields=self.fields(column.fields, node, path, level + 1))
+        if column.holds is Holds.OBJECT and len(node.fields) > MAX_FIELDS:
+            grown = replace(column, is_map=True)
+        elif column.holds is Holds.OBJECT:
+            grown = replace(column, fields=self.fields(column.fields, node, path, level + 1, is_new=False))
         elif column.holds is Holds.ARRAY and column.element is not None and node.element is not None:
             grown = replace(column, element=self._grown(column.element, node.element, path + ELEMENT, level + 1))
         else:
@@ -215,7 +235,7 @@ class _Grower:
             return None
         column = Column(name=name, field=field_name, holds=holds)
         if holds is Holds.OBJECT:
-            room, fields = self.room, self.fields((), node, path, level + 1)
+            room, fields = self.room, self.fields((), node, path, level + 1, is_new=True)
             self.room = room  # the caller counts them
             return replace(column, fields=fields) if fields else None
         if holds is Holds.ARRAY:
@@ -226,5 +246,7 @@ class _Grower:
     def _element(self, node: Node, path: str, level: int) -> Column | None:
         if node.element is None:
             return None
-        holds = next(self._lacking([], node.element, path + ELEMENT), None)
-        return None if holds is None else self._new("", "", holds, node.element, path + ELEMENT, level + 1)
+        kinds = self._kinds(node.element, path + ELEMENT)
+        if not kinds:
+            return None
+        return self._new("", "", self._held_as(kinds[0], node.element, (), path + ELEMENT), node.element, path + ELEMENT, level + 1)

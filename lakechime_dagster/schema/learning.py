@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from lakechime_dagster.lake.contracts import Contract
+from lakechime_dagster.schema.breaking import breaking
 from lakechime_dagster.schema.layout import Column, Holds, Layout, next_layout
 from lakechime_dagster.schema.observed import observed_of
 from lakechime_dagster.schema.repository import KnownType, Learning, Prototype
@@ -22,6 +23,7 @@ def learned(known: KnownType, found: Sequence[Prototype], contract: Contract) ->
     return Learning(
         type=known.type, table=known.table, home=known.home, place=known.place, prototypes=(*enlarging, *others), enlarging=len(enlarging),
         observed=observed, layout=layout, is_new_layout=is_new or not known.layout_version, before=known.layout_version, decision=decision,
+        breaking=breaking(known.observed, known.layout, [(one.variation, one.producer) for one in found], layout, contract),
     )  # fmt: skip
 
 

@@ -3,9 +3,8 @@
 from typing import Any
 
 from lakechime_dagster.schema.event import JsonEvent
-from lakechime_dagster.schema.json_text import Fields, Fraction, Integer
+from lakechime_dagster.schema.json_text import Fields, Fraction, Integer, text_of
 from lakechime_dagster.schema.kinds import Kind, kind_of
-from lakechime_dagster.schema.shape import text_of
 
 HIDDEN = "…"
 MAX_ELEMENTS = 3  # of an array

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from lakechime_dagster.schema.breaking import Breaking
 from lakechime_dagster.schema.layout import Layout
 from lakechime_dagster.schema.observed import Observed
 from lakechime_dagster.schema.variation import Variation
@@ -60,6 +61,7 @@ class Prototype:
         shape: The event with its values replaced by ones that tell nothing but their kind.
         source: The row's `_src`.
         position: The version of the stream's table with which it came.
+        producer: Who sent that event, where it tells.
     """
 
     typed_hash: str
@@ -68,6 +70,7 @@ class Prototype:
     shape: str
     source: str
     position: int
+    producer: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +82,7 @@ class Learning:
         prototypes: Of the variations that are new, those first that enlarge what was observed, which are `enlarging` many.
         before: The number of the layout to which it was added.
         decision: What the layout gained, or lost, for people.
+        breaking: What of it breaks something.
     """
 
     type: str
@@ -92,6 +96,7 @@ class Learning:
     is_new_layout: bool
     before: int
     decision: str = ""
+    breaking: tuple[Breaking, ...] = ()
 
     def known_after(self, known: KnownType, layout_version: int) -> KnownType:
         """The type as the store knows it then."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakechime_dagster.schema.replay import Replayed
-from lakechime_dagster.schema.shape import Rescue
+from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.triggers.lanes import Committed
 
 TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table

@@ -5,47 +5,21 @@ needs no place, as a column without a value is null; within an array it keeps it
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from lakechime_dagster.lake.contracts import Contract, Mode, Pin
 from lakechime_dagster.schema.event import Flag, JsonEvent
-from lakechime_dagster.schema.json_text import Fields, Fraction, Integer
+from lakechime_dagster.schema.json_text import Fields, Fraction, has_half, json_string, text_of
 from lakechime_dagster.schema.kinds import Kind, kind_of
-from lakechime_dagster.schema.layout import Column, Holds, Layout
+from lakechime_dagster.schema.layout import Column, Holds, Layout, change_of
 from lakechime_dagster.schema.observed import Node, observed_of, tree_of
+from lakechime_dagster.schema.places import is_capped, taking
+from lakechime_dagster.schema.rescue import Rescue, Rescued, pointer_below
+from lakechime_dagster.schema.variants import held_by_variant
 from lakechime_dagster.schema.variation import ELEMENT, ROOT, Variation, field_path
-
-
-class Rescue(StrEnum):
-    """Why a value is in `_rescued` and in no column.
-
-    Attributes:
-        UNKNOWN: There is no column for its path.
-        MISMATCH: The columns of its path take no value of its kind.
-        INEXACT: The column would hold something else: a double that is not this whole number, text with half of a surrogate pair.
-        CASE: A column for another field has this name but for the letters' case.
-        DUPLICATE: Its object has a field of this name further behind.
-        FROZEN: The contract lets no column be added.
-    """
-
-    UNKNOWN = "unknown"
-    MISMATCH = "mismatch"
-    INEXACT = "inexact"
-    CASE = "case"
-    DUPLICATE = "duplicate"
-    FROZEN = "frozen"
-
-
-@dataclass(frozen=True)
-class Rescued:
-    """A value that is in no column: its JSON pointer (RFC 6901) in the event's own spelling, its text, and why."""
-
-    pointer: str
-    text: str
-    reason: Rescue
 
 
 @dataclass(frozen=True)
@@ -72,7 +46,7 @@ class Shaped:
 
 def shaped(event: JsonEvent, layout: Layout, contract: Contract) -> Shaped:
     """The row of an event."""
-    shaper = _Shaper(contract)
+    shaper = _Shaper(layout, contract)
     row = shaper.fields(event.fields, layout.columns, ROOT, "")
     return Shaped(row, tuple(shaper.rescued), shaper.discarded, shaper.is_discarded)
 
@@ -109,72 +83,82 @@ def _takes_all(column: Column, node: Node) -> bool:
 class _Shaper:
     """Goes through an event once."""
 
+    layout: Layout
     contract: Contract
     rescued: list[Rescued] = field(default_factory=list)
     discarded: int = 0
     is_discarded: bool = False
 
-    def fields(self, fields: Fields, columns: Sequence[Column], path: str, pointer: str) -> str:
+    def fields(self, fields: Fields, columns: Sequence[Column], path: str, pointer: str, *, is_map: bool = False) -> str:
         """The text of an object of the columns that take one of these fields."""
         last = {name: at for at, (name, _) in enumerate(fields)}
         parts: list[str] = []
         for at, (name, value) in enumerate(fields):
-            here = f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
+            here = pointer_below(pointer, name)
             if value is None:
                 continue
             if last[name] != at:
                 self._rescue(here, value, Rescue.DUPLICATE)
                 continue
-            found = self._column(name, value, columns, field_path(path, name), here)
+            found = self._column(name, value, columns, field_path(path, name), here, is_map=is_map)
             if found is not None:
                 parts.append(f"{json.dumps(found[0].name)}:{found[1]}")
         return f"{{{','.join(parts)}}}"
 
-    def _column(self, name: str, value: Any, columns: Sequence[Column], path: str, pointer: str) -> tuple[Column, str] | None:
+    def _column(
+        self, name: str, value: Any, columns: Sequence[Column], path: str, pointer: str, *, is_map: bool
+    ) -> tuple[Column, str] | None:  # fmt: skip
         """The column that takes a value, and its text there; None where it is told otherwise."""
         own = [column for column in columns if column.field == name]
-        kind = kind_of(value)
-        column = _taking(own, kind)
-        if column is None and self.contract.pins.get(path) is Pin.IGNORE:
+        column = taking(own, kind_of(value))
+        if column is not None:
+            text = self._text(value, column, path, pointer)
+            return None if text is None else (column, text)
+        if self.contract.pins.get(path) is Pin.IGNORE:
             self.discarded += 1
-            return None
-        if column is None:
-            self._lost(pointer, value, self._why(name, own, columns))
-            return None
-        text = self._text(value, column, path, pointer)
-        return None if text is None else (column, text)
+        elif own:
+            self._lost(pointer, value, own, path, Rescue.MISMATCH)
+        elif any(one.field.casefold() == name.casefold() for one in columns):
+            self._lost(pointer, value, (), path, Rescue.CASE)
+        else:
+            self._lost(pointer, value, (), path, Rescue.MAP if is_map else Rescue.UNKNOWN)
+        return None
 
-    def _why(self, name: str, own: Sequence[Column], columns: Sequence[Column]) -> Rescue:
-        if own:
-            return Rescue.FROZEN if self.contract.kinds is Mode.FREEZE else Rescue.MISMATCH
-        if any(column.field.casefold() == name.casefold() for column in columns):
-            return Rescue.CASE
-        return Rescue.FROZEN if self.contract.columns is Mode.FREEZE else Rescue.UNKNOWN
-
-    def _lost(self, pointer: str, value: Any, reason: Rescue) -> None:
-        """What no column takes, as the contract says."""
-        mode = self.contract.kinds if reason in (Rescue.MISMATCH, Rescue.FROZEN) else self.contract.columns
+    def _lost(self, pointer: str, value: Any, own: Sequence[Column], path: str, reason: Rescue, *, is_element: bool = False) -> None:
+        """What no column takes, beside those of its field, as the contract says."""
+        mode = self.contract.mode(change_of([one.holds for one in own], kind_of(value), path), path)
         self.is_discarded |= mode is Mode.DISCARD_ROW
         if mode is Mode.DISCARD_VALUE:
             self.discarded += 1
-        else:
-            self._rescue(pointer, value, reason)
+            return
+        may_grow = mode in (Mode.EVOLVE, Mode.VARIANT) and not is_element
+        if reason in (Rescue.MISMATCH, Rescue.UNKNOWN) and may_grow and is_capped(self.layout, path, value, _kinds, _below):
+            reason = Rescue.CAP
+        elif reason is Rescue.MISMATCH and not may_grow and _is_larger(value, own):
+            reason = Rescue.OVERFLOW
+        elif reason is not Rescue.CASE and mode is Mode.FREEZE:
+            reason = Rescue.FROZEN
+        self._rescue(pointer, value, reason)
 
     def _text(self, value: Any, column: Column, path: str, pointer: str) -> str | None:
         """The text by which a column that takes the kind of a value takes it; None where it would hold something else."""
         match column.holds:
             case Holds.OBJECT:
-                return self.fields(value, column.fields, path, pointer)
+                return self.fields(value, column.fields, path, pointer, is_map=column.is_map)
             case Holds.ARRAY:
                 return self._elements(value, column.element, path + ELEMENT, pointer)
             case Holds.JSON:
-                return _json_string(text_of(value))
+                return json_string(text_of(value))
+            case Holds.VARIANT:
+                text, rescued = held_by_variant(value, pointer)
+                self.rescued += rescued
+                return text
             case Holds.HUGE:
-                return _json_string(value)
+                return json_string(value)
             case Holds.DOUBLE:
                 return self._or_rescued(value, pointer, is_exact=isinstance(value, Fraction) or _is_double(value))
             case Holds.STRING:
-                return self._or_rescued(value, pointer, is_exact=value.isascii() or not _has_half(value))
+                return self._or_rescued(value, pointer, is_exact=not has_half(value))
             case _:
                 return text_of(value)
 
@@ -194,7 +178,7 @@ class _Shaper:
         if value is None or element is None:
             return "null"
         if not element.takes(kind_of(value)):
-            self._lost(pointer, value, self._why("", [element], ()))
+            self._lost(pointer, value, [element], path, Rescue.MISMATCH, is_element=True)
             return "null"
         return self._text(value, element, path, pointer) or "null"
 
@@ -202,51 +186,23 @@ class _Shaper:
         self.rescued.append(Rescued(pointer, text_of(value), reason))
 
 
-def _taking(columns: Sequence[Column], kind: Kind) -> Column | None:
-    """The column of a field that takes a kind: the one of any kind after the others, but of objects before them."""
-    found = sorted((column for column in columns if column.takes(kind)), key=lambda one: one.holds is Holds.JSON)
-    return found[-1 if kind is Kind.OBJECT else 0] if found else None
+def _is_larger(value: Any, columns: Sequence[Column]) -> bool:
+    """Whether a value is a number that is larger than a column of numbers takes."""
+    kind, held = kind_of(value), {one.holds for one in columns}
+    if kind is Kind.HUGE and held & {Holds.FRACTION, Holds.DOUBLE}:
+        return math.isinf(float(value))
+    return (kind is Kind.HUGE and Holds.BIGINT in held) or (kind in (Kind.BIGINT, Kind.HUGE) and Holds.LONG in held)
 
 
-def text_of(value: Any) -> str:
-    """The JSON of a value as `json_text` gives it: its numbers as they were spelled, halves of surrogate pairs as escapes."""
-    parts: list[str] = []
-    waiting: list[Any] = [value]
-    while waiting:
-        one = waiting.pop()
-        match one:
-            case _Text():
-                parts.append(one.text)
-            case Integer() | Fraction():
-                parts.append(str(one))
-            case Fields():
-                inner: list[Any] = [_Text("{")]
-                for at, (name, held) in enumerate(one):
-                    inner += [_Text(f"{',' if at else ''}{_json_string(name)}:"), held]
-                waiting += reversed([*inner, _Text("}")])
-            case list():
-                inner = [_Text("[")]
-                for at, held in enumerate(one):
-                    inner += [_Text(","), held] if at else [held]
-                waiting += reversed([*inner, _Text("]")])
-            case str():
-                parts.append(_json_string(one))
-            case _:
-                parts.append(json.dumps(one))
-    return "".join(parts)
+def _kinds(value: Any) -> Iterable[Kind]:
+    return (kind_of(value),)
 
 
-@dataclass(frozen=True)
-class _Text:
-    text: str
-
-
-def _json_string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=not text.isascii() and _has_half(text))
-
-
-def _has_half(text: str) -> bool:
-    return any("\ud800" <= one <= "\udfff" for one in text)
+def _below(value: Any) -> Iterable[Any]:
+    """What lies within a value."""
+    if isinstance(value, Fields):
+        return (one for _, one in value)
+    return value if isinstance(value, list) else ()
 
 
 def _is_double(whole: str) -> bool:

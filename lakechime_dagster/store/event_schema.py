@@ -100,6 +100,23 @@ type_rescue = sa.Table(
     sa.Column("total", sa.BigInteger, nullable=False),
 )
 
+# A change of a type that breaks something; it is told once the next step is settled.
+type_break = sa.Table(
+    "lc_type_break",
+    metadata,
+    sa.Column("break_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), nullable=False),
+    sa.Column("layout_version", sa.Integer, nullable=False),
+    sa.Column("path", sa.JSON, nullable=False),  # which may have characters that no text of a database holds
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("how", sa.String(16), nullable=False),
+    sa.Column("producer", sa.String(512)),
+    sa.Column("made_ts", sa.BigInteger, nullable=False),
+    sa.Column("told_ts", sa.BigInteger),  # null until then
+    sa.Index("lc_type_break_of_type", "type_id", "told_ts"),
+    sqlite_autoincrement=True,
+)
+
 # That somebody wants a type's earlier events read again, and what came of it; of a type one is open at most, and a rebuild
 # beside it.
 type_replay = sa.Table(

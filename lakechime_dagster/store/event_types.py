@@ -21,6 +21,7 @@ from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.store import event_schema as schema
 from lakechime_dagster.store.dialect import StoreNow, now_ms
 from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.event_breaks import keep_breaks, tell_breaks
 from lakechime_dagster.store.event_replays import close
 from lakechime_dagster.store.event_totals import add_to_type
 
@@ -78,6 +79,7 @@ class SqlEventTypes:
                 type_id = self._type_id(connection, group, one, now)
                 versions[one.type] = _next_layout(connection, type_id, one, now)
                 _keep_variations(connection, type_id, one, now)
+                keep_breaks(connection, type_id, versions[one.type], one.breaking, now)
         return versions
 
     def propose(self, group: str, one: Learning, replay_id: int) -> int:
@@ -115,6 +117,7 @@ class SqlEventTypes:
         """
         now = now_ms(connection)
         ids = {row.type: row.type_id for row in connection.execute(self._of(group))}
+        tell_breaks(connection, self.deployment, group, now)
         several = [ids[name] for name in told if name in ids]
         connection.execute(sa.update(schema.event_type).where(_among(schema.event_type, several)).values(told_ts=now))
         for one in results:

@@ -17,8 +17,8 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.schema.learning import learned
 from lakechime_dagster.schema.repository import KnownType, Learning, TypePlace
+from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import GroupResult, TypeResult
-from lakechime_dagster.schema.shape import Rescue
 from lakechime_dagster.store import ledger_schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.event_measures import measures

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from lakechime_dagster.api.monitoring import ALARMS, PANELS, files
+from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import TypeResult
-from lakechime_dagster.schema.shape import Rescue
 from lakechime_dagster.store import ledger_schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.event_measures import measures

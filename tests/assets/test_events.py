@@ -17,7 +17,7 @@ from lakechime_dagster.assets.events import TOLD_EVERY_MS, types_table, types_to
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import JsonLines, KafkaTopic, Lake, event_group, event_stream, sql_table
+from lakechime_dagster.lake import Contract, JsonLines, KafkaTopic, Lake, PathRule, event_group, event_stream, sql_table
 from lakechime_dagster.lake.contracts import Hint
 from lakechime_dagster.resources.event_types import event_hints, event_replays, event_types
 from lakechime_dagster.resources.platform import open_platform
@@ -41,6 +41,7 @@ from tests.support.tables import write
 spark = pytest.mark.spark
 
 TYPES = "ev__shop__types"
+FINE = dict.fromkeys(("rows_add_up", "no_type_fails", "nothing_waits", "nothing_breaks"), True)  # what checks say of a step
 
 
 @dataclass
@@ -145,12 +146,25 @@ def test_a_stream_and_its_groups_are_assets_each_group_with_its_types_as_partiti
         assert group.parent_keys == {bronze.key}
         assert group.partitions_def == dg.DynamicPartitionsDefinition(name=f"ev__{group.key.to_user_string()}__types")
         assert (group.kinds, group.group_name) == ({"deltalake", "spark"}, group.key.to_user_string())
-        assert {key.name for key in group.check_keys} == {"rows_add_up", "no_type_fails", "nothing_waits"}
+        assert {key.name for key in group.check_keys} == {*FINE}
     assert (shop.owners, shop.metadata["types"], other.metadata["types"]) == (["team:shop"], "shop.*", "*")
     names = {sensor.name for sensor in definitions.sensors or ()}
     assert names >= {"game_events", "shop", "game_other"}
     jobs = {name: definitions.resolve_job_def(name).asset_layer.executable_asset_keys for name in ("ev__tables", "ev__shop")}
     assert jobs == {"ev__tables": {bronze.key}, "ev__shop": {shop.key}}
+
+
+def test_the_page_of_a_group_shows_what_its_events_may_change() -> None:
+    stream = event_stream("game", source=JsonLines("in"))
+    contract = Contract(columns="freeze", exclude="number", paths={"/payload/*": PathRule(columns="evolve", kinds="variant")})
+    shop = event_group("shop", stream, contract=contract, types={"buy": Contract(kinds="freeze")})
+    metadata = build_definitions(Lake("ev", [stream, shop])).resolve_asset_graph().get(dg.AssetKey("shop")).metadata
+    paths = {"/payload/*": {"columns": "evolve", "kinds": "variant"}}
+    ever: dict[str, Any] = {"tables": "evolve", "paths": paths, "double first": False, "pins": {}}
+    assert metadata["contract"].value == {
+        **ever, "columns": "freeze", "kinds": "evolve", "excluded": ["number"],
+        "types": {"buy": {**ever, "columns": "evolve", "kinds": "freeze"}},
+    }  # fmt: skip
 
 
 def test_a_group_may_have_a_driver_and_a_pool_of_its_own() -> None:
@@ -176,7 +190,7 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
     game.ingest(buy(1), sell(2), buy(3), event("jump"), b"{damaged")
     assert [snapshot for snapshot, _, _ in game.events("game.events")] == ["1"]
     first = game.step()
-    assert checks(first) == {"rows_add_up": True, "no_type_fails": True, "nothing_waits": True}
+    assert checks(first) == FINE
     seen = shown(first)
     assert (seen["types written"], seen["events"], seen["rows written"], seen["rows without a type"], seen["step"]) == (2, 3, 3, 1, 1)
     assert "| shop.buy | shop__buy | 2 | 2 | 0 |" in seen["types of the step"]
@@ -218,7 +232,7 @@ def test_what_a_person_launches_for_types_does_a_step_of_all(game: Game) -> None
     assert (third.success, game.numbers("shop.sell")) == (True, [3, 4])
     assert game.executions() == [(1, "SETTLED"), (2, "SETTLED"), (3, "SETTLED")]
     idle = game.run("ev__shop")
-    assert (idle.success, checks(idle)) == (True, {"rows_add_up": True, "no_type_fails": True, "nothing_waits": True})
+    assert (idle.success, checks(idle)) == (True, FINE)
 
 
 @spark
@@ -276,11 +290,37 @@ def test_what_a_person_says_of_a_type_holds_from_the_next_step_on(game: Game) ->
 
 
 @spark
+def test_a_breaking_change_fails_a_check_for_a_while_with_who_brought_it_and_whose_it_is(game: Game) -> None:
+    first = game.step(buy(1))
+    assert checks(first) == FINE
+    second = game.step(event("shop.buy", n="one", title="ios"))
+    assert checks(second) == {**FINE, "nothing_breaks": False}
+    (check,) = (one for one in second.get_asset_check_evaluations() if one.check_name == "nothing_breaks")
+    told = "string at /n of shop.buy, sent by ios, goes to a sibling; shop is owned by team:shop"
+    assert (check.description, check.severity, check.metadata["owner"].value) == (told, dg.AssetCheckSeverity.WARN, "team:shop")
+    assert check.metadata["breaking"].value == [
+        {"type": "shop.buy", "path": "/n", "kind": "string", "how": "sibling", "producer": "ios", "layout": 2}
+    ]
+    assert game.tick("ev__alarms").skip_message.startswith("failing: shop nothing_breaks;")
+    assert checks(game.step(buy(2, more=1))) == {**FINE, "nothing_breaks": False}
+    with writing(game.platform.store.engine) as connection:
+        connection.execute(sa.update(event_schema.type_break).values(told_ts=1))
+    assert checks(game.step(buy(3))) == FINE
+    assert game.tick("ev__alarms").skip_message.startswith("no check fails;")
+
+
+@spark
+def test_what_people_say_is_shown_beside_what_is_declared(game: Game) -> None:
+    event_hints(game.platform).say("shop", Hint(type="shop.buy", of="kinds", says="variant"), By(who="me", reason="drift"))
+    assert shown(game.step(buy(1)))["said beside what is declared"] == [{"type": "shop.buy", "of": "kinds", "says": "variant"}]
+
+
+@spark
 def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_new_events(game: Game) -> None:
     Path(game.location("shop.buy")).parent.mkdir(parents=True)
     Path(game.location("shop.buy")).write_text("no folder")
     first = game.step(buy(1), sell(2))
-    assert checks(first) == {"rows_add_up": True, "no_type_fails": False, "nothing_waits": True}
+    assert checks(first) == {**FINE, "no_type_fails": False}
     assert (told(first), game.numbers("shop.sell"), game.executions()) == ({"shop.sell": 1}, [2], [(1, "SETTLED")])
     known = game.known("shop.buy")
     assert (known.place.version, known.place.commits, known.failures, bool(known.error)) == (-1, 0, 1, True)
@@ -342,7 +382,7 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
     assert [snapshot for snapshot, _, _ in game.events("shop.shop__sell")] == ["0", "1", "2"]
     assert (game.numbers("shop.gift"), [snapshot for snapshot, _, _ in game.events("shop.shop__gift")]) == ([7], ["0"])
     assert (told(second)["shop.gift"], game.known("shop.gift").place.commits) == (1, 1)
-    assert checks(second) == {"rows_add_up": True, "no_type_fails": True, "nothing_waits": True}
+    assert checks(second) == FINE
     assert game.partitions() == ["shop.buy", "shop.gift", "shop.sell"]
     game.step(buy(5), sell(6))
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2, 5], [1, 3, 4, 6])

@@ -54,6 +54,10 @@ path           kinds                   first  last
 /price         fraction, long, string  0      1
 /type          string                  0      1
 
+breaking changes:
+made                     path    kind      how      producer  layout
+<time>                   /price  fraction  sibling            2
+
 3 variations kept, by an event of each without its values:
 <hash> first a.jsonl@1 in version 0, <time>
   {"type":"…","item":"…","price":"…","more":{"a b":[[1]],"at":[{"x":1}]}}
@@ -287,7 +291,8 @@ def test_a_difference_as_json_names_both_layouts(lakechime: Cli) -> None:
 def test_a_type_without_a_table_has_neither(lakechime: Cli, game: Game) -> None:
     game.come(HAT)
     game.step(waits={"shop_buy": TYPE_CAP})
-    why = "shop_buy has no columns yet; it waits: the group has as many tables as its max_types lets it\n"
+    allow = "; `lakechime schema allow` lets this one in"
+    why = f"shop_buy has no columns yet; it waits: the group has as many tables as its max_types lets it{allow}\n"
     assert lakechime("schema", "history", "shop_buy").out == why
     answer = lakechime("schema", "diff", "shop_buy")
     assert (answer.code, answer.err) == (3, f"error: {why}")

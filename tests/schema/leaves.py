@@ -69,10 +69,19 @@ def _value(value: Any, column: Column) -> Any:
             return [_value(one, column.element) for one in value]
         case Holds.JSON | Holds.HUGE:
             return parsed(value)
+        case Holds.VARIANT:
+            return _plain(value)
         case Holds.BIGINT:
             return int(value)
         case _:
             return value
+
+
+def _plain(value: Any) -> Any:
+    """What a VARIANT holds, as Python's reader gives its JSON."""
+    if isinstance(value, dict):
+        return Fields([(name, _plain(one)) for name, one in value.items()])
+    return [*map(_plain, value)] if isinstance(value, list) else value
 
 
 def _escaped(name: str) -> str:

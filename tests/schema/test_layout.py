@@ -12,7 +12,8 @@ from lakechime_dagster.lake.contracts import Contract, Mode, Pin
 from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.layout import Column, Holds, Layout, next_layout
 from lakechime_dagster.schema.observed import Observed, names_of, observed_of
-from lakechime_dagster.schema.shape import Rescue, Shaped, covers, shaped
+from lakechime_dagster.schema.rescue import Rescue
+from lakechime_dagster.schema.shape import Shaped, covers, shaped
 from lakechime_dagster.schema.variation import field_path, variation_of
 from tests.schema.leaves import leaves_of, read_back
 

@@ -13,8 +13,8 @@ from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.learning import learned
 from lakechime_dagster.schema.prototype import shape_of
 from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, TypePlace
+from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import TypeResult
-from lakechime_dagster.schema.shape import Rescue
 from lakechime_dagster.schema.variation import variation_of
 from lakechime_dagster.store import event_types
 from lakechime_dagster.store.engine import writing

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from lakechime_dagster.schema.event import JsonEvent, event_of
@@ -66,19 +66,20 @@ def prototypes(events: DataFrame, unknown: Mapping[str, Collection[str]], positi
     if not wanted:
         return {}
     hashes = sorted({one for _, one in wanted})
-    first = F.min_by("payload", "_src").alias("payload")
+    first = F.min_by(F.struct("payload", "producer"), "_src").alias("first")
     rows = events.where(F.col("hash").isin(hashes)).groupBy("type", "hash").agg(first, F.min("_src").alias("source"))
     found: dict[str, list[Prototype]] = {}
     for row in sorted(rows.collect(), key=lambda row: (row["type"], row["hash"])):
         if (row["type"], row["hash"]) in wanted:
-            found.setdefault(row["type"], []).append(_prototype(row["payload"], row["hash"], row["source"], position))
+            found.setdefault(row["type"], []).append(_prototype(row["first"], row["hash"], row["source"], position))
     return found
 
 
-def _prototype(payload: str, typed_hash: str, source: str, position: int) -> Prototype:
-    event = event_of(payload)
+def _prototype(first: Row, typed_hash: str, source: str, position: int) -> Prototype:
+    event = event_of(first["payload"])
     assert isinstance(event, JsonEvent)  # as its row has no reason
     variation = variation_of(event)
     return Prototype(
-        typed_hash=typed_hash, names_hash=variation.names_hash, variation=variation, shape=shape_of(event), source=source, position=position
-    )
+        typed_hash=typed_hash, names_hash=variation.names_hash, variation=variation, shape=shape_of(event), source=source,
+        position=position, producer=first["producer"],
+    )  # fmt: skip

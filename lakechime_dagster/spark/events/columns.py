@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    VariantType,
 )
 
 from lakechime_dagster.schema.layout import Column, Holds, Layout
@@ -27,6 +28,7 @@ _TYPES: dict[Holds, DataType] = {
     Holds.HUGE: StringType(),
     Holds.STRING: StringType(),
     Holds.JSON: StringType(),
+    Holds.VARIANT: VariantType(),
 }
 
 

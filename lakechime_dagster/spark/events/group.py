@@ -12,7 +12,7 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
-from lakechime_dagster.lake.contracts import Mode
+from lakechime_dagster.lake.contracts import Change, Mode
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.events import owner_of
 from lakechime_dagster.schema.learning import learned, registered
@@ -150,11 +150,16 @@ class GroupStep:
             return reason
         if one.place.commits or one.layout_version:
             return ""
-        if self.job.group.contract_of(one.type).tables is Mode.FREEZE:
+        if self._is_frozen(one):
             return FROZEN
-        tables = sum(1 for other in known.values() if other.layout_version)
-        new = sorted(name for name, other in known.items() if not other.layout_version)
-        return TYPE_CAP if tables + new.index(one.type) >= self.job.group.max_types else ""
+        group = self.job.group
+        new = sorted(name for name, other in known.items() if not other.layout_version and not self._is_frozen(other))
+        waiting = [name for name in new if name not in group.allowed]
+        tables = sum(1 for other in known.values() if other.layout_version) + len(new) - len(waiting)
+        return TYPE_CAP if one.type in waiting and tables + waiting.index(one.type) >= group.max_types else ""
+
+    def _is_frozen(self, one: KnownType) -> bool:
+        return self.job.group.contract_of(one.type).mode(Change.TABLE) is Mode.FREEZE
 
     def _by_start(self, due: Mapping[str, KnownType]) -> dict[int, list[str]]:
         """The types by the version behind which each is read; those of a step are nearly all at one."""

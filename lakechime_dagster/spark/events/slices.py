@@ -13,7 +13,7 @@ from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.schema.repository import TypePlace
 from lakechime_dagster.spark.ranges import ReadMethod, read_range
 
-COLUMNS = ("_src", "_ingested_at", "reason", "type", "hash", "flags", "payload")
+COLUMNS = ("_src", "_ingested_at", "reason", "type", "producer", "hash", "flags", "payload")
 
 
 @dataclass

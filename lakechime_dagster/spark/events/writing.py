@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 from lakechime_dagster.dce.commits import TableCommit, TableSize
 from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import TypeResult
-from lakechime_dagster.schema.shape import Rescue, covers
+from lakechime_dagster.schema.shape import covers
 from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.delta_files import files_frame

@@ -16,10 +16,13 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.lake import Contract
+from lakechime_dagster.lake.contracts import Hint
+from lakechime_dagster.schema.breaking import Breaking, Broke
 from lakechime_dagster.schema.event import JsonEvent, event_of
+from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import FROZEN, TYPE_CAP
-from lakechime_dagster.schema.shape import Rescue
 from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.store.event_breaks import Breaks
 from lakechime_dagster.store.event_measures import TypeMeasures, measures
 from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.triggers.lanes import CommitStamp
@@ -84,9 +87,11 @@ def test_what_contracts_keep_out_of_columns_is_counted_by_reason(spark: SparkSes
     game = stream(spark, tmp_path, types={"a": Contract(columns="freeze", kinds="freeze"), "b": Contract(columns="rescue", kinds="rescue")})
     game.drop(event("a", n=1), event("b", n=1))
     game.run()
-    game.drop(event("a", n="x", m=1), event("b", n="x", m=1, o=1))
+    game.drop(event("a", n="x", m=1), event("b", n="x", m=1, o=1), event("b", n=2**70))
     done = game.run()
-    assert {name: one.reasons for name, one in done.items()} == {"a": {Rescue.FROZEN: 2}, "b": {Rescue.MISMATCH: 1, Rescue.UNKNOWN: 2}}
+    assert {name: one.reasons for name, one in done.items()} == {
+        "a": {Rescue.FROZEN: 2}, "b": {Rescue.MISMATCH: 1, Rescue.UNKNOWN: 2, Rescue.OVERFLOW: 1},
+    }  # fmt: skip
     assert [measured(game, name).conflicts for name in "ab"] == [0, 0]
 
 
@@ -325,6 +330,42 @@ def test_types_beyond_the_cap_wait_and_lose_nothing(spark: SparkSession, tmp_pat
     wider.drop(event("a", n=2))
     assert wider.run()["b"].written == 2
     assert (len(wider.rows("a")), len(wider.rows("b"))) == (2, 2)
+
+
+def test_a_type_that_a_person_lets_in_gets_a_table_beyond_the_cap(spark: SparkSession, tmp_path: Path) -> None:
+    game = stream(spark, tmp_path, max_types=1)
+    game.drop(event("a", n=1), event("b", n=1), event("c", n=1))
+    assert {name: one.waits for name, one in game.run().items()} == {"a": "", "b": TYPE_CAP, "c": TYPE_CAP}
+    game.group = game.group.with_hints([Hint(type="c", of="tables", says="evolve"), Hint(type="b", of="kinds", says="evolve")])
+    game.drop(event("d", n=1))
+    done = game.run()
+    assert {name: (one.written, one.waits) for name, one in done.items()} == {
+        "a": (0, ""), "b": (0, TYPE_CAP), "c": (1, ""), "d": (0, TYPE_CAP),
+    }  # fmt: skip
+
+
+def test_a_type_that_may_have_no_table_takes_no_place_of_the_cap(spark: SparkSession, tmp_path: Path) -> None:
+    game = stream(spark, tmp_path, max_types=1, types={"a": Contract(exclude="table")})
+    game.drop(event("a", n=1), event("b", n=1))
+    assert {name: one.waits for name, one in game.run().items()} == {"a": FROZEN, "b": ""}
+
+
+def broken(game: Stream) -> list[Breaking]:
+    assert isinstance(game.types, SqlEventTypes)
+    return [one.breaking for one in Breaks(game.types.engine, "test").recent("shop", 3_600_000)]
+
+
+def test_a_breaking_change_is_told_with_who_sent_it_by_the_step_that_is_settled(game: Stream) -> None:
+    game.drop(event("buy", n=1, title="web"), event("buy", n=2, m=1, title="ios"))
+    game.run()
+    assert broken(game) == []
+    game.drop(event("buy", n=3, title="web"), event("buy", n="x", title="ios"), event("buy", n="y", title="tv"))
+    game.ingest()
+    game.step(game.end(), attempt=1, execution="e2").run()  # and dies before it settles
+    assert broken(game) == []
+    result = game.step(game.end(), attempt=2, execution="e2").run()
+    game.settle(result, game.end(), "e2")
+    assert broken(game) == [Breaking(path="/n", kind="string", how=Broke.SIBLING, producer="ios")]
 
 
 def test_a_contract_may_let_no_table_be_made(spark: SparkSession, tmp_path: Path) -> None:

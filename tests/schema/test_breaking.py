@@ -1,0 +1,106 @@
+"""What of new variations is told as breaking: siblings, and what contracts and caps keep out, when it comes first, with who sent it."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from lakechime_dagster.lake import Contract, PathRule
+from lakechime_dagster.lake.contracts import Pin
+from lakechime_dagster.schema.breaking import MAX_BREAKING, Breaking, Broke
+from lakechime_dagster.schema.learning import learned
+from lakechime_dagster.schema.prototype import shape_of
+from lakechime_dagster.schema.repository import KnownType, Prototype
+from lakechime_dagster.schema.variation import variation_of
+from tests.schema.test_layout import event
+
+NEW = KnownType(type="buy", table="buy")
+Told = tuple[str, str, str, str | None]
+
+
+def prototype(text: str, producer: str | None = None) -> Prototype:
+    variation = variation_of(event(text))
+    return Prototype(
+        typed_hash=variation.typed_hash, names_hash=variation.names_hash, variation=variation, shape=shape_of(event(text)), source="a@0",
+        position=0, producer=producer,
+    )  # fmt: skip
+
+
+def after(known: KnownType, *texts: str, contract: Contract | None = None, by: Sequence[str | None] = ()) -> tuple[KnownType, list[Told]]:
+    """What is known after a step, and what it broke."""
+    who = [*by, *[None] * (len(texts) - len(by))]
+    one = learned(known, [prototype(text, producer) for text, producer in zip(texts, who, strict=True)], contract or Contract())
+    if one is None:
+        return known, []
+    told = [(each.path, each.kind, each.how.value, each.producer) for each in one.breaking]
+    return one.known_after(known, known.layout_version + one.is_new_layout), told
+
+
+def test_new_columns_and_the_birth_of_a_table_break_nothing() -> None:
+    known, told = after(NEW, '{"a":1,"b":{"c":1}}', '{"a":"x"}')
+    assert told == []
+    assert after(known, '{"d":1,"b":{"e":[{"f":1}]}}', '{"a":null,"b":{"c":[]},"g":{}}')[1] == []
+
+
+def test_a_sibling_of_a_column_that_was_there_breaks_and_who_brought_it_is_told() -> None:
+    known, _ = after(NEW, '{"a":1,"b":{"c":1},"d":[{"e":1}]}', by=["web"])
+    texts = ['{"a":2}', '{"a":"x"}', '{"a":"x","b":{"c":true}}', '{"d":[{"e":1.5}]}']
+    known, told = after(known, *texts, by=["web", "ios", "tv", None])
+    assert sorted(told) == [("/a", "string", "sibling", "ios"), ("/b/c", "bool", "sibling", "tv"), ("/d[]/e", "fraction", "sibling", None)]
+    assert after(known, '{"a":"y","new":1}', by=["web"])[1] == []
+
+
+def test_a_variant_sibling_breaks_once_and_further_kinds_break_nothing() -> None:
+    known, _ = after(NEW, '{"a":1}')
+    known, told = after(known, '{"a":"x"}', contract=Contract(kinds="variant"), by=["ios"])
+    assert told == [("/a", "variant", "sibling", "ios")]
+    assert after(known, '{"a":true}', contract=Contract(kinds="variant"))[1] == []
+
+
+def test_what_a_contract_freezes_breaks_when_it_comes_first() -> None:
+    frozen = Contract(columns="freeze", kinds="freeze", paths={"/quiet*": PathRule(columns="rescue", kinds="rescue")})
+    known, _ = after(NEW, '{"a":1,"o":{"p":1},"l":[1],"quiet":1}', contract=frozen)
+    text = '{"a":"x","o":{"q":{"r":1}},"l":["x"],"n":{"m":1},"A":1,"quiet":true,"quieter":1}'
+    known, told = after(known, text, contract=frozen, by=["tv"])
+    assert sorted(told) == [
+        ("/a", "string", "frozen", "tv"), ("/l[]", "string", "frozen", "tv"), ("/n", "object", "frozen", "tv"),
+        ("/o/q", "object", "frozen", "tv"),
+    ]  # fmt: skip
+    assert after(known, '{"a":"y","n":{"m":2,"k":1}}', contract=frozen)[1] == []
+    assert after(known, '{"a":true}', contract=frozen)[1] == [("/a", "bool", "frozen", None)]
+
+
+@pytest.mark.parametrize("contract", [Contract(columns="rescue", kinds="rescue"), Contract(columns="discard_row", kinds="discard_value")])
+def test_what_a_contract_rescues_or_discards_breaks_nothing(contract: Contract) -> None:
+    known, _ = after(NEW, '{"a":1}', contract=contract)
+    assert after(known, '{"a":"x","b":1}', contract=contract)[1] == []
+
+
+def test_what_is_ignored_or_kept_as_text_breaks_nothing() -> None:
+    contract = Contract(columns="freeze", kinds="freeze", pins={"/a": Pin.IGNORE, "/b": Pin.JSON})
+    known, _ = after(NEW, '{"b":1,"c":1}', contract=contract)
+    assert after(known, '{"a":1,"b":{"x":"y"}}', contract=contract)[1] == []
+
+
+def test_what_has_no_column_for_a_cap_breaks_also_at_the_birth_of_a_table() -> None:
+    wide = json.dumps({f"f{number:04}": number for number in range(501)})
+    known, told = after(NEW, wide, by=["web"])
+    assert told == [("/f0500", "long", "cap", "web")]
+    assert after(known, '{"f0000":"x","g":{},"f0500":5}')[1] == [("/f0000", "string", "cap", None)]
+    deep = '{"a":' * 33 + "1" + "}" * 33
+    assert after(NEW, deep)[1] == [("/a", "object", "cap", None)]
+
+
+def test_a_person_who_lets_a_sibling_come_breaks_what_was_there_and_nobody_sent_it() -> None:
+    frozen = Contract(kinds="freeze")
+    known, _ = after(NEW, '{"a":1}', contract=frozen)
+    known, _ = after(known, '{"a":"x"}', contract=frozen, by=["ios"])
+    assert after(known)[1] == [("/a", "string", "sibling", None)]
+
+
+def test_so_many_are_told_at_most() -> None:
+    wide = json.dumps({f"f{number:04}": number for number in range(900)})
+    one = learned(NEW, [prototype(wide)], Contract())
+    assert one is not None
+    assert len(one.breaking) == MAX_BREAKING
+    assert one.breaking[0] == Breaking(path="/f0500", kind="long", how=Broke.CAP)

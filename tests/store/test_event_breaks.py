@@ -1,0 +1,71 @@
+"""Breaking changes are kept with what a step learns, and told once one is settled."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from lakechime_dagster.schema.breaking import Breaking, Broke
+from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.store import event_schema as schema
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.event_breaks import Breaks
+from lakechime_dagster.store.event_types import SqlEventTypes
+from tests.store.test_event_types import NEW, learning, prototype, settle
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def types(engine: Engine) -> SqlEventTypes:
+    return SqlEventTypes(engine, "test")
+
+
+def learn(types: SqlEventTypes, known: KnownType, **fields: Any) -> KnownType:
+    one = learning(known, prototype(**fields))
+    types.learn("shop", [one])
+    return types.types("shop")[known.type]
+
+
+def recent(types: SqlEventTypes, group: str = "shop") -> Sequence[Breaking]:
+    return [one.breaking for one in Breaks(types.engine, "test").recent(group, HOUR_MS)]
+
+
+def test_a_breaking_change_is_told_from_the_step_on_that_is_settled_next(types: SqlEventTypes) -> None:
+    known = learn(types, NEW, a=1)
+    learn(types, known, a="x", b=1)
+    assert recent(types) == []
+    settle(types, "e1")
+    assert recent(types) == [Breaking(path="/a", kind="string", how=Broke.SIBLING)]
+    (one,) = Breaks(types.engine, "test").of("shop", "buy")
+    assert (one.type, one.layout_version) == ("buy", 2)
+    assert (recent(types, "other"), Breaks(types.engine, "other").recent("shop", HOUR_MS)) == ([], [])
+
+
+def test_a_breaking_change_is_told_no_more_after_a_while_though_steps_go_on(types: SqlEventTypes) -> None:
+    known = learn(types, NEW, a=1)
+    learn(types, known, a="x")
+    settle(types, "e1")
+    with writing(types.engine) as connection:
+        connection.execute(sa.update(schema.type_break).values(told_ts=schema.type_break.c.told_ts - HOUR_MS - 60_000))
+    settle(types, "e2")
+    assert recent(types) == []
+    assert len(Breaks(types.engine, "test").of("shop", "buy")) == 1
+
+
+def test_any_name_of_a_field_is_kept(types: SqlEventTypes) -> None:
+    odd = "é\0/\ud800"
+    known = learn(types, NEW, **{odd: 1})
+    learn(types, known, **{odd: "x"})
+    settle(types, "e1")
+    assert [one.path for one in recent(types)] == ["/é\0~1\ud800"]
+
+
+def test_another_group_that_settles_tells_nothing_of_this_one(types: SqlEventTypes) -> None:
+    known = learn(types, NEW, a=1)
+    learn(types, known, a="x")
+    with writing(types.engine) as connection:
+        types.settle(connection, "other", "e1", [], "u")
+    assert recent(types) == []
