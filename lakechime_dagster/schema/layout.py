@@ -181,11 +181,13 @@ class _Grower:
         grown = [self._grown(one, node, path, level) if one.field == name else one for one in columns]
         kinds = self._kinds(node, path)
         is_pinned = path in self.contract.pins and not any(one.field == name for one in grown)
-        for kind in (*kinds[:1], *kinds) if is_pinned else kinds:
+        first = (*kinds[:1], *kinds) if is_pinned else (*kinds,)
+        for at, kind in enumerate((*first, *kinds)):
             held = [one.holds for one in grown if one.field == name]
             holds = self._held_as(kind, node, held, path)
             is_held = holds in held if holds is Holds.JSON else any(kind in _TAKES[one] for one in held)
-            if is_held or not self._may_add(held, kind, path, is_new=is_new):
+            is_late = at >= len(first) and holds is not Holds.VARIANT  # which has a place only once another kind has a column
+            if is_held or is_late or not self._may_add(held, kind, path, is_new=is_new):
                 continue
             own = column_of(name)
             new = self._new(f"{own}{SIBLING}{holds}" if held else own, name, holds, node, path, level)

@@ -124,6 +124,10 @@ def test_what_a_variant_cannot_hold_is_told(value: str, held: Any, lost: list[tu
     assert read_back(json.loads(one.row), one.rescued_json, layout) == leaves_of(event(text).fields)
 
 
+def test_a_variant_takes_what_has_no_column_of_its_own() -> None:
+    assert columns_of(layout_of('{"a":true,"a":[null]}', contract=Contract(kinds="variant"))) == {"a": "bool", "a__v_variant": "variant"}
+
+
 def test_siblings_that_are_there_take_their_kinds_before_a_variant() -> None:
     layout = layout_of('{"a":1}', '{"a":"s"}')
     layout = next_layout(layout, seen('{"a":1}', '{"a":"s"}', '{"a":true}'), Contract(kinds="variant"))
