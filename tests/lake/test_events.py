@@ -175,7 +175,8 @@ def test_a_contract_takes_hints_and_that_of_a_type_is_in_its_place() -> None:
     )  # fmt: skip
     assert (shop.contract.kinds, shop.contract.is_double_first) == (Mode.RESCUE, True)
     assert shop.contract.pins == {"/a": Pin.LONG, "/items[]/price": Pin.DOUBLE}
-    assert (shop.contract_of("shop.buy"), shop.contract_of("shop.sell")) == (freezing, shop.contract)
+    assert (shop.contract_of("shop.buy"), shop.contract_of("shop.sell")) == (freezing.within(shop.contract), shop.contract)
+    assert (shop.contract_of("shop.buy").columns, shop.contract_of("shop.buy").kinds) == (Mode.FREEZE, Mode.EVOLVE)
 
 
 STREAMS = [
