@@ -8,14 +8,15 @@ from lakechime_dagster.schema.layout import MAX_LEVELS, TELLS_NOTHING, Column, H
 from lakechime_dagster.schema.variation import ELEMENT
 
 One = TypeVar("One")
-_LAST = {Holds.VARIANT: 1, Holds.JSON: 2}  # of the columns of a field those that take any kind come after the others
 
 
 def taking(columns: Sequence[Column], kind: Kind) -> Column | None:
-    """The column of a field that takes a kind: those of any kind after the others, but the text of objects before them."""
-    found = [column for column in columns if column.takes(kind)]
-    is_object = kind is Kind.OBJECT
-    return min(found, key=lambda one: -1 if is_object and one.holds is Holds.JSON else _LAST.get(one.holds, 0), default=None)
+    """The column of a field that takes a kind: the text of whatever is there after the others, but of objects before them.
+
+    A VARIANT comes behind all others as it is, since once it is there no further column of its field is added.
+    """
+    texts_last = -1 if kind is Kind.OBJECT else 1
+    return min((one for one in columns if one.takes(kind)), key=lambda one: texts_last * (one.holds is Holds.JSON), default=None)
 
 
 def is_capped(
