@@ -19,6 +19,7 @@ _HOW = {
     Broke.SIBLING: "goes to a sibling",
     Broke.FROZEN: "is kept out by the contract",
     Broke.CAP: "is kept out, as the table has as many columns as it may",
+    Broke.RELAYOUT: "has other columns, as its table was made anew",
 }
 
 
@@ -42,7 +43,7 @@ def _facts(one: KeptBreak) -> dict[str, Any]:
 
 def _sentence(group: EventGroup, several: Sequence[KeptBreak]) -> str:
     told = [
-        f"{one.breaking.kind} at {one.breaking.path} of {one.type}"
+        (f"{one.breaking.kind} at {one.breaking.path} of {one.type}" if one.breaking.path else one.type)
         + (f", sent by {one.breaking.producer}," if one.breaking.producer else "") + f" {_HOW[one.breaking.how]}"
         for one in several[:MAX_NAMED]
     ]  # fmt: skip

@@ -25,11 +25,13 @@ class Broke(StrEnum):
         SIBLING: Values of a field that had a column go to a sibling of it.
         FROZEN: The contract keeps them out of all columns.
         CAP: The table has as many columns as it may, or as deep ones.
+        RELAYOUT: A rebuild made the table's columns anew.
     """
 
     SIBLING = "sibling"
     FROZEN = "frozen"
     CAP = "cap"
+    RELAYOUT = "relayout"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,7 @@ class Breaking:
     """A change that breaks something, told once: when its path and kind come first.
 
     Attributes:
+        path: Empty of the whole event.
         kind: Of the values, or what the sibling holds.
         producer: Who sent the event that brought it; None where nobody is told, or a person let it in.
     """

@@ -12,12 +12,13 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.schema.breaking import Breaking, Broke
 from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.layout import Layout
 from lakechime_dagster.schema.observed import Observed, Seen
 from lakechime_dagster.schema.repository import KnownType, Learning, TypePlace
 from lakechime_dagster.schema.results import TypeResult
-from lakechime_dagster.schema.variation import Variation
+from lakechime_dagster.schema.variation import ROOT, Variation
 from lakechime_dagster.store import event_schema as schema
 from lakechime_dagster.store.dialect import StoreNow, now_ms
 from lakechime_dagster.store.engine import reading, writing
@@ -101,11 +102,13 @@ class SqlEventTypes:
         kind = schema.event_type.c
         with writing(self.engine) as connection:
             this = (*self._is(group), kind.type == type_name, kind.rebuilt_step < step)
-            query = sa.select(kind.type_id, schema.layout.c.columns).join_from(schema.event_type, schema.layout)
+            query = sa.select(kind.type_id, kind.layout_version, schema.layout.c.columns).join_from(schema.event_type, schema.layout)
             row = connection.execute(query.where(*this, schema.layout.c.version == version).with_for_update()).one_or_none()
             if row is not None:  # the store may have been lost since
                 values = {"layout_version": version, "rebuilt_step": step, "conflicts": Layout.from_json(row.columns).siblings}
                 connection.execute(sa.update(schema.event_type).where(kind.type_id == row.type_id).values(**values))
+                relayout = [Breaking(path=ROOT, kind=Kind.OBJECT.value, how=Broke.RELAYOUT)] if version != row.layout_version else []
+                keep_breaks(connection, row.type_id, version, relayout, now_ms(connection))
 
     def settle(
         self, connection: Connection, group: str, execution_id: str, results: Sequence[TypeResult], uid: str, told: Collection[str] = ()

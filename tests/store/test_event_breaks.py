@@ -1,6 +1,7 @@
 """Breaking changes are kept with what a step learns, and told once one is settled."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from lakechime_dagster.store import event_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.event_breaks import Breaks
 from lakechime_dagster.store.event_types import SqlEventTypes
+from tests.store.test_event_rebuilds import anew
 from tests.store.test_event_types import NEW, learning, prototype, settle
 
 HOUR_MS = 3_600_000
@@ -61,6 +63,21 @@ def test_any_name_of_a_field_is_kept(types: SqlEventTypes) -> None:
     learn(types, known, **{odd: "x"})
     settle(types, "e1")
     assert [one.path for one in recent(types)] == ["/é\0~1\ud800"]
+
+
+def test_a_rebuild_that_makes_columns_anew_is_told_once_and_one_that_does_not_is_not(types: SqlEventTypes) -> None:
+    known = learn(types, learn(types, NEW, a=1), a="x")
+    settle(types, "e1")
+    before = recent(types)
+    same = types.propose("shop", replace(anew(known), is_new_layout=False), 1)
+    types.adopt("shop", "buy", 1, same)
+    settle(types, "e2")
+    assert recent(types) == before
+    version = types.propose("shop", anew(known), 2)
+    for _ in range(2):
+        types.adopt("shop", "buy", 2, version)
+        settle(types, "e3")
+    assert recent(types) == [*before, Breaking(path="", kind="object", how=Broke.RELAYOUT)]
 
 
 def test_another_group_that_settles_tells_nothing_of_this_one(types: SqlEventTypes) -> None:
