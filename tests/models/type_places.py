@@ -22,6 +22,10 @@ new group's when it settles.
 A replay commits no new rows: under the number that follows, once the attempt is done with the type up to its own end and nobody is
 ahead of it, and its record tells that end.
 
+A type that is far behind catches up by parts: it is read up to an end of its own before the attempt's, which its record tells and to
+which it moves, with a commit if the part has rows of it. A later step reads on from there. That the others are read in segments, each
+file once, is no rule of its own: of each segment a type gets the rows behind its place.
+
 Two moves are folded: bronze grows when a claim or a retry sees it, and an attempt that can do nothing more, whatever comes, is gone. The
 last attempt of a step does not crash while it is the open one, so that from every state all rows can still arrive; if not, that is a
 failure.
@@ -47,6 +51,7 @@ class Bounds(NamedTuple):
     any_order: bool = False  # of the types of an attempt
     replays: int = 0  # that change something
     moves: int = 0  # of the types to another group
+    catch_ups: int = 0  # parts that end before the attempt does
 
 
 USUAL = Bounds()
@@ -57,14 +62,17 @@ WIDE = Bounds(alive=3, any_order=True)
 REPLAYING = Bounds(left=0, replays=1)
 MOVING = Bounds(left=0, losses=0, moves=1)
 MOVING_LEFT = Bounds(losses=0, moves=1)
+CATCHING_UP = Bounds(left=0, catch_ups=1)
 
 
 def explored(broken: str = "", is_wide: bool = False) -> Exploration:
     """The protocol, or what is left of it: a mutant within widening bounds, a variation by halves unless it is to be wide."""
     if not broken:
-        all_bounds = (WIDE, MOVING_LEFT) if is_wide else (USUAL, REPLAYING, MOVING)
+        all_bounds = (WIDE, MOVING_LEFT) if is_wide else (USUAL, REPLAYING, CATCHING_UP, MOVING)
     elif broken in MUTANTS and broken.startswith("replay"):
         all_bounds = (REPLAYING,)
+    elif broken in MUTANTS and broken.startswith("catch_up"):
+        all_bounds = (CATCHING_UP,)
     elif "moved" in broken:
         all_bounds = (MOVING_LEFT,) if is_wide else (MOVING,)
     elif broken in VARIATIONS:
@@ -226,6 +234,8 @@ class Group:
                 tables = (*state.tables[:index], table, *state.tables[index + 1 :])
                 runs = (*rest.runs, run._replace(parts=parts))
                 yield f"at {TYPES[index]} {move}", rest._replace(tables=tables, runs=runs, left=state.left + left)
+        for index in due[:1]:
+            yield from ((f"at {TYPES[index]} {move}", after) for move, after in self._caught_up(run, state, rest, index))
         for index in range(len(TYPES)):
             yield from ((f"at {TYPES[index]} {move}", after) for move, after in self._replayed(run, state, rest, index))
         if run.group != state.group and not due and "moved_settles_late" in self.broken:
@@ -233,6 +243,30 @@ class Group:
         is_compared = is_open or (state.open is not None and state.open.step == run.step and "compares_step" in self.broken)
         if (is_compared or "compares_nothing" in self.broken) and (not due or "settles_first" in self.broken):
             yield "settles", self._settled(run, state, rest)
+
+    def _caught_up(self, run: Run, state: State, rest: State, index: int) -> Moves:
+        """A part of what is behind a type that is due, up to an end before the attempt's; what is refused is told by the usual write."""
+        part, table = run.parts[index], state.tables[index]
+        if state.catch_ups == self.bounds.catch_ups:
+            return
+        step, place = part.known
+        counted = rest._replace(catch_ups=state.catch_ups + 1)
+        for end in range(place + 1, run.end):
+            moved, tables = end, state.tables
+            if not self._rows(index, place, end):
+                reached = TypePlace(step, run.end if "catch_up_skips_empty" in self.broken else end)
+                move = f"moves to {end} without rows"
+            elif self._lets_in([commit.step for commit in table], step):
+                moved = run.end if "catch_up_moves_to_end" in self.broken else end
+                told_end = run.end if "catch_up_tells_claim" in self.broken else end
+                grown = (*table, Commit(step, place, end, told_end, run.group))
+                tables = (*state.tables[:index], grown, *state.tables[index + 1 :])
+                reached = self._committed(step, place, moved)
+                move = f"commits the part ({place}, {end}] as {step}"
+            else:
+                continue
+            parts = (*run.parts[:index], Part(reached, is_due=False), *run.parts[index + 1 :])
+            yield move, counted._replace(tables=tables, runs=(*rest.runs, run._replace(parts=parts)))
 
     def _replayed(self, run: Run, state: State, rest: State, index: int) -> Moves:
         """A replay behind what a type is done with: a commit of no new rows, under the number that follows, with the type's place."""

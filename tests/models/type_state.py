@@ -59,3 +59,4 @@ class State(NamedTuple):
     losses: int = 0
     replays: int = 0
     group: int = 0  # which has the types; the lane is its own
+    catch_ups: int = 0
