@@ -14,13 +14,14 @@ from lakechime_dagster.assets.monitors import monitor_checks, watched
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.assets.source import source_asset
 from lakechime_dagster.assets.table import table_asset
+from lakechime_dagster.assets.verified import verify_check
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.lake import Lake, Table, Target
 from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
-from lakechime_dagster.resources.keys import asset_key, monitor_check_keys
+from lakechime_dagster.resources.keys import asset_key, monitor_check_keys, verify_check_key
 from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
 from lakechime_dagster.resources.maintenance import policy_of
 from lakechime_dagster.resources.names import dagster_name, maintenance_name, op_name
@@ -31,10 +32,11 @@ from lakechime_dagster.sensors.maintenance import maintenance_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.monitors import monitors_sensor
 from lakechime_dagster.sensors.trigger import flow_sensor
+from lakechime_dagster.sensors.verify import verify_sensor
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.flow import Flow
 
-SENSORS = ("events", "maintenance", "monitors", "alarms")  # of a lake, beside those of triggers
+SENSORS = ("events", "maintenance", "monitors", "verify", "alarms")  # of a lake, beside those of triggers
 MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
 
 
@@ -76,7 +78,7 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         resources={"lakechime": LAKECHIME, "spark": SPARK},
         executor=dg.in_process_executor,
     )
-    return dg.Definitions.merge(tables, _maintenance(lake), _monitors(lake), _alarms(lake))
+    return dg.Definitions.merge(tables, _maintenance(lake), _monitors(lake), _verify(lake), _alarms(lake))
 
 
 def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow]) -> dg.AssetSpec | dg.AssetsDefinition:
@@ -127,10 +129,22 @@ def _monitors(lake: Lake) -> dg.Definitions:
     return dg.Definitions(asset_checks=checks, jobs=[job], sensors=[monitors_sensor(name, tables)])
 
 
+def _verify(lake: Lake) -> dg.Definitions:
+    """What looks whether each event of groups is in its table; nothing in a lake whose groups do not say when."""
+    groups = [group for group in lake.groups if group.verify is not None]
+    if not groups:
+        return dg.Definitions()
+    name = f"{lake.name}__verify"
+    checks = [verify_check(group) for group in groups]
+    job = dg.define_asset_job(name, selection=dg.AssetSelection.checks(*checks))
+    return dg.Definitions(asset_checks=checks, jobs=[job], sensors=[verify_sensor(name, groups)])
+
+
 def _alarms(lake: Lake) -> dg.Definitions:
     """What tells people of checks that fail."""
     reported = [spec.key for table in lake.targets for spec in check_specs(table)]
     reported += [spec.key for group in lake.groups for spec in group_check_specs(group)]
+    reported += [verify_check_key(group) for group in lake.groups if group.verify is not None]
     keys = [*reported, *(key for table in watched(lake) for key in monitor_check_keys(table))]
     return dg.Definitions(sensors=[alarms_sensor(lake.name, keys, lake.alarms)] if keys else [])
 
@@ -149,7 +163,7 @@ def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
     for table in lake.targets:
         members.setdefault(_job_name(lake, table), []).append(table)
     jobs = {name: dg.define_asset_job(name, selection=_selection(tables)) for name, tables in members.items()}
-    groups = {_group_job_name(lake, group): dg.AssetSelection.assets(asset_key(group.name)) for group in lake.groups}
+    groups = {_group_job_name(lake, group): _selection_of(group) for group in lake.groups}
     return jobs | {name: dg.define_asset_job(name, selection=selection) for name, selection in groups.items()}  # type: ignore[misc]
 
 
@@ -164,6 +178,12 @@ def _selection(tables: Iterable[Target]) -> dg.AssetSelection:
     chosen: dg.AssetSelection = dg.AssetSelection.assets(*[asset_key(table.name) for table in several])
     apart = [key for table in several if isinstance(table, ChangeTable) for key in monitor_check_keys(table)]
     return chosen - dg.AssetSelection.checks(*apart) if apart else chosen
+
+
+def _selection_of(group: EventGroup) -> dg.AssetSelection:
+    """A group with the checks that its steps report."""
+    chosen: dg.AssetSelection = dg.AssetSelection.assets(asset_key(group.name))
+    return chosen if group.verify is None else chosen - dg.AssetSelection.checks(verify_check_key(group))
 
 
 def _launch(flow: Flow, job: dg.JobDefinition, group: EventGroup) -> Launch:

@@ -20,7 +20,7 @@ from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import Attempted, SparkResource
 from lakechime_dagster.schema.repository import KnownType
-from lakechime_dagster.schema.results import GroupResult, TypeResult
+from lakechime_dagster.schema.results import COLD, GroupResult, TypeResult
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers.flow import Flow
 
@@ -163,7 +163,9 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
         "last fired because": execution.reason or execution.cause.value,
         "types written": len(wrote),
         "types failed": sum(1 for one in result.types if one.failure),
-        "types waiting": sum(1 for one in result.types if one.waits),
+        "types waiting": sum(1 for one in result.types if one.hinders),
+        "types cold": sum(1 for one in result.types if one.waits == COLD),
+        "types catching up": sum(1 for one in result.types if one.catches_up),
         "events": sum(one.rows for one in result.types),
         "rows written": sum(one.written for one in result.types),
         "rows rescued": sum(one.rescued for one in result.types),
@@ -186,7 +188,7 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
 def types_table(results: Iterable[TypeResult]) -> str:
     """What a step did, type by type, those first that failed or wait, then by rows."""
     moved = [one for one in results if one.rows or one.failure or one.waits]
-    ordered = sorted(moved, key=lambda one: (not one.failure, not one.waits, -one.rows, one.type))
+    ordered = sorted(moved, key=lambda one: (not one.failure, not one.hinders, -one.rows, one.type))
     cells = [(one.type, one.table, one.rows, one.written, one.rescued, one.columns_added, one.failure or one.waits) for one in ordered]
     rows = ["| " + " | ".join(_cell(str(cell)) for cell in row) + " |" for row in cells[:MAX_SHOWN]]
     more = [f"and {len(ordered) - MAX_SHOWN} more"] if len(ordered) > MAX_SHOWN else []
@@ -197,7 +199,7 @@ def types_table(results: Iterable[TypeResult]) -> str:
 def _checks(result: GroupResult) -> list[dg.AssetCheckResult]:
     unbalanced = [one.type for one in result.types if not one.is_balanced]
     failed = {one.type: one.failure for one in result.types if one.failure}
-    waiting = {one.type: one.waits for one in result.types if one.waits and one.type not in failed}
+    waiting = {one.type: one.hinders for one in result.types if one.hinders and one.type not in failed}
     warn = dg.AssetCheckSeverity.WARN
     return [
         dg.AssetCheckResult(check_name=ROWS_ADD_UP, passed=not unbalanced, metadata={"types that do not add up": ", ".join(unbalanced)}),

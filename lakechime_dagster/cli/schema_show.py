@@ -81,12 +81,15 @@ def document(one: "GroupedType", newest: "TypePlace | None") -> dict[str, Any]:
         "newest": newest.version if newest else None, "behind": one.behind(newest) if newest else None,
         "written": one.totals.get("written", 0), "rescued": one.totals.get("rescued", 0), "discarded": one.totals.get("discarded", 0),
         "waiting": one.waits.rows if one.waits else 0, "state": one.fares.value, "reason": one.reason,
-        "failures": known.failures, "due_ts": known.due_ts or None,
+        "left": one.left, "failures": known.failures, "due_ts": known.due_ts or None,
     }  # fmt: skip
 
 
 def state_shown(told: Mapping[str, Any]) -> str:
     """How a type fares, and why, for people."""
+    if told["left"]:
+        waiting = f", {count(told['waiting'], 'row')} waiting" if told["waiting"] else ""
+        return f"{told['state']}: {told['left']}{waiting}"
     return f"{told['state']}: {why(told['reason'])}" if told["reason"] else told["state"]
 
 

@@ -1,5 +1,6 @@
 """Declaring streams of JSON events and groups of their types, and the refusal of what cannot work."""
 
+import datetime as dt
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -7,7 +8,7 @@ from dataclasses import replace
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.contracts import Contract, Pin
-from lakechime_dagster.lake.events import EVENTS, MAX_TYPES, EventGroup, EventStream, EventTable
+from lakechime_dagster.lake.events import EVENTS, MAX_CATCHUP, MAX_COLD_AGE, MAX_TYPES, EventGroup, EventStream, EventTable
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.moved_types import MAX_GROUP_NAME, checked_moved
@@ -77,7 +78,11 @@ def event_group(
     types: Mapping[str, Contract] | None = None,
     moved: Mapping[str, str] | None = None,
     max_types: int = MAX_TYPES,
+    cold_rows: int = 0,
+    max_cold_age: dt.timedelta = MAX_COLD_AGE,
+    max_catchup: int = MAX_CATCHUP,
     every: Schedule | None = None,
+    verify: Schedule | None = None,
     spark: str | None = None,
     owner: str | None = None,
     description: str = "",
@@ -93,6 +98,11 @@ def event_group(
     of its runs where it is not the deployment's, such as the master of a cluster of its own; `dagster` is what its asset is given
     beside, such as `{"pool": "events"}`.
 
+    With `cold_rows` a type of which fewer rows came is written less often: they stay in the stream's table until there are so
+    many, for at most `max_cold_age`. Without it each step writes all that came, which readers see soonest. A type that is more
+    than `max_catchup` versions of the stream's table behind the group is read apart from the others, part by part. `verify` says when
+    the tables are compared with the whole of the stream's, such as `every(days=1)`.
+
     Raises:
         DeclarationError: naming the group, the field and the remedy.
     """
@@ -107,8 +117,13 @@ def event_group(
         raise DeclarationError(name, "match", f"{shown(match)} is no pattern of types, such as 'shop.*'")
     if numbers not in ("by_kind", "double_first"):
         raise DeclarationError(name, "numbers", f"{shown(numbers)} is neither 'by_kind' nor 'double_first'")
-    if type(max_types) is not int or max_types < 1:
-        raise DeclarationError(name, "max_types", f"{shown(max_types)} is no number of tables, 1 or more")
+    for field_name, number, least, of in (
+        ("max_types", max_types, 1, "tables"), ("cold_rows", cold_rows, 0, "rows"), ("max_catchup", max_catchup, 1, "versions"),
+    ):  # fmt: skip
+        if type(number) is not int or number < least:
+            raise DeclarationError(name, field_name, f"{shown(number)} is no number of {of}, {least} or more")
+    if not isinstance(max_cold_age, dt.timedelta) or max_cold_age <= dt.timedelta(0):
+        raise DeclarationError(name, "max_cold_age", f"{shown(max_cold_age)} is no positive time; write timedelta(minutes=10)")
     if spark is not None and not is_driver(spark):
         raise DeclarationError(name, "spark", f"{shown(spark)} is no driver; {REMEDY}")
     checked_owner(name, owner)
@@ -123,9 +138,9 @@ def event_group(
             raise DeclarationError(name, "types", f"{shown(kind)} is not matched by {match!r}; it is of another group")
     taken = checked_moved(name, stream, match, {} if moved is None else moved)
     return EventGroup(
-        name=name, stream=stream, match=match, contract=own, contracts=several, moved=taken, max_types=max_types,
-        every=_schedule(name, every), owner=owner, spark=spark, dagster=dagster or {},
-        description=description or f"Types {match} of {stream.name}, a table each",
+        name=name, stream=stream, match=match, contract=own, contracts=several, moved=taken, max_types=max_types, cold_rows=cold_rows,
+        max_cold_age=max_cold_age, max_catchup=max_catchup, every=_schedule(name, every), verify=_schedule(name, verify, "verify"),
+        owner=owner, spark=spark, dagster=dagster or {}, description=description or f"Types {match} of {stream.name}, a table each",
     )  # fmt: skip
 
 
@@ -152,10 +167,12 @@ def _field(name: str, field_name: str, path: object) -> tuple[str, ...]:
     return tuple(path.split(".")[1:])
 
 
-def _schedule(name: str, every: object) -> Schedule | None:
-    if every is not None and not isinstance(every, Schedule):
-        raise DeclarationError(name, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
-    return every
+def _schedule(name: str, value: object, field_name: str = "every") -> Schedule | None:
+    if value is not None and not isinstance(value, Schedule):
+        raise DeclarationError(
+            name, field_name, f"{shown(value)} is no schedule; write every({'minutes=5' if field_name == 'every' else 'days=1'})"
+        )
+    return value
 
 
 def _contract(name: str, field_name: str, value: object) -> Contract:

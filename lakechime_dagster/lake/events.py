@@ -1,5 +1,6 @@
 """Streams of JSON events, and groups of their types, each of which gets a table of its own without being declared."""
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,8 @@ EVENTS = "events"  # the table of a stream's events, `<stream>.events`
 CLUSTERED = ("type", "hash")  # by which its rows lie together
 REFUSED_BEFORE = "refused_before"  # of a row that was drained: why it was refused; null of others
 MAX_TYPES = 1_000  # tables of a group
+MAX_COLD_AGE = dt.timedelta(minutes=10)
+MAX_CATCHUP = 100  # versions of the stream's table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +56,12 @@ class EventGroup:
         moved: Types that another group had before, by pattern, with the name of the first that did: their tables stay in its folder.
         allowed: Types that people let have a table, however many there are.
         max_types: With so many tables, events of further types stay in the stream's own.
+        cold_rows: A type with fewer rows than these behind its place is cold: they stay in the stream's table for some steps.
+        max_cold_age: For so long at most; then they are written, also when nothing comes.
+        max_catchup: A type whose place is more versions of the stream's table behind the group's is read apart from the others, by
+            parts of so many versions beside those of the step.
         every: How often the stream is looked at; as events come, where it is not said.
+        verify: When its tables are compared with the stream's, whole; by hand alone, where it is not said.
         spark: The driver of its runs, such as the URL of a cluster's master; that of the settings, where it is not said.
         dagster: What its asset is given beside, such as a pool.
     """
@@ -66,7 +74,11 @@ class EventGroup:
     moved: Mapping[str, str] = field(default_factory=dict, hash=False)
     allowed: frozenset[str] = frozenset()
     max_types: int = MAX_TYPES
+    cold_rows: int = 0
+    max_cold_age: dt.timedelta = MAX_COLD_AGE
+    max_catchup: int = MAX_CATCHUP
     every: Schedule | None = None
+    verify: Schedule | None = None
     owner: str | None = None
     description: str = ""
     spark: str | None = None

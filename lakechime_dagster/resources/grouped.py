@@ -9,8 +9,10 @@ from lakechime_dagster.resources.event_types import event_types
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.schema.moves import misplaced
 from lakechime_dagster.schema.repository import NOWHERE, KnownType, TypePlace
+from lakechime_dagster.schema.results import COLD
 from lakechime_dagster.store.event_waits import Waits, waits
 
+CATCHES_UP = "catches up"
 NEVER_WRITTEN = Waits(reason="nothing was written yet", rows=0)
 
 
@@ -63,6 +65,13 @@ class GroupedType:
                 return self.known.error
             case Fares.WAITS:
                 return misplaced(self.group, self.known) or (self.waits or NEVER_WRITTEN).reason
+
+    @property
+    def left(self) -> str:
+        """Why a step left events of it that need nobody: they are cold, or it catches up; empty where none are."""
+        if self.fares is not Fares.OK or not self.known.due_ts:
+            return ""
+        return COLD if self.waits is not None and self.waits.reason == COLD else CATCHES_UP
 
     def behind(self, newest: TypePlace) -> int:
         """How many versions of the stream's table came behind its place; all, where that table was made anew since."""

@@ -3,12 +3,18 @@
 import dagster as dg
 
 from lakechime_dagster.lake.change_tables import ChangeTable
-from lakechime_dagster.resources.names import IS_PROVEN, KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE, asset_name
+from lakechime_dagster.lake.events import EventGroup
+from lakechime_dagster.resources.names import EACH_EVENT_ONCE, IS_PROVEN, KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE, asset_name
 
 
 def asset_key(table: str) -> dg.AssetKey:
     """The asset key of a table: its name split at dots."""
     return dg.AssetKey.from_user_string(asset_name(table))
+
+
+def verify_check_key(group: EventGroup) -> dg.AssetCheckKey:
+    """The check of a group that no step of it reports."""
+    return dg.AssetCheckKey(asset_key(group.name), EACH_EVENT_ONCE)
 
 
 def monitor_check_keys(table: ChangeTable, *, may_compare: bool = True) -> list[dg.AssetCheckKey]:

@@ -37,7 +37,9 @@ class KnownType:
         home: The group in whose folder its table lies; empty where that is the one that has it.
         layout: The columns of its payload, of which `layout_version` is the number; 0 before the first.
         failures: How often in a row it could not be written; it is not tried again before `due_ts`.
+        due_ts: When events that a step left are read at the latest: those of a failed type, and those that are cold. 0 where none are.
         told_ts: When people were told of it last.
+        pending: Events that wait for a table, up to where its group has read.
     """
 
     type: str
@@ -51,6 +53,11 @@ class KnownType:
     due_ts: int = 0
     error: str = ""
     told_ts: int = 0
+    pending: int = 0
+
+    def is_put_off(self, now_ms: int) -> bool:
+        """Whether it failed, and is not tried again yet."""
+        return self.failures > 0 and self.due_ts > now_ms
 
 
 @dataclass(frozen=True, kw_only=True)

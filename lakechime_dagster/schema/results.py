@@ -7,7 +7,9 @@ from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.triggers.lanes import Committed
 
-TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table
+TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table, until somebody decides
+AT_ONCE = 1  # a `due_ts` that is over by any clock
+COLD = "cold"  # the same, until there are more of them, or for some time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +19,7 @@ class TypeResult:
     Attributes:
         home: The group in whose folder its table lies; empty where that is the one that writes it.
         start: Up to which version of the stream's table it had been read; -1 is none of it.
-        end: Up to which it is now; `start` where it failed or waits.
+        end: Up to which it is now; `start` where it failed or waits, before the step's own end where it catches up by parts.
         rows: Of the interval.
         written: Rows of its table; the others are discarded, or wait.
         rescued: Rows that have something in `_rescued`.
@@ -26,6 +28,8 @@ class TypeResult:
         commits: That hold them, the last one last: of this attempt, and of others that nobody settled.
         error: Why nothing of it was written.
         left: Rows behind its place that are not written for the error; None where nobody could count them.
+        due_ts: When the group is to read on though nothing comes: what is cold by then, what catches up at once. 0 is with the next
+            events.
         put_off: With what it failed before, where it was not tried again yet.
         replayed: What came of the replays that were asked for, whose commits are among `commits`.
     """
@@ -47,6 +51,7 @@ class TypeResult:
     commits: tuple[Committed, ...] = ()
     error: str = ""
     left: int | None = 0
+    due_ts: int = 0
     put_off: str = ""
     replayed: tuple[Replayed, ...] = ()
 
@@ -61,9 +66,19 @@ class TypeResult:
         return self.error or self.put_off
 
     @property
+    def hinders(self) -> str:
+        """Why it waits for a person; empty where it does not."""
+        return "" if self.waits == COLD else self.waits
+
+    @property
+    def catches_up(self) -> bool:
+        """Whether rows may lie behind its place at which this step did not look."""
+        return bool(self.due_ts) and not self.pending
+
+    @property
     def behind(self) -> int | None:
         """Rows of the stream's table behind its place that are not in its own; None where this step did not count them."""
-        if self.put_off:
+        if self.put_off or self.catches_up:
             return None
         return self.left if self.error else self.pending
 

@@ -102,7 +102,7 @@ def with_asked(platform: Platform, flow: Flow, row: FlowRow, decision: Decision)
 
 
 def _with_types(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
-    """A group also fires for types that are to be replayed, or failed and may be tried again, where nothing else wakes it."""
+    """A group also fires for types that are to be replayed, or of which a step left events that are due, where nothing else wakes it."""
     if decision.fires or platform.ledger.open_executions(row):
         return decision
     lane = platform.ledger.lanes(row).get("")
@@ -114,10 +114,12 @@ def _with_types(platform: Platform, flow: Flow, row: FlowRow, decision: Decision
 
 def _reason_of_types(platform: Platform, flow: Flow) -> str:
     """Why a group is to be run though no event came; empty where it is not."""
-    failed = event_types(platform).failed(flow.name)
-    if due := sorted(name for name, is_due in failed.items() if is_due):
-        return f"{len(due)} types failed and are tried again, such as {due[0]}"
-    asked = sorted({*event_replays(platform).open(flow.name)} - {*failed})  # one that failed is replayed when it is tried again
+    left = event_types(platform).left(flow.name)
+    for has_failed, what in ((True, "failed and are tried again"), (False, "have events that a step left, which are due")):
+        if due := [one.type for one in left if one.is_due and one.has_failed is has_failed]:
+            return f"{len(due)} types {what}, such as {due[0]}"
+    failed = {one.type for one in left if one.has_failed}
+    asked = sorted({*event_replays(platform).open(flow.name)} - failed)  # one that failed is replayed when it is tried again
     return f"{len(asked)} types are to be replayed, such as {asked[0]}" if asked else ""
 
 

@@ -20,8 +20,8 @@ def add_to_type(connection: Connection, type_id: int, one: TypeResult, now: int)
         "discarded_sum": kind.discarded_sum + one.discarded, "columns_added": kind.columns_added + one.columns_added,
         "failed_steps": kind.failed_steps + (1 if one.error else 0),
     }  # fmt: skip
-    is_late = bool(one.failure or one.pending)
-    waiting = {} if one.failure else {"pending": one.pending}
+    is_late = bool(one.failure or one.pending or one.catches_up)
+    waiting = {} if one.failure else {"pending": one.pending if one.hinders else 0}  # cold ones are behind, and wait for nobody
     waiting |= {} if one.behind is None else {"rows_behind": one.behind}
     late = {"behind_ts": sa.func.coalesce(kind.behind_ts, now) if is_late else None}
     connection.execute(sa.update(schema.event_type).where(kind.type_id == type_id).values({**sums, **waiting, **late}))

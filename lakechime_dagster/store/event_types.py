@@ -42,6 +42,15 @@ class LayoutVersion:
     made_ts: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class LeftType:
+    """A type of which events were left, as it failed, is cold or catches up; `is_due` where it is time to read them."""
+
+    type: str
+    has_failed: bool
+    is_due: bool
+
+
 @dataclass(frozen=True)
 class SqlEventTypes:
     """The types of the groups of one deployment; a `schema.repository.SchemaRepository`."""
@@ -162,12 +171,13 @@ class SqlEventTypes:
             ordered = query.order_by(schema.variation.c.first_ts, schema.variation.c.typed_hash)
             return [dict(row._mapping) for row in connection.execute(ordered)]
 
-    def failed(self, group: str) -> dict[str, bool]:
-        """The types that failed, and whether each may be tried again by now."""
-        is_due = (schema.event_type.c.due_ts <= StoreNow()).label("is_due")
-        query = sa.select(schema.event_type.c.type, is_due).where(*self._is(group), schema.event_type.c.failures > 0)
+    def left(self, group: str) -> list[LeftType]:
+        """The types of which a step left events that are to be read again though nothing comes, by name."""
+        kind = schema.event_type.c
+        is_due = (kind.due_ts <= StoreNow()).label("is_due")
+        query = sa.select(kind.type, kind.failures, is_due).where(*self._is(group), kind.due_ts > 0).order_by(kind.type)
         with reading(self.engine) as connection:
-            return {row.type: bool(row.is_due) for row in connection.execute(query)}
+            return [LeftType(type=row.type, has_failed=row.failures > 0, is_due=bool(row.is_due)) for row in connection.execute(query)]
 
     def totals(self, group: str) -> dict[str, dict[str, int]]:
         """What settled steps did for each type of a group, in sum: rows, written, rescued, discarded."""
@@ -219,7 +229,7 @@ class SqlEventTypes:
             further = sa.or_(schema.event_type.c.place_version < one.end, schema.event_type.c.place_uid.is_distinct_from(uid))
             connection.execute(this.where(further).values(place_uid=uid, place_version=one.end))
         if not one.error:
-            connection.execute(this.values(failures=0, due_ts=0, error=""))
+            connection.execute(this.values(failures=0, due_ts=one.due_ts, error=""))
 
 
 def _next_layout(connection: Connection, type_id: int, one: Learning, now: int) -> int:
@@ -286,7 +296,7 @@ def _known(row: Any, columns: list[dict[str, Any]]) -> KnownType:
         type=row.type, table=row.table_name, home=row.home,
         place=TypePlace(uid=row.place_uid, version=row.place_version, commits=row.commits),
         layout=Layout.from_json(columns), layout_version=row.layout_version, observed=_observed(row.observed),
-        failures=row.failures, due_ts=row.due_ts, error=row.error, told_ts=row.told_ts,
+        failures=row.failures, due_ts=row.due_ts, error=row.error, told_ts=row.told_ts, pending=row.pending,
     )  # fmt: skip
 
 

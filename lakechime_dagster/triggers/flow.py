@@ -21,7 +21,7 @@ class Flow:
     says that the feed's messages tell their order, wherever they lie in it. A claim takes at most `max_commits` of the
     unpartitioned tables of a snapshot trigger, and the next one follows; None is all that came. The first claim takes all, as
     its step makes the target anew; a retry takes what was claimed, and all that came when a person resumes a lane that is held.
-    One that `has_types` writes a table for each type of events: what of them failed is tried again, also when nothing comes.
+    One that `has_types` writes a table for each type of events: what a step left of them is read again, also when nothing comes.
     One that `is_stream` appends each message of its feed, or row of its table, once: it is put behind what came, never back.
     What of it was refused is looked at again when a person asks, also when nothing comes.
     """

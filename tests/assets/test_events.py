@@ -347,6 +347,23 @@ def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_ne
 
 
 @spark
+def test_a_cold_type_is_written_when_it_is_of_age_by_a_run_that_launches_itself(game: Game) -> None:
+    stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
+    game.definitions = build_definitions(Lake("ev", [stream, event_group("shop", stream, match="shop.*", cold_rows=2)]))
+    game.step(buy(1), sell(1))
+    second = game.step(buy(2), sell(2), sell(3))
+    assert checks(second) == FINE
+    seen = shown(second)
+    assert (seen["types cold"], seen["types waiting"], seen["rows pending"], seen["rows written"]) == (1, 0, 1, 2)
+    assert "| shop.buy | shop__buy | 1 | 0 | 0 | 0 | cold |" in seen["types of the step"]
+    assert (game.numbers("shop.buy"), game.tick("shop").run_requests) == ([1], [])
+    game.let_pass()
+    third = game.step()
+    assert shown(third)["last fired because"] == "1 types have events that a step left, which are due, such as shop.buy"
+    assert (game.numbers("shop.buy"), game.numbers("shop.sell"), game.tick("shop").run_requests) == ([1, 2], [1, 2, 3], [])
+
+
+@spark
 def test_a_foreign_table_with_other_columns_hinders_its_type_until_it_is_away(game: Game) -> None:
     Path(game.location("shop.buy")).mkdir(parents=True)
     write(game.location("shop.buy"), pa.table({"n": pa.array([True])}))

@@ -20,7 +20,7 @@ from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.learning import learned, registered
 from lakechime_dagster.schema.prototype import shape_of
 from lakechime_dagster.schema.repository import KnownType, Prototype
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.results import COLD, TypeResult
 from lakechime_dagster.schema.scan import Scanned, scanned
 from lakechime_dagster.schema.shape import shaped
 from lakechime_dagster.schema.variation import variation_of
@@ -132,7 +132,8 @@ class Game:
             self.types.learn(group.name, [learning])
         unmoved = TypeResult(type=one.type, table=one.table, start=start, end=start, rows=len(rows) if waits else 0)
         if waits or error:
-            return replace(unmoved, pending=unmoved.rows, waits=waits, error=error)
+            due_ts = self.lakechime.platform.store.now() + 600_000 if waits == COLD else 0
+            return replace(unmoved, pending=unmoved.rows, waits=waits, error=error, due_ts=due_ts)
         rescued = sum(1 for row in rows if shaped(row.event, (learning or one).layout, contract).rescued)
         stamp = CommitStamp(lane=LaneId("test", group.name, one.type), step=one.place.commits + 1, attempt=1, end=Place())
         commits = (Committed(version=SnapshotId(str(one.place.commits)), stamp=stamp),) if rows else ()

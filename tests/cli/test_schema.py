@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakechime_dagster.lake import Contract, Lake, SourceTable, event_group
-from lakechime_dagster.spark.events.group import FROZEN, TYPE_CAP
+from lakechime_dagster.schema.results import COLD, FROZEN, TYPE_CAP
 from lakechime_dagster.store.event_moves import move_types
 from tests.cli.game import GAME, Game, event
 from tests.support.cli import Answer, Cli
@@ -116,7 +116,8 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
     (other, one) = lakechime("schema", "list", "--json").json["types"]
     assert one == {
         "group": "shop", "type": "shop_buy", "table": "shop.shop_buy", "layout_version": 2, "columns": 7, "place": 1, "newest": 2,
-        "behind": 1, "written": 3, "rescued": 0, "discarded": 0, "waiting": 0, "state": "ok", "reason": "", "failures": 0, "due_ts": None,
+        "behind": 1, "written": 3, "rescued": 0, "discarded": 0, "waiting": 0, "state": "ok", "reason": "", "left": "", "failures": 0,
+        "due_ts": None,
     }  # fmt: skip
     assert [other[fact] for fact in ("group", "place", "behind", "waiting")] == ["game_other", None, 3, 4]
     assert (other["state"], other["reason"]) == ("waits", TYPE_CAP)
@@ -125,6 +126,17 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
         ["group", "type", "table", "layout", "columns", "place", "behind", "written", "rescued", "state"],
         ["shop", "shop_buy", "shop.shop_buy", "2", "7", "1", "1", "3", "0", "ok"],
     ]
+
+
+def test_a_cold_type_is_well_and_says_how_many_rows_wait(lakechime: Cli, bought: Game) -> None:
+    bought.step(waits={"shop_buy": COLD})
+    (one,) = lakechime("schema", "list", "shop", "--json").json["types"]
+    assert (one["state"], one["reason"], one["left"], one["waiting"], one["due_ts"] is None) == ("ok", "", "cold", 1, False)
+    assert "ok: cold, 1 row waiting" in lakechime("schema", "list", "shop").out
+    assert lakechime("schema", "quarantine", "shop", "--json").json["types"] == []
+    bought.step()
+    (one,) = lakechime("schema", "list", "shop", "--json").json["types"]
+    assert (one["left"], one["due_ts"]) == ("", None)
 
 
 def test_a_type_that_failed_says_why_and_is_behind_until_it_is_written(lakechime: Cli, game: Game) -> None:

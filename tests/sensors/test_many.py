@@ -10,8 +10,12 @@ import sqlalchemy as sa
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.resources.draining import event_drains
+from lakechime_dagster.resources.event_types import event_types
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.schema.learning import registered
 from lakechime_dagster.schema.replay import Drained
+from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.schema.results import AT_ONCE, TypeResult
 from lakechime_dagster.sensors.many import Launch, many_sensor, run_many
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
 from lakechime_dagster.store import ledger_schema as schema
@@ -89,6 +93,23 @@ def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_e
         close(connection, second.execution_id, Drained(drain_id=1))
     platform.ledger.settle(second, None)
     assert run_many(platform, sweep, launches, NoRuns(), accepts).launches == ()
+
+
+def test_a_group_is_launched_for_events_that_a_step_left_once_they_are_due(world: World, platform: Platform) -> None:
+    flow = Flow(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", has_types=True)
+    launches, accepts = {"shop": Launch(flow, anything, [])}, {"shop": lambda key: True}
+    sweep, types = Sweep(platform.evaluator, [flow]), event_types(platform)
+    world.change("lake.t", 1)
+    run_many(platform, sweep, launches, AllSucceed(), accepts)
+    learning = registered(KnownType(type="buy", table="buy"))
+    assert learning is not None
+    types.learn("shop", [learning])
+    for execution, due_ts in (("e1", 10**15), ("e2", AT_ONCE)):
+        assert run_many(platform, sweep, launches, AllSucceed(), accepts).launches == ()
+        with writing(world.engine) as connection:
+            types.settle(connection, "shop", execution, [TypeResult(type="buy", table="buy", start=0, end=0, due_ts=due_ts)], "u")
+    (launched,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
+    assert launched.reason == "1 types have events that a step left, which are due, such as buy"
 
 
 def test_a_later_change_of_one_table_fires_its_flow_alone(world: World, platform: Platform, launches: dict[str, Launch]) -> None:

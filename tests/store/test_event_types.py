@@ -14,12 +14,12 @@ from lakechime_dagster.schema.learning import learned
 from lakechime_dagster.schema.prototype import shape_of
 from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, TypePlace
 from lakechime_dagster.schema.rescue import Rescue
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.results import COLD, TYPE_CAP, TypeResult
 from lakechime_dagster.schema.variation import variation_of
 from lakechime_dagster.store import event_types
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.event_measures import measures
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.event_types import LeftType, SqlEventTypes
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 
 ODD = {"a": 1, "é\u0000": [{"b": "x"}], "c": None}
@@ -106,10 +106,42 @@ def test_a_type_that_failed_keeps_its_place_and_is_due_after_a_pause(types: SqlE
     settle(types, "e1", result(5, error="no room"))
     known = types.types("shop")["buy"]
     assert (known.place, known.failures, known.error, known.due_ts > 0) == (NEW.place, 1, "no room", True)
-    assert types.failed("shop") == {"buy": False}
+    assert types.left("shop") == [LeftType(type="buy", has_failed=True, is_due=False)]
     settle(types, "e2", result(5, step=1))
     known = types.types("shop")["buy"]
     assert (known.failures, known.due_ts, known.error) == (0, 0, "")
+
+
+def test_what_is_cold_stays_behind_and_is_due_when_it_is_of_age(types: SqlEventTypes, monkeypatch: pytest.MonkeyPatch) -> None:
+    types.learn("shop", [learning(NEW, prototype(a=1))])
+    settle(types, "e1", result(5, step=1))
+    cold = TypeResult(type="buy", table="buy", start=5, end=5, rows=2, pending=2, waits=COLD, due_ts=10**15)
+    settle(types, "e2", cold)
+    (told,) = measures(types).types
+    assert (types.types("shop")["buy"].place.version, told.pending, told.behind, told.behind_ts is None) == (5, 0, 2, False)
+    assert types.left("shop") == [LeftType(type="buy", has_failed=False, is_due=False)]
+    settle(types, "e3", replace(cold, rows=3, pending=3, due_ts=1))
+    assert types.left("shop") == [LeftType(type="buy", has_failed=False, is_due=True)]
+    settle(types, "e4", result(6, step=2, rows=3))
+    (told,) = measures(types).types
+    assert (types.left("shop"), told.behind, told.behind_ts) == ([], 0, None)
+
+
+def test_what_catches_up_moves_to_the_end_of_its_part_and_stays_late(types: SqlEventTypes) -> None:
+    types.learn("shop", [learning(NEW, prototype(a=1))])
+    settle(types, "e1", replace(result(5, error="no room"), written=0, rows=0, left=9))
+    since = measures(types).types[0].behind_ts
+    settle(types, "e2", replace(result(3, step=1), due_ts=1))
+    (told,) = measures(types).types
+    assert (types.types("shop")["buy"].place.version, types.left("shop")[0].is_due, told.behind, told.behind_ts) == (3, True, 9, since)
+    settle(types, "e3", result(5, step=2))
+    assert (types.left("shop"), measures(types).types[0].behind_ts) == ([], None)
+
+
+def test_events_that_wait_for_a_table_are_known_to_the_next_step(types: SqlEventTypes) -> None:
+    types.learn("shop", [learning(NEW, prototype(a=1))])
+    settle(types, "e1", TypeResult(type="buy", table="buy", start=2, end=2, rows=4, pending=4, waits=TYPE_CAP))
+    assert types.types("shop")["buy"].pending == 4
 
 
 def test_steps_are_summed_up_by_type(types: SqlEventTypes) -> None:

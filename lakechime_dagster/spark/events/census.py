@@ -32,15 +32,21 @@ class TypeCount:
 NOTHING = TypeCount(rows=0, flagged=0, variations={})
 
 
-def refused(rows: DataFrame) -> dict[str, int]:
-    """How many rows no type could be told of, by reason."""
-    counted = rows.where("reason IS NOT NULL").groupBy("reason").count()
-    return {row["reason"]: row["count"] for row in counted.collect()}
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What came: the types by name, and the rows that no type could be told of, by reason."""
+
+    types: tuple[str, ...]
+    refused: Mapping[str, int]
 
 
-def type_names(rows: DataFrame) -> list[str]:
-    """The types that are there, by name."""
-    return sorted(row["type"] for row in rows.where("reason IS NULL").select("type").distinct().collect())
+def seen(rows: DataFrame) -> Seen:
+    """What is there of all groups; one job over the two columns that tell it."""
+    kinds = rows.groupBy("reason", F.when(F.col("reason").isNull(), F.col("type")).alias("type")).count().collect()
+    return Seen(
+        types=tuple(sorted(row["type"] for row in kinds if row["reason"] is None)),
+        refused={row["reason"]: row["count"] for row in kinds if row["reason"] is not None},
+    )
 
 
 def counted(events: DataFrame) -> dict[str, TypeCount]:
@@ -65,9 +71,10 @@ def prototypes(events: DataFrame, unknown: Mapping[str, Collection[str]], positi
     wanted = {(kind, one) for kind, several in unknown.items() for one in sorted(several)[:MAX_LOOKED]}
     if not wanted:
         return {}
-    hashes = sorted({one for _, one in wanted})
+    kinds, hashes = sorted({kind for kind, _ in wanted}), sorted({one for _, one in wanted})
     first = F.min_by(F.struct("payload", "producer"), "_src").alias("first")
-    rows = events.where(F.col("hash").isin(hashes)).groupBy("type", "hash").agg(first, F.min("_src").alias("source"))
+    chosen = events.where(F.col("type").isin(kinds) & F.col("hash").isin(hashes))
+    rows = chosen.groupBy("type", "hash").agg(first, F.min("_src").alias("source"))
     found: dict[str, list[Prototype]] = {}
     for row in sorted(rows.collect(), key=lambda row: (row["type"], row["hash"])):
         if (row["type"], row["hash"]) in wanted:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.repository import KnownType, TypePlace
 from lakechime_dagster.spark.commit import Target
@@ -34,10 +36,14 @@ class TypeTables:
         """
         return ahead_of(known.place, self.target(known).log, self._lane(known), self.job.group.stream.table.name)
 
-    def stamp(self, known: KnownType, place: TypePlace, start: int, rows: int) -> CommitStamp:
-        """What this attempt's commit of what lies behind a place says: the version behind which it reads, and the events there."""
+    def last_committed(self, known: KnownType) -> Committed | None:
+        """The last commit of the group in a type's table."""
+        return self.target(known).log.last_committed(self._lane(known))
+
+    def stamp(self, known: KnownType, place: TypePlace, start: int, end: int, rows: int) -> CommitStamp:
+        """What this attempt's commit of what lies behind a place says: the version behind which it reads, its last one, and the events."""
         facts = {"type": known.type, "after": start, "layout": known.layout_version, "rows": rows}
-        return self._stamp(known, place, facts, {"schema_version": str(known.layout_version)})
+        return self._stamp(known, place, end, facts, {"schema_version": str(known.layout_version)})
 
     def replay_stamp(self, known: KnownType, done: Replayed) -> CommitStamp:
         """What this attempt's commit of a replay says: how many rows it replaced and added, behind the type's place none."""
@@ -45,12 +51,14 @@ class TypeTables:
             "type": known.type, "layout": known.layout_version, "rows": 0, "replay": done.replay_id, "replaced": done.replaced,
             "added": done.added,
         }  # fmt: skip
-        return self._stamp(known, known.place, facts, {"schema_version": str(known.layout_version), "cause": "replay"})
+        tags = {"schema_version": str(known.layout_version), "cause": "replay"}
+        return self._stamp(known, known.place, known.place.version, facts, tags)
 
-    def _stamp(self, known: KnownType, place: TypePlace, facts: Mapping[str, Any], tags: Mapping[str, str]) -> CommitStamp:
+    def _stamp(self, known: KnownType, place: TypePlace, end: int, facts: Mapping[str, Any], tags: Mapping[str, str]) -> CommitStamp:
+        reached = SnapshotPlace(table_uid=self.job.end.table_uid, snapshot_id=SnapshotId(str(end)))
         return CommitStamp(
             lane=self._lane(known), step=place.commits + 1, attempt=self.job.attempt, execution_id=self.job.execution_id,
-            end=Place(sources={self.job.group.stream.table.name: self.job.end}), facts=facts, tags=tags,
+            end=Place(sources={self.job.group.stream.table.name: reached}), facts=facts, tags=tags,
         )  # fmt: skip
 
     def is_own(self, held: Committed) -> bool:

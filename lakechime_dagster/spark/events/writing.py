@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.dce.commits import TableCommit, TableSize
 from lakechime_dagster.schema.replay import Replayed
-from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.schema.repository import KnownType, TypePlace
 from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.schema.shape import covers
@@ -37,12 +37,14 @@ class ToWrite:
     """What a writer knows of its type: its layout, the variations with their kinds, and the events that were counted.
 
     Attributes:
+        end: Up to which version of the stream's table it is read.
         ahead: What its table holds beyond what the store knows.
     """
 
     type: KnownType
     variations: Mapping[str, Variation]
     count: TypeCount
+    end: int
     columns_added: int = 0
     ahead: Ahead | None = None
 
@@ -88,19 +90,24 @@ class TypeWriter:
         result = self.with_earlier(replace(self._begun(known), columns_added=one.columns_added), known, one.ahead)
         for _ in range(MAX_ROUNDS):
             start = self.slices.start(place)
-            events = of_types(self.slices.after(start), [known.type])
+            events = of_types(self.slices.between(start, one.end), [known.type])
             covered, rest = _covered(one, count)
             rows = rows_of(events, known.layout, known.layout_version, contract, covered)
-            held = append_after(place, target, rows, count.rows, self.tables.stamp(known, place, start, count.rows))
+            held = append_after(place, target, rows, count.rows, self.tables.stamp(known, place, start, one.end, count.rows))
             if self.tables.is_own(held):
-                return replace(self._with(result, target, held, count.rows, rest), end=self.slices.version)
+                return replace(self._with(result, target, held, count.rows, rest), end=one.end)
             ahead = self.tables.ahead(replace(known, place=place))
             assert ahead is not None  # as it holds a commit
             place, result = ahead.place, self.with_earlier(result, known, ahead)
-            count = counted(of_types(self.slices.after(self.slices.start(place)), [known.type])).get(known.type, NOTHING)
+            count = self._left(known, place, one.end)
             if not count.rows:
-                return replace(result, end=self.slices.version)
+                return replace(result, end=max(self.slices.start(place), one.end))
         raise RuntimeError(f"{MAX_ROUNDS} others were first at {target.name}; the next step tries again")
+
+    def _left(self, known: KnownType, place: TypePlace, end: int) -> TypeCount:
+        """The events between the place that a table tells and the end; none where another attempt was further."""
+        start = self.slices.start(place)
+        return counted(of_types(self.slices.between(start, end), [known.type])).get(known.type, NOTHING) if start < end else NOTHING
 
     def _with(self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int) -> TypeResult:
         """What a type's commits did, with one more; `rest` of its events went through our own reader, which alone rescues."""

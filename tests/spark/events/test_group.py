@@ -19,6 +19,7 @@ from lakechime_dagster.lake import Contract
 from lakechime_dagster.lake.contracts import Hint
 from lakechime_dagster.schema.breaking import Breaking, Broke
 from lakechime_dagster.schema.event import JsonEvent, event_of
+from lakechime_dagster.schema.leaves import leaves_of, read_back
 from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import FROZEN, TYPE_CAP
 from lakechime_dagster.spark.refresh import OpenLog
@@ -26,7 +27,6 @@ from lakechime_dagster.store.event_breaks import Breaks
 from lakechime_dagster.store.event_measures import TypeMeasures, measures
 from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.triggers.lanes import CommitStamp
-from tests.schema.leaves import leaves_of, read_back
 from tests.support.streams import Stream, event, repository, stream
 
 pytestmark = pytest.mark.spark

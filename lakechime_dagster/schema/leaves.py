@@ -37,12 +37,17 @@ def leaves_of(value: Any, pointer: str = "") -> Leaves:
 
 
 def read_back(row: Mapping[str, Any], rescued: str | None, layout: Layout) -> Leaves:
-    """The leaves of a row (its values as Python has them, structs as maps) and of its `_rescued`."""
+    """The leaves of a row (its values as Python has them, structs as maps) and of its `_rescued`.
+
+    Raises:
+        ValueError: `_rescued`, or a column that keeps text of JSON, is none.
+    """
     told: Leaves = Counter()
     pointers: list[str] = []
     for one in parsed(rescued or "[]"):
         entry = dict(one)
-        assert [*entry] == ["p", "v", "r"], entry
+        if [*entry] != ["p", "v", "r"]:
+            raise ValueError(f"_rescued has an entry with {[*entry]}, not p, v and r")
         told += leaves_of(entry["v"], entry["p"])
         pointers.append(entry["p"])
     found = leaves_of(_fields(row, layout.columns))

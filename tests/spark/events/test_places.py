@@ -1,0 +1,322 @@
+"""Types of one group at several places: cold ones, failed ones, and those that catch up; the stream's table is read once for all."""
+
+import datetime as dt
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.lake import Contract
+from lakechime_dagster.schema.reading import Part
+from lakechime_dagster.schema.replay import Replay
+from lakechime_dagster.schema.repository import TypePlace
+from lakechime_dagster.schema.results import COLD, FROZEN, TypeResult
+from lakechime_dagster.spark.events.census import counted
+from lakechime_dagster.spark.events.slices import Slices, events_of
+from lakechime_dagster.spark.session_confs import session_confs
+from lakechime_dagster.store.event_measures import TypeMeasures, measures
+from lakechime_dagster.store.event_types import SqlEventTypes
+from tests.support.streams import Stream, event, repository, stream
+
+pytestmark = pytest.mark.spark
+
+AGE = dt.timedelta(minutes=5)
+LATE_MS = 3_600_000  # when all that waits has waited long enough
+EVER_MS = 10**15
+
+
+@pytest.fixture
+def game(spark: SparkSession, tmp_path: Path) -> Stream:
+    return stream(spark, tmp_path)
+
+
+@pytest.fixture
+def cool(spark: SparkSession, tmp_path: Path) -> Stream:
+    """Where two rows are too few for a commit."""
+    return stream(spark, tmp_path, cold_rows=3, max_cold_age=AGE)
+
+
+def numbers(game: Stream, kind: str) -> list[int]:
+    return [row["n"] for row in game.rows(kind)]
+
+
+def known(game: Stream, kind: str) -> Any:
+    return game.types.types("shop")[kind]
+
+
+def measured(game: Stream, kind: str) -> TypeMeasures:
+    assert isinstance(game.types, SqlEventTypes)
+    (found,) = (one for one in measures(game.types).types if one.type == kind)
+    return found
+
+
+class Blocked:
+    """A type whose next commit cannot be written until it is `freed`."""
+
+    def __init__(self, game: Stream, kind: str) -> None:
+        folder = Path(game.location(kind)) / "_delta_log"
+        self.file = folder / f"{len([*folder.glob('*.json')]):020}.json"
+        self.file.write_text("in the way")
+
+    def freed(self) -> None:
+        self.file.unlink()
+
+
+def put_behind(game: Stream, kind: str, steps: int) -> Blocked:
+    """A type has one row and fails from then on, and others go on for so many versions, with each of which a row of it comes."""
+    game.drop(event(kind, n=0), event("other", n=0))
+    game.run()
+    blocked = Blocked(game, kind)
+    for number in range(1, steps + 1):
+        game.drop(event(kind, n=number), event("other", n=number))
+        if number < steps:
+            game.ingest()
+    game.run()
+    return blocked
+
+
+# one read
+
+
+def test_types_at_several_places_get_what_is_behind_them_and_each_file_is_read_once(game: Stream) -> None:
+    for number in range(4):
+        game.drop(*(event(kind, n=number) for kind in "abc"))
+        game.ingest()
+    log = DeltaLog(game.bronze, "game.events")
+    slices = Slices(game.spark, "game.events", log, game.end(), cuts=(-1, 1, 3))
+    (frame,) = events_of(slices, Part(starts={"a": -1, "b": 1, "c": 3}, end=4)).frames
+    assert {kind: count.rows for kind, count in counted(frame).items()} == {"a": 4, "b": 3, "c": 1}
+    read = [file for rows in slices._frames.values() for file in rows.inputFiles()]
+    assert len(read) == len({*read}) == 4
+    assert sorted(frame.inputFiles()) == sorted(read)
+
+
+def test_types_that_failed_at_several_times_are_written_by_one_step(game: Stream) -> None:
+    game.drop(*(event(kind, n=0) for kind in "abc"))
+    game.run()
+    blocked = []
+    for number, kind in enumerate("ab", 1):
+        blocked.append(Blocked(game, kind))
+        game.drop(*(event(kind, n=number) for kind in "abc"))
+        game.run()
+    for one in blocked:
+        one.freed()
+    game.drop(*(event(kind, n=3) for kind in "abc"))
+    done = game.run(now_ms=EVER_MS)
+    assert {kind: (one.start, one.rows, one.written, one.error) for kind, one in done.items()} == {
+        "a": (1, 3, 3, ""), "b": (2, 2, 2, ""), "c": (3, 1, 1, ""),
+    }  # fmt: skip
+    assert [numbers(game, kind) for kind in "abc"] == [[0, 1, 2, 3]] * 3
+
+
+def test_a_version_between_that_is_gone_hinders_nobody_while_the_end_has_its_rows(game: Stream) -> None:
+    location = Path(game.location("a"))
+    location.parent.mkdir(parents=True)
+    location.write_text("no folder")
+    for number in range(2):
+        game.drop(event("a", n=number), event("b", n=number))
+        game.run()
+    before = DeltaLog(game.bronze, "game.events").commits(0, 1)
+    game.spark.sql(f"optimize delta.`{game.bronze}` full")
+    with session_confs(game.spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+        game.spark.sql(f"vacuum delta.`{game.bronze}` retain 0 hours")
+    assert not Path(game.bronze, before[0].added[0].path).exists()
+    location.unlink()
+    game.drop(event("a", n=2), event("b", n=2))
+    done = game.run(now_ms=EVER_MS)
+    assert [(one.written, one.error) for one in done.values()] == [(3, ""), (1, "")]
+    assert [numbers(game, kind) for kind in "ab"] == [[0, 1, 2]] * 2
+
+
+# cold types
+
+
+def test_few_events_of_a_type_stay_in_the_streams_table_until_there_are_more(cool: Stream) -> None:
+    cool.drop(event("buy", n=0), event("sell", n=0))
+    assert {one.written for one in cool.run().values()} == {1}  # the first ones are seen at once
+    cool.drop(event("buy", n=1), *(event("sell", n=number) for number in (1, 2, 3)))
+    done = cool.run()
+    assert (done["buy"].waits, done["buy"].pending, done["buy"].written, done["buy"].is_balanced) == (COLD, 1, 0, True)
+    assert (done["sell"].written, numbers(cool, "buy"), known(cool, "buy").place.version) == (3, [0], 1)
+    assert (measured(cool, "buy").behind, measured(cool, "buy").pending, measured(cool, "buy").behind_ts is None) == (1, 0, False)
+    assert (done["buy"].hinders, known(cool, "buy").due_ts) == ("", 300_000)
+    cool.drop(event("buy", n=2), event("sell", n=4))
+    assert {kind: (one.pending, one.written) for kind, one in cool.run(now_ms=60_000).items()} == {"buy": (2, 0), "sell": (1, 0)}
+    assert [known(cool, kind).due_ts for kind in ("buy", "sell")] == [300_000, 360_000]
+    cool.drop(event("buy", n=3))
+    done = cool.run(now_ms=60_000)
+    assert (done["buy"].rows, done["buy"].written, done["sell"].pending) == (3, 3, 1)
+    assert (numbers(cool, "buy"), known(cool, "buy").due_ts, measured(cool, "buy").behind) == ([0, 1, 2, 3], 0, 0)
+    assert cool.types.totals("shop")["buy"]["written"] == 4  # type: ignore[attr-defined]
+
+
+def test_a_cold_type_is_written_when_it_is_of_age_though_nothing_came(cool: Stream) -> None:
+    cool.drop(event("buy", n=0))
+    cool.run()
+    cool.drop(event("buy", n=1))
+    cool.run()
+    assert cool.run(now_ms=299_999)["buy"].pending == 1
+    done = cool.run(now_ms=300_000)["buy"]
+    assert (done.written, done.due_ts, numbers(cool, "buy")) == (1, 0, [0, 1])
+
+
+def test_a_new_column_and_a_replay_wait_for_nothing(cool: Stream) -> None:
+    cool.drop(event("buy", n=0), event("sell", n=0))
+    cool.run()
+    cool.drop(event("buy", n=1, price=1), event("sell", n=1))
+    done = cool.run()
+    assert (done["buy"].written, done["buy"].columns_added, done["sell"].waits) == (1, 1, COLD)
+    done = cool.replay("sell")
+    assert (done["sell"].written, [one.added for one in done["sell"].replayed], numbers(cool, "sell")) == (1, [0], [0, 1])
+
+
+def test_a_variation_without_a_new_column_may_be_cold_and_is_read_right_later(cool: Stream) -> None:
+    cool.drop(event("buy", n=0, m=0))
+    cool.run()
+    cool.drop(event("buy", n=1))
+    assert cool.run()["buy"].waits == COLD
+    assert measured(cool, "buy").variations == 2
+    done = cool.run(now_ms=LATE_MS)["buy"]
+    assert (done.written, cool.payloads("buy")[1]) == (1, {"type": "buy", "n": 1})
+
+
+def test_an_attempt_tried_again_leaves_what_is_cold_and_one_that_lives_on_doubles_nothing(cool: Stream) -> None:
+    cool.drop(event("buy", n=0), event("sell", n=0))
+    cool.run()
+    cool.drop(event("buy", n=1), *(event("sell", n=number) for number in (1, 2, 3)))
+    cool.ingest()
+    first = cool.step(attempt=1, execution="e9")
+    first.run()  # and dies before it settles
+    result = cool.step(attempt=2, execution="e9", now_ms=1).run()
+    cool.settle(result, cool.end(), "e9")
+    found = {one.type: (one.rows, one.written, one.pending, one.is_balanced) for one in result.types}
+    assert found == {"buy": (1, 0, 1, True), "sell": (3, 3, 0, True)}
+    late = replace(first, now_ms=LATE_MS, repository=Remembering(cool.types))  # which finds what is cold of age
+    assert cool.run(now_ms=LATE_MS)["buy"].written == 1
+    late.run()
+    assert (numbers(cool, "buy"), numbers(cool, "sell")) == ([0, 1], [0, 1, 2, 3])
+
+
+class Remembering:
+    """What a store told at one time, whatever it knows by now."""
+
+    def __init__(self, types: Any) -> None:
+        self.known = types.types("shop")
+
+    def types(self, group: str) -> Any:
+        return self.known
+
+    def variations(self, group: str, types: Any) -> Any:
+        return {name: {} for name in types}
+
+    def learn(self, group: str, several: Any) -> dict[str, int]:
+        return {one.type: 1 for one in several}
+
+
+# far behind
+
+
+def far(game: Stream, max_catchup: int = 1) -> Stream:
+    game.group = replace(game.group, max_catchup=max_catchup)
+    return game
+
+
+def told(done: dict[str, TypeResult], kind: str) -> tuple[int, int, int, str]:
+    return done[kind].start, done[kind].end, done[kind].written, done[kind].error
+
+
+def test_a_type_far_behind_catches_up_by_parts_and_others_go_on(game: Stream) -> None:
+    blocked = put_behind(far(game), "buy", steps=3)
+    blocked.freed()
+    game.drop(event("buy", n=4), event("other", n=4))
+    done = game.run(now_ms=EVER_MS)
+    assert (told(done, "buy"), told(done, "other")) == ((1, 3, 2, ""), (4, 5, 1, ""))
+    assert (known(game, "buy").place.version, measured(game, "buy").behind_ts is None, done["buy"].is_balanced) == (3, False, True)
+    (left,) = game.types.left("shop")  # type: ignore[attr-defined]
+    assert (left.type, left.has_failed, left.is_due) == ("buy", False, True)
+    done = game.run(now_ms=EVER_MS)  # as its sensor launches it though nothing came
+    assert (told(done, "buy"), told(done, "other")) == ((3, 4, 1, ""), (5, 5, 0, ""))
+    game.drop(event("buy", n=5), event("other", n=5))
+    done = game.run(now_ms=EVER_MS)
+    assert (told(done, "buy"), numbers(game, "buy"), numbers(game, "other")) == ((4, 6, 2, ""), [*range(6)], [*range(6)])
+    assert (game.types.left("shop"), measured(game, "buy").behind_ts) == ([], None)  # type: ignore[attr-defined]
+
+
+def test_a_part_without_rows_moves_its_type_to_the_end_of_the_part(game: Stream) -> None:
+    far(game).drop(event("buy", n=0), event("other", n=0))
+    game.run()
+    blocked = Blocked(game, "buy")
+    for payload in (event("buy", n=1), event("other", n=1), event("other", n=2)):
+        game.drop(payload)
+        game.ingest()
+    game.run()
+    blocked.freed()
+    ends = [game.run(now_ms=EVER_MS)["buy"] for _ in range(3)]
+    assert [(one.end, one.rows, len(one.commits)) for one in ends] == [(2, 1, 1), (3, 0, 0), (4, 0, 0)]
+    assert numbers(game, "buy") == [0, 1]
+
+
+def test_an_old_file_that_cannot_be_read_hinders_the_type_alone_that_is_far_behind(game: Stream) -> None:
+    blocked = put_behind(far(game), "buy", steps=3)
+    blocked.freed()
+    (old,) = DeltaLog(game.bronze, "game.events").commits(1, 2)
+    file = Path(game.bronze) / old.added[0].path
+    kept = file.read_bytes()
+    file.write_bytes(b"damaged")
+    game.drop(event("buy", n=4), event("other", n=4))
+    done = game.run(now_ms=EVER_MS)
+    assert (bool(done["buy"].error), known(game, "buy").place.version, told(done, "other")) == (True, 1, (4, 5, 1, ""))
+    file.write_bytes(kept)
+    assert told(game.run(now_ms=EVER_MS), "buy") == (1, 2, 1, "")
+    assert (numbers(game, "buy"), numbers(game, "other")) == ([0, 1], [*range(5)])
+
+
+def test_a_part_of_an_attempt_that_died_is_found_and_read_on_from_its_own_end(game: Stream) -> None:
+    blocked = put_behind(far(game), "buy", steps=3)
+    blocked.freed()
+    game.drop(event("buy", n=4))
+    game.ingest()
+    first = game.step(attempt=1, execution="e9", now_ms=EVER_MS)
+    late = replace(first, repository=Remembering(game.types))  # it has read what the store knew then
+    first.run()  # and dies before it settles
+    result = game.step(attempt=2, execution="e9", now_ms=EVER_MS).run()
+    game.settle(result, game.end(), "e9")
+    (done,) = (one for one in result.types if one.type == "buy")
+    assert ([one.stamp.attempt for one in done.commits], done.end, done.written) == ([1, 2], 5, 4)
+    late.run()
+    assert numbers(game, "buy") == [*range(5)]
+
+
+def test_the_table_tells_the_end_of_its_part_when_the_store_is_lost(game: Stream) -> None:
+    blocked = put_behind(far(game), "buy", steps=3)
+    blocked.freed()
+    game.run(now_ms=EVER_MS)
+    assert numbers(game, "buy") == [0, 1]
+    lost = replace(game, types=repository(), start=TypePlace())
+    lost.run(now_ms=EVER_MS)
+    assert (numbers(lost, "buy"), numbers(lost, "other")) == ([*range(4)], [*range(4)])
+
+
+def test_a_replay_waits_for_a_type_that_catches_up(game: Stream) -> None:
+    blocked = put_behind(far(game), "buy", steps=2)
+    blocked.freed()
+    asked = {"buy": Replay(replay_id=1, type="buy", is_whole=True)}
+    assert game.run(now_ms=EVER_MS, replays=asked)["buy"].replayed == ()
+    done = game.run(now_ms=EVER_MS, replays=asked)["buy"]
+    assert (len(done.replayed), numbers(game, "buy")) == (1, [*range(3)])
+
+
+def test_events_that_wait_for_a_table_are_counted_once_and_all_are_there_when_it_gets_one(spark: SparkSession, tmp_path: Path) -> None:
+    game = far(stream(spark, tmp_path, types={"b": Contract(tables="freeze")}))
+    for number in range(3):
+        game.drop(event("a", n=number), event("b", n=number))
+        done = game.run()
+        assert (done["b"].waits, done["b"].pending, done["b"].is_balanced) == (FROZEN, number + 1, True)
+    assert measured(game, "b").behind == 3
+    game.group = replace(far(game, 2).group, contracts={})
+    assert game.run(now_ms=EVER_MS)["b"].end == 1
+    assert game.run(now_ms=EVER_MS)["b"].end == 3
+    assert (numbers(game, "b"), numbers(game, "a")) == ([*range(3)], [*range(3)])
