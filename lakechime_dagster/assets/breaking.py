@@ -19,6 +19,7 @@ _HOW = {
     Broke.SIBLING: "goes to a sibling",
     Broke.FROZEN: "is kept out by the contract",
     Broke.CAP: "is kept out, as the table has as many columns as it may",
+    Broke.PRODUCER_CAP: "is kept out, as who sends it has brought as many columns as he may",
     Broke.RELAYOUT: "has other columns, as its table was made anew",
 }
 

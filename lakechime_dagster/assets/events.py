@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.assets.breaking import ABOUT, NOTHING_BREAKS, RECENT_MS, breaking_check
+from lakechime_dagster.assets.event_producers import producers_table
 from lakechime_dagster.assets.flows import event_job_of, group_job_of, groups_beside
 from lakechime_dagster.assets.report import nothing_new
 from lakechime_dagster.assets.table import attempting_asset, declared
@@ -176,6 +177,7 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
         "types replayed": sum(1 for one in result.types if one.replayed),
         "rows replaced by replays": sum(each.replaced for one in result.types for each in one.replayed),
         "rows added by replays": sum(each.added for one in result.types for each in one.replayed),
+        "producers that rescued or conflicted": dg.MetadataValue.md(producers_table(result.types)),
         "types of the step": dg.MetadataValue.md(types_table(result.types)),
         "seconds": round(sum(result.seconds.values()), 3),
         "seconds by phase": dg.MetadataValue.json({phase: round(value, 3) for phase, value in result.seconds.items()}),

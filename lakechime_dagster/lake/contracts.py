@@ -10,7 +10,8 @@ from typing import Any
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.type_patterns import is_matched, overlap, specificity
 
-MODES = ("tables", "columns", "kinds")  # of a contract, each by its own mode
+COLUMNS = "columns"
+MODES = ("tables", COLUMNS, "kinds")  # of a contract, each by its own mode
 
 
 class Mode(StrEnum):

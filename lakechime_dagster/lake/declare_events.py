@@ -8,7 +8,16 @@ from dataclasses import replace
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.contracts import Contract, Pin
-from lakechime_dagster.lake.events import EVENTS, MAX_CATCHUP, MAX_COLD_AGE, MAX_TYPES, EventGroup, EventStream, EventTable
+from lakechime_dagster.lake.events import (
+    EVENTS,
+    MAX_CATCHUP,
+    MAX_COLD_AGE,
+    MAX_COLUMNS_PER_PRODUCER,
+    MAX_TYPES,
+    EventGroup,
+    EventStream,
+    EventTable,
+)
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.moved_types import MAX_GROUP_NAME, checked_moved
@@ -78,6 +87,7 @@ def event_group(
     types: Mapping[str, Contract] | None = None,
     moved: Mapping[str, str] | None = None,
     max_types: int = MAX_TYPES,
+    max_columns_per_producer: int | None = MAX_COLUMNS_PER_PRODUCER,
     cold_rows: int = 0,
     max_cold_age: dt.timedelta = MAX_COLD_AGE,
     max_catchup: int = MAX_CATCHUP,
@@ -94,9 +104,10 @@ def event_group(
     birth, such as `{"/items[]/price": "double"}`; with `numbers="double_first"` every number's column is a double from its birth.
     `types` gives contracts of single types, in place of the group's but for its hints and rules for paths. `moved` names types that
     another group had before, such as `{"shop.buy": "shop"}`, or `{"*": "shop"}` for all of it: their tables keep their names and
-    places, and so the declaration stays. `spark` names the driver
-    of its runs where it is not the deployment's, such as the master of a cluster of its own; `dagster` is what its asset is given
-    beside, such as `{"pool": "events"}`.
+    places, and so the declaration stays. Who has brought `max_columns_per_producer` columns of a type, where the stream has a
+    `producer_field`, brings no further ones: their values are rescued until another producer sends them too. `spark` names the
+    driver of its runs where it is not the deployment's, such as the master of a cluster of its own; `dagster` is what its asset is
+    given beside, such as `{"pool": "events"}`.
 
     With `cold_rows` a type of which fewer rows came is written less often: they stay in the stream's table until there are so
     many, for at most `max_cold_age`. Without it each step writes all that came, which readers see soonest. A type that is more
@@ -124,6 +135,9 @@ def event_group(
             raise DeclarationError(name, field_name, f"{shown(number)} is no number of {of}, {least} or more")
     if not isinstance(max_cold_age, dt.timedelta) or max_cold_age <= dt.timedelta(0):
         raise DeclarationError(name, "max_cold_age", f"{shown(max_cold_age)} is no positive time; write timedelta(minutes=10)")
+    if max_columns_per_producer is not None and (type(max_columns_per_producer) is not int or max_columns_per_producer < 1):
+        problem = f"{shown(max_columns_per_producer)} is no number of columns, 1 or more, nor None for any number"
+        raise DeclarationError(name, "max_columns_per_producer", problem)
     if spark is not None and not is_driver(spark):
         raise DeclarationError(name, "spark", f"{shown(spark)} is no driver; {REMEDY}")
     checked_owner(name, owner)
@@ -138,9 +152,10 @@ def event_group(
             raise DeclarationError(name, "types", f"{shown(kind)} is not matched by {match!r}; it is of another group")
     taken = checked_moved(name, stream, match, {} if moved is None else moved)
     return EventGroup(
-        name=name, stream=stream, match=match, contract=own, contracts=several, moved=taken, max_types=max_types, cold_rows=cold_rows,
-        max_cold_age=max_cold_age, max_catchup=max_catchup, every=_schedule(name, every), verify=_schedule(name, verify, "verify"),
-        owner=owner, spark=spark, dagster=dagster or {}, description=description or f"Types {match} of {stream.name}, a table each",
+        name=name, stream=stream, match=match, contract=own, contracts=several, moved=taken, max_types=max_types,
+        max_columns_per_producer=max_columns_per_producer, cold_rows=cold_rows, max_cold_age=max_cold_age, max_catchup=max_catchup,
+        every=_schedule(name, every), verify=_schedule(name, verify, "verify"), owner=owner, spark=spark, dagster=dagster or {},
+        description=description or f"Types {match} of {stream.name}, a table each",
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.lake.contracts import Contract, Hint, Mode, with_hint
+from lakechime_dagster.lake.contracts import COLUMNS, Contract, Hint, Mode, with_hint
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.reads import Passthrough
@@ -20,6 +20,7 @@ REFUSED_BEFORE = "refused_before"  # of a row that was drained: why it was refus
 MAX_TYPES = 1_000  # tables of a group
 MAX_COLD_AGE = dt.timedelta(minutes=10)
 MAX_CATCHUP = 100  # versions of the stream's table
+MAX_COLUMNS_PER_PRODUCER = 400  # of a type; of its 500 others have some left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,8 @@ class EventGroup:
         moved: Types that another group had before, by pattern, with the name of the first that did: their tables stay in its folder.
         allowed: Types that people let have a table, however many there are.
         max_types: With so many tables, events of further types stay in the stream's own.
+        max_columns_per_producer: Who has brought so many columns of a type brings no further ones; None for any number.
+        uncapped: Types of which a person lets all columns come, whoever brings them.
         cold_rows: A type with fewer rows than these behind its place is cold: they stay in the stream's table for some steps.
         max_cold_age: For so long at most; then they are written, also when nothing comes.
         max_catchup: A type whose place is more versions of the stream's table behind the group's is read apart from the others, by
@@ -74,6 +77,8 @@ class EventGroup:
     moved: Mapping[str, str] = field(default_factory=dict, hash=False)
     allowed: frozenset[str] = frozenset()
     max_types: int = MAX_TYPES
+    max_columns_per_producer: int | None = MAX_COLUMNS_PER_PRODUCER
+    uncapped: frozenset[str] = frozenset()
     cold_rows: int = 0
     max_cold_age: dt.timedelta = MAX_COLD_AGE
     max_catchup: int = MAX_CATCHUP
@@ -88,14 +93,24 @@ class EventGroup:
         """What events of a type may change."""
         return self.contracts.get(type_name, self.contract)
 
+    @property
+    def tells_producers(self) -> bool:
+        """Whether its stream says which field leads to who sent an event."""
+        return bool(self.stream.table.producer_field)
+
+    def cap_of(self, type_name: str) -> int | None:
+        """How many columns of a type a producer may bring; None for any number."""
+        return self.max_columns_per_producer if self.tells_producers and type_name not in self.uncapped else None
+
     def with_hints(self, hints: Iterable[Hint]) -> "EventGroup":
-        """The group with what people say of its types beside what is declared."""
-        contracts, allowed = dict(self.contracts), {*self.allowed}
+        """The group with what people say of its types beside what is declared; who lets columns come lets them come from anybody."""
+        contracts, allowed, uncapped = dict(self.contracts), {*self.allowed}, {*self.uncapped}
         for one in hints:
             contracts[one.type] = with_hint(contracts.get(one.type, self.contract), one)
-            if one.of == "tables":
-                (allowed.add if one.says == Mode.EVOLVE else allowed.discard)(one.type)
-        return replace(self, contracts=contracts, allowed=frozenset(allowed))
+            for of, types in (("tables", allowed), (COLUMNS, uncapped)):
+                if one.of == of:
+                    (types.add if one.says == Mode.EVOLVE else types.discard)(one.type)
+        return replace(self, contracts=contracts, allowed=frozenset(allowed), uncapped=frozenset(uncapped))
 
     @property
     def homes(self) -> tuple[str, ...]:

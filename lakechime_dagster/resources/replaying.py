@@ -10,8 +10,8 @@ from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.resources.event_types import event_hints, event_types
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.spark import spark_of
-from lakechime_dagster.schema.layout import next_layout
 from lakechime_dagster.schema.learning import gained
+from lakechime_dagster.schema.producers import Accounts, allotted
 from lakechime_dagster.schema.replay import Replay
 from lakechime_dagster.schema.repository import KnownType
 
@@ -57,15 +57,16 @@ def would_replay(
         group=hinted, groups=(hinted,), bronze=location, end=end, warehouse=platform.warehouse,
         deployment=platform.ledger.deployment,
     )  # fmt: skip
-    layout = next_layout(known.layout, known.observed, hinted.contract_of(known.type))
+    contract, accounts = hinted.contract_of(known.type), Accounts(cap=hinted.cap_of(known.type))
+    done = allotted(known.layout, known.observed, contract, known.withheld, accounts)
     asked = Replay(replay_id=_ASKED, type=known.type, is_whole=is_whole)
     with open_driver(spark_of(settings, group), settings.home, jars=settings.jars, log=log) as driver, described():
         replayer = TypeReplayer(
             spark=driver.spark, slices=Slices(driver.spark, bronze.name, platform.log_at(location, bronze.name), end),
             tables=TypeTables(job=job, open_log=platform.log_at), repository=event_types(platform),
         )  # fmt: skip
-        with replayer.difference(replace(known, layout=layout), asked) as found:
-            return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.layout, layout)))
+        with replayer.difference(replace(known, layout=done.layout, withheld=done.withheld), asked) as found:
+            return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.layout, done.layout)))
 
 
 def would_drain(platform: Platform, table: EventTable, log: Callable[[str], None]) -> "Drain":

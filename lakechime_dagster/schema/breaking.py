@@ -11,8 +11,9 @@ from itertools import islice
 from lakechime_dagster.lake.contracts import Contract, Mode, Pin
 from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.layout import Column, Holds, Layout, change_of
-from lakechime_dagster.schema.observed import Node, Observed, observed_of, tree_of
+from lakechime_dagster.schema.observed import Node, Observed, Pair, observed_of, tree_of
 from lakechime_dagster.schema.places import is_capped, taking
+from lakechime_dagster.schema.shape import with_ways
 from lakechime_dagster.schema.variation import ELEMENT, ROOT, Variation, field_path
 
 MAX_BREAKING = 100  # that are told of a type in one step
@@ -25,12 +26,14 @@ class Broke(StrEnum):
         SIBLING: Values of a field that had a column go to a sibling of it.
         FROZEN: The contract keeps them out of all columns.
         CAP: The table has as many columns as it may, or as deep ones.
+        PRODUCER_CAP: Who sends them has brought as many columns as he may.
         RELAYOUT: A rebuild made the table's columns anew.
     """
 
     SIBLING = "sibling"
     FROZEN = "frozen"
     CAP = "cap"
+    PRODUCER_CAP = "producer_cap"
     RELAYOUT = "relayout"
 
 
@@ -51,8 +54,9 @@ class Breaking:
 
 
 def breaking(
-    observed: Observed, before: Layout, found: Iterable[tuple[Variation, str | None]], layout: Layout, contract: Contract
-) -> tuple[Breaking, ...]:
+    observed: Observed, before: Layout, found: Iterable[tuple[Variation, str | None]], layout: Layout, contract: Contract,
+    withheld: frozenset[Pair] = frozenset(),
+) -> tuple[Breaking, ...]:  # fmt: skip
     """What breaks with variations, each with its producer, that lead from what was observed, and a layout, to a further layout.
 
     At most MAX_BREAKING are told.
@@ -64,7 +68,9 @@ def breaking(
         new = variation.kinds - seen
         seen |= new
         brought |= dict.fromkeys(new, producer)
-        kept_out = _Walk(layout, contract).kept_out(layout.columns, tree_of(observed_of(variation, 0)), ROOT) if new else ()
+        kept_out = (
+            _Walk(layout, contract, with_ways(withheld)).kept_out(layout.columns, tree_of(observed_of(variation, 0)), ROOT) if new else ()
+        )
         told = (Breaking(path=path, kind=kind, how=how, producer=producer) for path, kind, how in kept_out if (path, kind) in new)
         several += islice(told, MAX_BREAKING)
     siblings = (
@@ -102,6 +108,7 @@ class _Walk:
 
     layout: Layout
     contract: Contract
+    withheld: frozenset[Pair]
 
     def kept_out(self, columns: Sequence[Column], node: Node, path: str) -> Iterator[tuple[str, Kind, Broke]]:
         """The paths and kinds of an object's fields, and of what is within them, that have no column, and what hinders it."""
@@ -129,6 +136,8 @@ class _Walk:
         if mode is Mode.FREEZE:
             return Broke.FROZEN
         may_grow = mode in (Mode.EVOLVE, Mode.VARIANT) and not is_element
+        if may_grow and (path, kind) in self.withheld:
+            return Broke.PRODUCER_CAP
         return Broke.CAP if may_grow and is_capped(self.layout, path, node, _kinds, _below) else None
 
 

@@ -90,6 +90,11 @@ class Column:
         return kind in _TAKES[self.holds]
 
     @property
+    def is_single(self) -> bool:
+        """Whether it holds single values, and no others."""
+        return self.holds is not Holds.OBJECT and self.element is None
+
+    @property
     def leaves(self) -> int:
         """How many columns of single values it has, itself or within."""
         if self.holds is Holds.ARRAY and self.element is not None:

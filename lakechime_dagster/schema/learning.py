@@ -1,30 +1,52 @@
 """From new variations to the next layout of a type: what a step finds out before it touches a table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.schema.breaking import breaking
-from lakechime_dagster.schema.layout import Column, Holds, Layout, next_layout
+from lakechime_dagster.schema.layout import Column, Holds, Layout
 from lakechime_dagster.schema.observed import observed_of
+from lakechime_dagster.schema.producers import NOBODY, Accounts, allotted
 from lakechime_dagster.schema.repository import KnownType, Learning, Prototype
+from lakechime_dagster.schema.variation import Variation
 
 
-def learned(known: KnownType, found: Sequence[Prototype], contract: Contract) -> Learning | None:
-    """What variations that were not known tell of a type; None where there is nothing to keep, as the type is known already."""
+def learned(known: KnownType, found: Sequence[Prototype], contract: Contract, accounts: Accounts | None = None) -> Learning | None:
+    """What variations that were not known tell of a type; None where there is nothing to keep, as the type is known already.
+
+    Without `accounts` nobody is told who sends its events, and nothing is withheld.
+    """
     observed, enlarging, others = known.observed, list[Prototype](), list[Prototype]()
     for one in found:
         (enlarging if observed.is_enlarged_by(one.variation) else others).append(one)
         observed = observed.joined(observed_of(one.variation, one.position))
-    layout = next_layout(known.layout, observed, contract)
-    is_new = layout != known.layout
-    if not found and not is_new and known.layout_version:
+    done = allotted(known.layout, observed, contract, known.withheld, accounts or Accounts())
+    layout, is_new = done.layout, done.layout != known.layout
+    if not found and not is_new and known.layout_version and done.withheld.keys() == known.withheld.keys():
         return None
     decision = "\n".join(f"+ {name} {holds}" for name, holds in gained(known.layout, layout)) or "no column"
     return Learning(
         type=known.type, table=known.table, home=known.home, place=known.place, prototypes=(*enlarging, *others), enlarging=len(enlarging),
         observed=observed, layout=layout, is_new_layout=is_new or not known.layout_version, before=known.layout_version, decision=decision,
-        breaking=breaking(known.observed, known.layout, [(one.variation, one.producer) for one in found], layout, contract),
+        breaking=breaking(
+            known.observed, known.layout, [(one.variation, one.producer) for one in found], layout, contract, frozenset(done.withheld)
+        ),
+        withheld=done.withheld, withheld_before=known.withheld, brought=None if accounts is None else done.brought,
     )  # fmt: skip
+
+
+def sent_of(
+    found: Sequence[Prototype], known: Mapping[str, Variation], senders: Mapping[str, Sequence[str]]
+) -> list[tuple[Variation, Sequence[str]]]:  # fmt: skip
+    """Who sends which variation: of the new ones in the order of their first events, then of known ones by who is told to send them."""
+    new = [(one.variation, _first_before(one)) for one in sorted(found, key=lambda one: (one.source, one.typed_hash))]
+    return [*new, *((known[name], several) for name, several in sorted(senders.items()) if name in known)]
+
+
+def _first_before(one: Prototype) -> list[str]:
+    """Who sent a variation, with him before the others who sent its first event."""
+    first = one.producer or NOBODY
+    return [first, *(who for who in one.senders if who != first)]
 
 
 def registered(known: KnownType) -> Learning | None:
@@ -33,7 +55,7 @@ def registered(known: KnownType) -> Learning | None:
         return None
     return Learning(
         type=known.type, table=known.table, home=known.home, place=known.place, prototypes=(), enlarging=0, observed=known.observed,
-        layout=known.layout, is_new_layout=False, before=0,
+        layout=known.layout, is_new_layout=False, before=0, withheld=known.withheld, withheld_before=known.withheld,
     )  # fmt: skip
 
 

@@ -4,14 +4,15 @@ A semilattice: joining is commutative, associative, idempotent, and only ever ad
 that two that saw the same events know the same, and what is decided from it can be decided again.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.variation import ELEMENT, Variation
 
 Names = tuple[str | None, ...]  # of the fields that lead to a value; None is an element of an array
+Pair = tuple[str, Kind]  # a path, and a kind of what is there
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,14 @@ class Observed:
         for path, seen in other.paths.items():
             found[path] = found[path].joined(seen) if path in found else seen
         return Observed(found)
+
+    def without(self, pairs: Collection[Pair]) -> "Observed":
+        """What would have been seen without these kinds at these paths; the paths themselves stay."""
+        found = dict(self.paths)
+        for path, kind in pairs:
+            if path in found:
+                found[path] = replace(found[path], kinds=found[path].kinds - {kind})
+        return Observed(found) if pairs else self
 
     def is_enlarged_by(self, variation: Variation) -> bool:
         """Whether a variation has a path, or a kind at a path, that was not seen."""

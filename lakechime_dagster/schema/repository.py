@@ -1,12 +1,13 @@
 """What a group knows of its types, and who keeps it: the store is the truth, which knows a column before any table has it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from lakechime_dagster.schema.breaking import Breaking
 from lakechime_dagster.schema.layout import Layout
 from lakechime_dagster.schema.observed import Observed
+from lakechime_dagster.schema.producers import Brought, Withheld
 from lakechime_dagster.schema.variation import Variation
 
 NOWHERE = -1  # the place of a type of which nothing was read
@@ -40,6 +41,7 @@ class KnownType:
         due_ts: When events that a step left are read at the latest: those of a failed type, and those that are cold. 0 where none are.
         told_ts: When people were told of it last.
         pending: Events that wait for a table, up to where its group has read.
+        withheld: What of the observed gets no column, as its producers have brought too many.
     """
 
     type: str
@@ -54,6 +56,7 @@ class KnownType:
     error: str = ""
     told_ts: int = 0
     pending: int = 0
+    withheld: Withheld = field(default_factory=dict, hash=False)
 
     def is_put_off(self, now_ms: int) -> bool:
         """Whether it failed, and is not tried again yet."""
@@ -68,7 +71,8 @@ class Prototype:
         shape: The event with its values replaced by ones that tell nothing but their kind.
         source: The row's `_src`.
         position: The version of the stream's table with which it came.
-        producer: Who sent that event, where it tells.
+        producer: Who sent it; None where the event does not tell.
+        senders: All who sent the variation then.
     """
 
     typed_hash: str
@@ -78,6 +82,7 @@ class Prototype:
     source: str
     position: int
     producer: str | None = None
+    senders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +95,8 @@ class Learning:
         before: The number of the layout to which it was added.
         decision: What the layout gained, or lost, for people.
         breaking: What of it breaks something.
+        withheld: What gets no column, in place of what was withheld before; None of the latter where it makes no difference.
+        brought: What each producer brought; None where the stream tells of no producer.
     """
 
     type: str
@@ -104,10 +111,13 @@ class Learning:
     before: int
     decision: str = ""
     breaking: tuple[Breaking, ...] = ()
+    withheld: Withheld = field(default_factory=dict, hash=False)
+    withheld_before: Withheld | None = field(default=None, hash=False)
+    brought: Mapping[str, Brought] | None = field(default=None, hash=False)
 
     def known_after(self, known: KnownType, layout_version: int) -> KnownType:
         """The type as the store knows it then."""
-        return replace(known, layout=self.layout, layout_version=layout_version, observed=self.observed)
+        return replace(known, layout=self.layout, layout_version=layout_version, observed=self.observed, withheld=self.withheld)
 
     def columns_added(self, known: KnownType) -> int:
         """How many columns of single values the layout gained."""
@@ -129,12 +139,16 @@ class SchemaRepository(Protocol):
         """The layouts of a type, the first one first."""
         ...
 
+    def columns_brought(self, group: str, types: Collection[str]) -> dict[str, dict[str, int]]:
+        """How many columns each producer has brought to these types; who has brought none is left out."""
+        ...
+
     def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
         """Keep what was found out, all in one transaction, before any table is touched; the number of each type's layout.
 
         Raises:
-            LaneConflictError: A type's layout is another one than what was found out was added to, or another group has the type by
-                now: read anew, and decide again.
+            LaneConflictError: A type's layout, or what is withheld of it, is not what this was added to, or another group has the type
+                by now: read anew, and decide again.
         """
         ...
 

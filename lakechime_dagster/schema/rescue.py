@@ -17,6 +17,7 @@ class Rescue(StrEnum):
         CAP: It would have a column, had the table not as many as it may, or as deep ones; or it is more than a VARIANT holds.
         MAP: Its object's fields are ids, and got no further columns.
         FROZEN: The contract lets no column be added.
+        PRODUCER_CAP: It is withheld, as those who send it have brought as many columns as they may.
     """
 
     UNKNOWN = "unknown"
@@ -28,6 +29,7 @@ class Rescue(StrEnum):
     CAP = "cap"
     MAP = "map"
     FROZEN = "frozen"
+    PRODUCER_CAP = "producer_cap"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """What a step of a group did, type by type."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakechime_dagster.schema.producers import Brought
 from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.triggers.lanes import Committed
@@ -10,6 +12,29 @@ from lakechime_dagster.triggers.lanes import Committed
 TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table, until somebody decides
 AT_ONCE = 1  # a `due_ts` that is over by any clock
 COLD = "cold"  # the same, until there are more of them, or for some time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """What became of the events of one producer.
+
+    Attributes:
+        rescued: Rows that have something in `_rescued`.
+        reasons: The values that these have there, by why.
+    """
+
+    events: int = 0
+    rescued: int = 0
+    reasons: Mapping[Rescue, int] = field(default_factory=dict, hash=False)
+
+    def __add__(self, other: "Sent") -> "Sent":
+        reasons = Counter(self.reasons) + Counter(other.reasons)
+        return Sent(events=self.events + other.events, rescued=self.rescued + other.rescued, reasons=reasons)
+
+
+def both(one: Mapping[str, Sent], other: Mapping[str, Sent]) -> dict[str, Sent]:
+    """What became of the events of either."""
+    return {who: one.get(who, Sent()) + other.get(who, Sent()) for who in {**one, **other}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +57,8 @@ class TypeResult:
             events.
         put_off: With what it failed before, where it was not tried again yet.
         replayed: What came of the replays that were asked for, whose commits are among `commits`.
+        producers: Who sent the rows of the interval that are in the table or discarded; those of the fewest in sum.
+        brought: What each producer brought to the layout that the step made.
     """
 
     type: str
@@ -54,6 +81,8 @@ class TypeResult:
     due_ts: int = 0
     put_off: str = ""
     replayed: tuple[Replayed, ...] = ()
+    producers: Mapping[str, Sent] = field(default_factory=dict, hash=False)
+    brought: Mapping[str, Brought] = field(default_factory=dict, hash=False)
 
     @property
     def committed(self) -> Committed | None:

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from lakechime_dagster.lake.contracts import Contract, Mode, Pin
@@ -15,7 +16,7 @@ from lakechime_dagster.schema.event import Flag, JsonEvent
 from lakechime_dagster.schema.json_text import Fields, Fraction, has_half, json_string, text_of
 from lakechime_dagster.schema.kinds import Kind, kind_of
 from lakechime_dagster.schema.layout import Column, Holds, Layout, change_of
-from lakechime_dagster.schema.observed import Node, observed_of, tree_of
+from lakechime_dagster.schema.observed import Node, Pair, observed_of, tree_of
 from lakechime_dagster.schema.places import is_capped, taking
 from lakechime_dagster.schema.rescue import Rescue, Rescued, pointer_below
 from lakechime_dagster.schema.variants import held_by_variant
@@ -44,11 +45,23 @@ class Shaped:
         return f"[{','.join(parts)}]"
 
 
-def shaped(event: JsonEvent, layout: Layout, contract: Contract) -> Shaped:
+def shaped(event: JsonEvent, layout: Layout, contract: Contract, withheld: frozenset[Pair] = frozenset()) -> Shaped:
     """The row of an event."""
-    shaper = _Shaper(layout, contract)
+    shaper = _Shaper(layout, contract, with_ways(withheld))
     row = shaper.fields(event.fields, layout.columns, ROOT, "")
     return Shaped(row, tuple(shaper.rescued), shaper.discarded, shaper.is_discarded)
+
+
+@lru_cache(64)
+def with_ways(withheld: frozenset[Pair]) -> frozenset[Pair]:
+    """What is withheld, and the objects and arrays that lead there: where no column holds these, the same is why."""
+    ways = set[Pair]()
+    for path, _ in withheld:
+        while path:
+            is_element = path.endswith(ELEMENT)
+            path = path.removesuffix(ELEMENT) if is_element else path.rpartition("/")[0]
+            ways.add((path, Kind.ARRAY if is_element else Kind.OBJECT))
+    return withheld | ways
 
 
 def covers(layout: Layout, variation: Variation, flags: Sequence[Flag] = ()) -> bool:
@@ -85,6 +98,7 @@ class _Shaper:
 
     layout: Layout
     contract: Contract
+    withheld: frozenset[Pair] = frozenset()
     rescued: list[Rescued] = field(default_factory=list)
     discarded: int = 0
     is_discarded: bool = False
@@ -132,7 +146,9 @@ class _Shaper:
             self.discarded += 1
             return
         may_grow = mode in (Mode.EVOLVE, Mode.VARIANT) and not is_element
-        if reason in (Rescue.MISMATCH, Rescue.UNKNOWN) and may_grow and is_capped(self.layout, path, value, _kinds, _below):
+        if reason in (Rescue.MISMATCH, Rescue.UNKNOWN) and may_grow and (path, kind_of(value)) in self.withheld:
+            reason = Rescue.PRODUCER_CAP
+        elif reason in (Rescue.MISMATCH, Rescue.UNKNOWN) and may_grow and is_capped(self.layout, path, value, _kinds, _below):
             reason = Rescue.CAP
         elif reason is Rescue.MISMATCH and not may_grow and _is_larger(value, own):
             reason = Rescue.OVERFLOW

@@ -76,6 +76,18 @@ def insert_if_absent(connection: Connection, table: Table) -> postgresql.Insert 
     return sqlite.insert(table).on_conflict_do_nothing()
 
 
+def insert_or_raise(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """An INSERT that raises the counts of rows whose key is there, which are the columns beside the key, by those that it brings."""
+    counts = [column.name for column in table.columns if not column.primary_key]
+    if connection.dialect.name == "postgresql":
+        statement = postgresql.insert(table)
+        raised = {name: table.c[name] + statement.excluded[name] for name in counts}
+        return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=raised)
+    other = sqlite.insert(table)
+    raised = {name: table.c[name] + other.excluded[name] for name in counts}
+    return other.on_conflict_do_update(index_elements=list(table.primary_key), set_=raised)
+
+
 def among(connection: Connection, column: Column[Any], values: Sequence[Any]) -> ColumnElement[bool]:
     """Whether the column holds one of many values: one array on PostgreSQL, so that the statement's text stays the same."""
     if connection.dialect.name == "postgresql":

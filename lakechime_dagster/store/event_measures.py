@@ -12,6 +12,7 @@ from lakechime_dagster.store import event_schema as events
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading
+from lakechime_dagster.store.event_producers import Producer, summed_up
 from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.store.queries import is_after, is_data, is_visible
 from lakechime_dagster.store.schema import dce_event, dce_table
@@ -26,6 +27,7 @@ class TypeMeasures:
         reasons: Why values were rescued: how many of each.
         conflicts: Siblings that its layout has.
         behind: Rows behind its place, as the step counted them that tried it last.
+        withheld: Kinds at paths that get no column, as their producers have brought too many.
     """
 
     group: str
@@ -41,6 +43,7 @@ class TypeMeasures:
     pending: int
     behind: int
     layout: int
+    withheld: int
     commit_ts: int | None
     behind_ts: int | None
 
@@ -66,10 +69,11 @@ class GroupMeasures:
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """All of a deployment at `now`; `ticked_ts` is when a trigger was evaluated last."""
+    """All of a deployment at `now`, the busiest types and producers first; `ticked_ts` is when a trigger was evaluated last."""
 
     now: int
     types: tuple[TypeMeasures, ...]
+    producers: tuple[Producer, ...]
     groups: tuple[GroupMeasures, ...]
     lanes: Mapping[LaneState, int]
     ticked_ts: int | None
@@ -87,7 +91,9 @@ def measures(types: SqlEventTypes) -> Measures:
         groups = tuple(_group(connection, name, flows.get(name), totals.get(name, {})) for name in names)
         lanes = {LaneState(state): count for state, count in connection.execute(_lanes(deployment))}
         ticked = connection.execute(sa.select(sa.func.max(ledger.flow.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
-        return Measures(now=now_ms(connection), types=several, groups=groups, lanes=lanes, ticked_ts=ticked)
+        senders = tuple(summed_up(connection, [events.event_type.c.deployment == deployment]))
+        now = now_ms(connection)
+        return Measures(now=now, types=several, producers=senders, groups=groups, lanes=lanes, ticked_ts=ticked)
 
 
 def _types(deployment: str) -> sa.Select[Any]:
@@ -95,7 +101,7 @@ def _types(deployment: str) -> sa.Select[Any]:
     columns = (
         kind.type_id, kind.group_name, kind.type, kind.written_sum, kind.rescued_sum, kind.discarded_sum, kind.columns_added,
         kind.conflicts, kind.failed_steps, kind.variations, kind.pending, kind.rows_behind, kind.layout_version, kind.commit_ts,
-        kind.behind_ts,
+        kind.behind_ts, sa.func.json_array_length(kind.withheld).label("withheld"),
     )  # fmt: skip
     busiest = (kind.written_sum + kind.discarded_sum).desc()
     return sa.select(*columns).where(kind.deployment == deployment).order_by(busiest, kind.group_name, kind.type)
@@ -105,8 +111,8 @@ def _type(row: Any, reasons: Mapping[str, int]) -> TypeMeasures:
     return TypeMeasures(
         group=row.group_name, type=row.type, written=row.written_sum, rescued=row.rescued_sum, reasons=reasons,
         discarded=row.discarded_sum, columns_added=row.columns_added, conflicts=row.conflicts, failed_steps=row.failed_steps,
-        variations=row.variations, pending=row.pending, behind=row.rows_behind, layout=row.layout_version, commit_ts=row.commit_ts,
-        behind_ts=row.behind_ts,
+        variations=row.variations, pending=row.pending, behind=row.rows_behind, layout=row.layout_version,
+        withheld=row.withheld, commit_ts=row.commit_ts, behind_ts=row.behind_ts,
     )  # fmt: skip
 
 

@@ -4,7 +4,8 @@ All that one step finds out is kept in one transaction, by compare-and-set of ea
 places move in the transaction that settles the step, never back.
 """
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +16,15 @@ from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.schema.breaking import Breaking, Broke
 from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.layout import Layout
-from lakechime_dagster.schema.observed import Observed, Seen
-from lakechime_dagster.schema.repository import KnownType, Learning, TypePlace
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.observed import Observed, Pair, Seen
+from lakechime_dagster.schema.producers import NOBODY
+from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, TypePlace
+from lakechime_dagster.schema.results import Sent, TypeResult
 from lakechime_dagster.schema.variation import ROOT, Variation
 from lakechime_dagster.store import event_schema as schema
 from lakechime_dagster.store.dialect import StoreNow, now_ms
 from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.event_accounts import add_brought, add_sent, columns_brought
 from lakechime_dagster.store.event_breaks import keep_breaks, tell_breaks
 from lakechime_dagster.store.event_replays import close
 from lakechime_dagster.store.event_totals import add_to_type
@@ -76,11 +79,18 @@ class SqlEventTypes:
                 found[row.type][row.typed_hash] = _variation(row.kinds)
         return found
 
+    def columns_brought(self, group: str, types: Collection[str]) -> dict[str, dict[str, int]]:
+        """How many columns each producer has brought to these types; who has brought none is left out."""
+        with reading(self.engine) as connection:
+            known = sa.select(schema.event_type.c.type_id, schema.event_type.c.type).where(*self._is(group))
+            ids = {row.type_id: row.type for row in connection.execute(known.where(schema.event_type.c.type.in_(list(types))))}
+            return columns_brought(connection, ids)
+
     def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
         """Keep what was found out, all or nothing; the number of each type's layout.
 
         Raises:
-            LaneConflictError: a type's layout is another one than what was found out was added to.
+            LaneConflictError: a type's layout, or what is withheld of it, is another one than what was found out was added to.
         """
         versions: dict[str, int] = {}
         with writing(self.engine) as connection:
@@ -88,8 +98,10 @@ class SqlEventTypes:
             for one in several:
                 type_id = self._type_id(connection, group, one, now)
                 versions[one.type] = _next_layout(connection, type_id, one, now)
-                _keep_variations(connection, type_id, one, now)
                 keep_breaks(connection, type_id, versions[one.type], one.breaking, now)
+                kept = _keep_variations(connection, type_id, one, now)
+                if one.brought is not None:
+                    add_brought(connection, type_id, one.brought, Counter(each.producer or NOBODY for each in kept))
         return versions
 
     def propose(self, group: str, one: Learning, replay_id: int) -> int:
@@ -132,6 +144,7 @@ class SqlEventTypes:
         tell_breaks(connection, self.deployment, group, now)
         several = [ids[name] for name in told if name in ids]
         connection.execute(sa.update(schema.event_type).where(_among(schema.event_type, several)).values(told_ts=now))
+        sent: dict[int, Mapping[str, Sent]] = {}
         for one in results:
             type_id = ids.get(one.type)
             if type_id is None:
@@ -139,6 +152,7 @@ class SqlEventTypes:
             self._move(connection, type_id, one, uid, now)
             close(connection, execution_id, one.replayed)
             add_to_type(connection, type_id, one, now)
+            sent[type_id] = one.producers
             if not one.rows and not one.error:
                 continue
             counts = {name: getattr(one, name) for name in ("rows", "written", "rescued", "discarded", "pending", "waits", "error")}
@@ -147,6 +161,7 @@ class SqlEventTypes:
                     type_id=type_id, execution_id=execution_id, start_version=one.start, end_version=one.end, settled_ts=now, **counts
                 )
             )
+        add_sent(connection, sent)
 
     def history(self, group: str, type_name: str) -> list[LayoutVersion]:
         """The layouts of a type, the first one first."""
@@ -203,6 +218,8 @@ class SqlEventTypes:
         if row is not None and row.layout_version != one.before:
             now_is = f"is number {row.layout_version} by now, and was read as {one.before}"
             raise LaneConflictError(f"{group}: the layout of {one.type} {now_is}; the next attempt reads it")
+        if row is not None and one.withheld_before is not None and _withheld(row.withheld) != one.withheld_before:
+            raise LaneConflictError(f"{group}: what is withheld of {one.type} is no more what was read; the next attempt reads it")
         if row is not None:
             return int(row.type_id)
         values = {"deployment": self.deployment, "group_name": group, "type": one.type, "table_name": one.table, "observed": {}}
@@ -235,7 +252,8 @@ class SqlEventTypes:
 def _next_layout(connection: Connection, type_id: int, one: Learning, now: int) -> int:
     version = _newest(connection, type_id) + 1 if one.is_new_layout else one.before
     this = sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id)
-    connection.execute(this.values(observed=_wire(one.observed), layout_version=version, conflicts=one.layout.siblings))
+    withheld = sorted([path, kind, who] for (path, kind), who in one.withheld.items())
+    connection.execute(this.values(observed=_wire(one.observed), layout_version=version, conflicts=one.layout.siblings, withheld=withheld))
     if one.is_new_layout:
         values = {"columns": one.layout.to_json(), "decision": one.decision, "actor": ENGINE, "made_ts": now}
         connection.execute(sa.insert(schema.layout).values(type_id=type_id, version=version, **values))
@@ -262,8 +280,8 @@ def _proposed(connection: Connection, type_id: int, one: Learning, replay_id: in
     return newest + 1
 
 
-def _keep_variations(connection: Connection, type_id: int, one: Learning, now: int) -> None:
-    """Keep the variations that are not there yet: those that enlarged what was observed, others so far as there is room."""
+def _keep_variations(connection: Connection, type_id: int, one: Learning, now: int) -> Sequence[Prototype]:
+    """Keep the variations that are not there yet, and tell which: those that enlarged what was observed, others so far as there is room."""
     of_type = schema.variation.c.type_id == type_id
     there = {row.typed_hash for row in connection.execute(sa.select(schema.variation.c.typed_hash).where(of_type))}
     new = [shape for shape in one.prototypes if shape.typed_hash not in there]
@@ -279,6 +297,7 @@ def _keep_variations(connection: Connection, type_id: int, one: Learning, now: i
         connection.execute(sa.insert(schema.variation), rows)
         more = {"variations": schema.event_type.c.variations + len(rows)}
         connection.execute(sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id).values(more))
+    return kept
 
 
 def _newest_layouts() -> sa.Select[Any]:
@@ -297,6 +316,7 @@ def _known(row: Any, columns: list[dict[str, Any]]) -> KnownType:
         place=TypePlace(uid=row.place_uid, version=row.place_version, commits=row.commits),
         layout=Layout.from_json(columns), layout_version=row.layout_version, observed=_observed(row.observed),
         failures=row.failures, due_ts=row.due_ts, error=row.error, told_ts=row.told_ts, pending=row.pending,
+        withheld=_withheld(row.withheld),
     )  # fmt: skip
 
 
@@ -306,6 +326,10 @@ def _wire(observed: Observed) -> dict[str, Any]:
 
 def _observed(wire: dict[str, Any]) -> Observed:
     return Observed({path: Seen(frozenset(map(Kind, kinds)), first, last) for path, (kinds, first, last) in wire.items()})
+
+
+def _withheld(wire: list[list[str]]) -> dict[Pair, str]:
+    return {(path, Kind(kind)): who for path, kind, who in wire}
 
 
 def _variation(kinds: list[list[str]]) -> Variation:

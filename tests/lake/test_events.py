@@ -24,7 +24,7 @@ from lakechime_dagster.lake import (
     event_stream,
     sql_table,
 )
-from lakechime_dagster.lake.contracts import Mode, Pin
+from lakechime_dagster.lake.contracts import Hint, Mode, Pin
 from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.events import owner_of
@@ -66,6 +66,16 @@ def test_a_stream_brings_a_table_of_its_events_that_its_feed_wakes() -> None:
     assert (table.name, table.location, table.owner, table.group) == ("game.events", "/lake/game", "team:game", "game")
     assert (table.type_field, table.producer_field) == (("header", "type"), ("title",))
     assert (table.inputs, table.trigger.tables, str(table.trigger.every)) == ((), (), "every 5 minutes")
+
+
+def test_a_cap_holds_where_producers_are_told_and_nobody_lets_columns_come() -> None:
+    told = group(of=stream(producer_field="$.title"), max_columns_per_producer=7)
+    assert (told.cap_of("shop.buy"), group().cap_of("shop.buy"), group(of=told.stream).cap_of("shop.buy")) == (7, None, 400)
+    assert group(of=told.stream, max_columns_per_producer=None).cap_of("shop.buy") is None
+    said = [Hint(type="shop.buy", of="columns", says="evolve"), Hint(type="shop.sell", of="kinds", says="evolve")]
+    assert [told.with_hints(said).cap_of(name) for name in ("shop.buy", "shop.sell")] == [None, 7]
+    frozen = told.with_hints([*said, Hint(type="shop.buy", of="columns", says="freeze")])
+    assert frozen.cap_of("shop.buy") == 7
 
 
 def test_a_stream_of_a_tables_rows_is_woken_by_the_table() -> None:
@@ -217,6 +227,8 @@ GROUPS = [
     (lambda: group(max_cold_age=5), "shop, max_cold_age: 5 is no positive time; write timedelta(minutes=10)"),
     (lambda: group(max_cold_age=dt.timedelta(0)), "shop, max_cold_age: datetime.timedelta(0) is no positive time"),
     (lambda: group(verify="daily"), "shop, verify: 'daily' is no schedule; write every(days=1)"),
+    (lambda: group(max_columns_per_producer=0), "shop, max_columns_per_producer: 0 is no number of columns, 1 or more, nor None"),
+    (lambda: group(max_columns_per_producer=True), "shop, max_columns_per_producer: True is no number of columns"),
     (lambda: group(max_types=True), "shop, max_types: True is no number of tables"),
     (lambda: group(every="5m"), "shop, every: '5m' is no schedule; write every(minutes=5)"),
     (lambda: group(spark="second:7077"), "shop, spark: 'second:7077' is no driver; use warm, local, or a master URL"),

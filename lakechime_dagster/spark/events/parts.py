@@ -1,6 +1,6 @@
 """One part of a group's step: its types' events are counted, what is new of them is learnt, and then their tables are written."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -10,10 +10,12 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.schema.cold import Came, cold_types
-from lakechime_dagster.schema.learning import learned, registered
+from lakechime_dagster.schema.learning import learned, registered, sent_of
+from lakechime_dagster.schema.producers import Accounts
 from lakechime_dagster.schema.reading import Part
 from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, SchemaRepository
 from lakechime_dagster.schema.results import AT_ONCE, COLD, TypeResult
+from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.spark.drivers.failures import described
 from lakechime_dagster.spark.events.appending import BOUNDED_TIMES, Ahead
 from lakechime_dagster.spark.events.census import NOTHING, TypeCount, counted, prototypes
@@ -74,7 +76,7 @@ class PartStep:
         """
         with phase("count"):
             events = events_of(self.slices, part)
-            counts = {name: count for frame in events.frames for name, count in counted(frame).items()}
+            counts = self._counts(part, events)
             failed = {**self.looked.failed, **events.unread}
         with phase("learn"):
             told = {name: self.looked.known[name] for name in part.starts if name in counts or name in self.job.replays}
@@ -98,6 +100,12 @@ class PartStep:
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types are written by now
             return PartDone(results={name: self.writer.failed(self.looked.known[name], error, None) for name in part.starts})
 
+    def _counts(self, part: Part, events: Events) -> dict[str, TypeCount]:
+        """The events of each type; of those of which something is withheld also who sent which variation."""
+        watched, tells = [name for name in part.starts if self.looked.known[name].withheld], self.job.group.tells_producers
+        frames = (counted(frame, by_producer=tells, watched=watched) for frame in events.frames)
+        return {name: count for counts in frames for name, count in counts.items()}
+
     def _cold(self, part: Part, counts: Mapping[str, TypeCount], news: set[str]) -> dict[str, int]:
         """The types of a shared part that stay where they are, by when each is written at the latest."""
         if part.end < self.slices.version:
@@ -118,9 +126,13 @@ class PartStep:
         if any(unknown.values()):
             for frame in events.frames:
                 found |= prototypes(frame, unknown, part.end)
+        accounts = self._accounts(told, counts, variations, found)
         learnings: dict[str, Learning] = {
             name: learning for name, one in told.items()
-            if (learning := registered(one) if name in waiting else learned(one, found.get(name, []), group.contract_of(name)))
+            if (
+                learning := registered(one) if name in waiting
+                else learned(one, found.get(name, []), group.contract_of(name), accounts.get(name))
+            )
         }  # fmt: skip
         versions = self.repository.learn(group.name, list(learnings.values())) if learnings else {}
         learnt = {
@@ -128,11 +140,29 @@ class PartStep:
                 type=learnings[name].known_after(one, versions[name]) if name in learnings else one, count=counts.get(name, NOTHING),
                 variations={**variations.get(name, {}), **{each.typed_hash: each.variation for each in found.get(name, [])}},
                 columns_added=learnings[name].columns_added(one) if name in learnings else 0, ahead=self.looked.ahead.get(name),
-                end=part.end,
+                end=part.end, brought=(learnings[name].brought if name in learnings else None) or {},
             )
             for name, one in told.items()
         }  # fmt: skip
         return learnt, {name for name, one in learnings.items() if one.is_new_layout}
+
+    def _accounts(
+        self, told: Mapping[str, KnownType], counts: Mapping[str, TypeCount], variations: Mapping[str, Mapping[str, Variation]],
+        found: Mapping[str, Sequence[Prototype]],
+    ) -> dict[str, Accounts]:  # fmt: skip
+        """Who sends what may bring columns, by type; the store is asked of those alone to which something new came, or that lack some."""
+        group = self.job.group
+        if not group.tells_producers:
+            return {}
+        asked = [name for name, one in told.items() if found.get(name) or one.withheld]
+        columns = self.repository.columns_brought(group.name, asked) if asked else {}
+        return {
+            name: Accounts(
+                cap=group.cap_of(name), columns=columns.get(name, {}),
+                sent=sent_of(found.get(name, ()), variations.get(name, {}), counts.get(name, NOTHING).senders),
+            )
+            for name in told
+        }  # fmt: skip
 
     def _unwritten(self, name: str, part: Part, count: TypeCount | None, failed: Mapping[str, Exception], due_ts: int) -> TypeResult:
         """A type that is due and of which nothing is written: as it failed, must wait or is cold, or nothing came."""

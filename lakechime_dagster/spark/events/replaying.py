@@ -87,7 +87,7 @@ class TypeReplayer:
         events = of_types(self.slices.after(-1), [known.type])
         rest, there = _without(events, "hash", settled), _without(held, "_hash", settled)
         covered = [name for name, one in variations.items() if covers(known.layout, one)]
-        rows = rows_of(rest, known.layout, known.layout_version, group.contract_of(known.type), covered).drop(NUMBER)
+        rows = rows_of(rest, known, group.contract_of(known.type), covered).drop(NUMBER)
         return rows, _widened(there, rows.schema)
 
     def _settled(self, known: KnownType, held: DataFrame, variations: Mapping[str, Variation]) -> list[str]:

@@ -12,6 +12,8 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.layout import Layout
+from lakechime_dagster.schema.observed import Pair
+from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.shape import shaped
 from lakechime_dagster.spark.events.columns import from_payload, from_row
 
@@ -22,20 +24,20 @@ _SHAPED = StructType([
 ])  # fmt: skip
 
 
-def rows_of(events: DataFrame, layout: Layout, version: int, contract: Contract, covered: Collection[str] | None) -> DataFrame:
-    """The rows of a type's events under a layout, whose columns stand behind TECHNICAL.
+def rows_of(events: DataFrame, known: KnownType, contract: Contract, covered: Collection[str] | None) -> DataFrame:
+    """The rows of a type's events under its layout, whose columns stand behind TECHNICAL.
 
     Args:
         events: With `_src`, `_ingested_at`, `hash`, `flags` and `payload`.
-        layout: The columns of their payload.
-        version: Its number.
+        known: With the columns of their payload, and what is withheld of it.
         contract: What becomes of values that no column takes.
         covered: The variations whose events without flags are all in the columns of their fields; None where all events are so.
     """
+    layout, version = known.layout, known.layout_version
     if covered is None:
         return _native(events, layout, version)
     is_covered = F.col("flags").isNull() & F.col("hash").isin(*covered) if covered else F.lit(False)
-    others = _shaped(events.where(~is_covered), layout, version, contract)
+    others = _shaped(events.where(~is_covered), known, contract)
     return _native(events.where(is_covered), layout, version).unionByName(others) if covered else others
 
 
@@ -44,9 +46,10 @@ def _native(events: DataFrame, layout: Layout, version: int) -> DataFrame:
     return _columns(events.withColumn("_payload", payload).withColumn("_rescued", F.lit(None).cast("string")), version)
 
 
-def _shaped(events: DataFrame, layout: Layout, version: int, contract: Contract) -> DataFrame:
+def _shaped(events: DataFrame, known: KnownType, contract: Contract) -> DataFrame:
     read = events.select("_src", "_ingested_at", "hash", "payload")
-    shape = _Shape(to_arrow_schema(_SHAPED), layout, contract)
+    layout, version = known.layout, known.layout_version
+    shape = _Shape(to_arrow_schema(_SHAPED), layout, contract, frozenset(known.withheld))
     told = read.mapInArrow(shape, _SHAPED)  # type: ignore[arg-type]
     return _columns(told.withColumn("_payload", from_row(F.col("row"), layout)).withColumnRenamed("rescued", "_rescued"), version)
 
@@ -63,6 +66,7 @@ class _Shape:
     out: pa.Schema
     layout: Layout
     contract: Contract
+    withheld: frozenset[Pair]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -70,7 +74,7 @@ class _Shape:
             for at, payload in enumerate(batch.column("payload").to_pylist()):
                 event = event_of(payload)
                 assert isinstance(event, JsonEvent)  # as its row has no reason
-                one = shaped(event, self.layout, self.contract)
+                one = shaped(event, self.layout, self.contract, self.withheld)
                 if not one.is_discarded:
                     kept.append(at)
                     rows.append(one.row)

@@ -40,9 +40,12 @@ class TypeTables:
         """The last commit of the group in a type's table."""
         return self.target(known).log.last_committed(self._lane(known))
 
-    def stamp(self, known: KnownType, place: TypePlace, start: int, end: int, rows: int) -> CommitStamp:
-        """What this attempt's commit of what lies behind a place says: the version behind which it reads, its last one, and the events."""
-        facts = {"type": known.type, "after": start, "layout": known.layout_version, "rows": rows}
+    def stamp(self, known: KnownType, place: TypePlace, start: int, end: int, rows: int, sent: Mapping[str, int]) -> CommitStamp:
+        """What this attempt's commit of what lies behind a place says: the version behind which it reads, its last one, the events, and
+        by whom they were sent.
+        """
+        facts: dict[str, Any] = {"type": known.type, "after": start, "layout": known.layout_version, "rows": rows}
+        facts |= {"producers": dict(sent)} if sent else {}
         return self._stamp(known, place, end, facts, {"schema_version": str(known.layout_version)})
 
     def replay_stamp(self, known: KnownType, done: Replayed) -> CommitStamp:

@@ -134,7 +134,7 @@ class GroupVerifier:
     def _lost(self, one: KnownType, events: DataFrame, held: DataFrame) -> tuple[int, list[Example]]:
         """How many events without a row no contract discards, neither today's nor an earlier one; with some of them."""
         missing = events.join(held.select("_src"), "_src", "left_anti")
-        kept = rows_of(missing, one.layout, one.layout_version, self._contract(one), [])
+        kept = rows_of(missing, one, self._contract(one), [])
         discarded, left = missing.count(), kept.count()
         earlier = max(0, self.discarded.get(one.type, 0) - (discarded - left))
         lost = max(0, left - earlier)

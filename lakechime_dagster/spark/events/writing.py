@@ -2,17 +2,19 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.dce.commits import TableCommit, TableSize
+from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.schema.producers import Brought
 from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.repository import KnownType, TypePlace
-from lakechime_dagster.schema.rescue import Rescue
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.results import Sent, TypeResult, both
 from lakechime_dagster.schema.shape import covers
 from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.spark.commit import Target, commit_at
@@ -20,13 +22,12 @@ from lakechime_dagster.spark.delta_files import files_frame
 from lakechime_dagster.spark.drivers.failures import described
 from lakechime_dagster.spark.events.appending import Ahead, append_after
 from lakechime_dagster.spark.events.census import NOTHING, TypeCount, counted
+from lakechime_dagster.spark.events.rescues import RESCUED, rescues
 from lakechime_dagster.spark.events.rows import rows_of
 from lakechime_dagster.spark.events.slices import Slices, of_types
 from lakechime_dagster.spark.events.tables import TypeTables
 from lakechime_dagster.triggers.lanes import Committed
 
-RESCUED = "_rescued"
-CODES = "array<struct<r:string>>"  # what is read of it to tell why
 MAX_ROUNDS = 5  # in which others were first at one table
 
 _logger = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class ToWrite:
     count: TypeCount
     end: int
     columns_added: int = 0
+    brought: Mapping[str, Brought] = field(default_factory=dict)
     ahead: Ahead | None = None
 
 
@@ -56,6 +58,11 @@ class TypeWriter:
     spark: SparkSession
     slices: Slices
     tables: TypeTables
+
+    @property
+    def tells_producers(self) -> bool:
+        """Whether who sent an event is told."""
+        return self.tables.job.group.tells_producers
 
     def written(self, one: ToWrite) -> TypeResult:
         """A type's rows in its table; what hinders that is told, and the type keeps its place."""
@@ -76,8 +83,9 @@ class TypeWriter:
             if "replay" in commit.stamp.facts:
                 result = replace(result, commits=(*result.commits, commit), replayed=(*result.replayed, _replayed(commit)))
                 continue
-            rows = int(commit.stamp.facts.get("rows", 0))  # as its writer counted the events
-            result = self._with(result, target, commit, rows, rows)
+            facts = commit.stamp.facts  # as its writer counted the events
+            rows, sent = int(facts.get("rows", 0)), facts.get("producers", {})
+            result = self._with(result, target, commit, rows, rows, sent, partial(self._earlier_events, known, commit))
         return result
 
     def _begun(self, known: KnownType) -> TypeResult:
@@ -87,15 +95,18 @@ class TypeWriter:
     def _appended(self, one: ToWrite) -> TypeResult:
         known, place, count = one.type, one.type.place, one.count
         target, contract = self.tables.target(known), self.tables.job.group.contract_of(known.type)
-        result = self.with_earlier(replace(self._begun(known), columns_added=one.columns_added), known, one.ahead)
+        begun = replace(self._begun(known), columns_added=one.columns_added, brought=one.brought)
+        result = self.with_earlier(begun, known, one.ahead)
         for _ in range(MAX_ROUNDS):
             start = self.slices.start(place)
             events = of_types(self.slices.between(start, one.end), [known.type])
             covered, rest = _covered(one, count)
-            rows = rows_of(events, known.layout, known.layout_version, contract, covered)
-            held = append_after(place, target, rows, count.rows, self.tables.stamp(known, place, start, one.end, count.rows))
+            rows = rows_of(events, known, contract, covered)
+            stamp = self.tables.stamp(known, place, start, one.end, count.rows, count.producers)
+            held = append_after(place, target, rows, count.rows, stamp)
             if self.tables.is_own(held):
-                return replace(self._with(result, target, held, count.rows, rest), end=one.end)
+                result = self._with(result, target, held, count.rows, rest, count.producers, lambda events=events: events)
+                return replace(result, end=one.end)
             ahead = self.tables.ahead(replace(known, place=place))
             assert ahead is not None  # as it holds a commit
             place, result = ahead.place, self.with_earlier(result, known, ahead)
@@ -107,18 +118,47 @@ class TypeWriter:
     def _left(self, known: KnownType, place: TypePlace, end: int) -> TypeCount:
         """The events between the place that a table tells and the end; none where another attempt was further."""
         start = self.slices.start(place)
-        return counted(of_types(self.slices.between(start, end), [known.type])).get(known.type, NOTHING) if start < end else NOTHING
+        if start >= end:
+            return NOTHING
+        left = of_types(self.slices.between(start, end), [known.type])
+        return counted(left, by_producer=self.tells_producers).get(known.type, NOTHING)
 
-    def _with(self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int) -> TypeResult:
-        """What a type's commits did, with one more; `rest` of its events went through our own reader, which alone rescues."""
+    def _earlier_events(self, known: KnownType, held: Committed) -> DataFrame:
+        """The events of a commit that another attempt made.
+
+        Raises:
+            TableUnreadableError: they are there no more.
+        """
+        end = held.stamp.end.sources[self.slices.table]
+        if end.table_uid != self.slices.end.table_uid or end.snapshot_id is None:
+            raise TableUnreadableError(f"{self.slices.table} was made anew since")
+        return of_types(self.slices.segment(int(held.stamp.facts["after"]), int(end.snapshot_id)), [known.type])
+
+    def _with(
+        self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int, sent: Mapping[str, int],
+        events: Callable[[], DataFrame],
+    ) -> TypeResult:  # fmt: skip
+        """What a type's commits did, with one more; `rest` of its events went through our own reader, which alone rescues.
+
+        Args:
+            result: Of the commits before.
+            target: The table.
+            held: The commit.
+            rows: How many events it brought.
+            rest: Of these.
+            sent: How many of them each producer sent.
+            events: Reads them again.
+        """
         record = commit_at(target.log, int(held.version))
         written = int(record.metrics.get("numOutputRows", TableSize.of(record.added).rows or 0))
         rescued = self._rescued(target, record) if rest else 0
-        reasons = self._reasons(target, record) if rescued else {}
+        told = self._told(target, record, events) if rescued else {}
+        reasons = sum((Counter(one.reasons) for one in told.values()), Counter(result.reasons))
+        came = {who: Sent(events=number) for who, number in sent.items()}
         return replace(
             result, commits=(*result.commits, held), rows=result.rows + rows, written=result.written + written,
-            rescued=result.rescued + rescued, reasons=Counter(result.reasons) + Counter(reasons),
-            discarded=result.discarded + rows - written,
+            rescued=result.rescued + rescued, reasons=reasons, discarded=result.discarded + rows - written,
+            producers=both(both(result.producers, came), told if self.tells_producers else {}),
         )  # fmt: skip
 
     def _rescued(self, target: Target, record: TableCommit) -> int:
@@ -127,15 +167,14 @@ class TypeWriter:
             return sum((one.rows or 0) - one.nulls[RESCUED] for one in record.added)
         return self._rescuing(target, record).count()
 
-    def _reasons(self, target: Target, record: TableCommit) -> dict[Rescue, int]:
-        """How many values of a commit's rows no column took, by why; none where its files can be read no more.
+    def _told(self, target: Target, record: TableCommit, events: Callable[[], DataFrame]) -> dict[str, Sent]:
+        """Why values of a commit's rows are in no column, by who sent them; nothing where its files can be read no more.
 
         The rows are in the table by then, and a commit that another attempt made may be told late: that hinders no type.
         """
         try:
             with described():
-                codes = self._rescuing(target, record).select(F.explode(F.from_json(RESCUED, CODES)).alias("one")).groupBy("one.r").count()
-                return {Rescue(row["r"]): row["count"] for row in codes.collect()}
+                return rescues(self._rescuing(target, record), events() if self.tells_producers else None)
         except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
             _logger.warning("%s: why values of version %s were rescued is not counted: %s", target.name, record.version, error)
             return {}

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0012"
-down_revision = "0010"
+down_revision = "0011"
 
 KIND = sa.table("lc_event_type", sa.column("group_name"), sa.column("home"))
 
