@@ -104,8 +104,8 @@ def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow]) -> dg.AssetSpec 
 
 
 def _maintenance(lake: Lake) -> dg.Definitions:
-    """What keeps the files of tables; nothing in a lake that declares none of it."""
-    tables = [table for table in lake.targets if table.maintenance is not None]
+    """What keeps the files of tables, of a group all at once; nothing in a lake that declares none of it."""
+    tables = [table for table in (*lake.targets, *lake.groups) if table.maintenance is not None]
     if not tables:
         return dg.Definitions()
     name = f"{lake.name}__maintenance"

@@ -1,13 +1,15 @@
-"""The maintenance of a table as an asset of its own: each materialisation is a run of it, with what it did and saved."""
+"""The maintenance of a table, or of a group's, as an asset of its own: each materialisation is a run of it, with what it did and saved."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 
+from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.maintenance_plan import Action
 from lakechime_dagster.resources.dropped import remove_expired
+from lakechime_dagster.resources.group_maintenance import keep_group
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource
 from lakechime_dagster.resources.maintenance import Kept, keep, policy_of
@@ -16,22 +18,27 @@ from lakechime_dagster.resources.names import maintenance_name, pool_of
 MAX_SHOWN = 50  # actions in a table of the metadata
 
 
-def maintenance_asset(lake: Lake, table: Target) -> dg.AssetsDefinition:
-    """The asset; it depends on none, as what it does is no change of data, and shares the pool of its table."""
-    policy = policy_of(table)
+def maintenance_asset(lake: Lake, table: Target | EventGroup) -> dg.AssetsDefinition:
+    """The asset; it depends on none, as what it does is no change of data.
+
+    It shares the pool of its table, whose merges wait for it. A group's steps append, which nothing of it hinders: it has no pool.
+    """
+    policy, of_group = policy_of(table), isinstance(table, EventGroup)
+    what = f"all tables of {table.name}" if of_group else table.name
 
     @dg.asset(
         key=asset_key(maintenance_name(table.name)),
-        group_name=table.group or table.name.split(".")[0],
+        group_name=table.name if isinstance(table, EventGroup) else table.group or table.name.split(".")[0],
         owners=[table.owner] if table.owner else None,
         kinds={"deltalake"},
-        description=f"What was done to the files of {table.name}, {policy.every}.",
-        pool=pool_of(table),
+        description=f"What was done to the files of {what}, {policy.every}.",
+        pool=None if isinstance(table, EventGroup) else pool_of(table),
         metadata={"budget in bytes": policy.budget, "removed files are kept for days": policy.keep_for.days},
     )
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:
-        platform = lakechime.platform()
-        metadata = metadata_of(keep(platform, lake, table, context.log.info))
+        platform, log = lakechime.platform(), context.log.info
+        kept = keep_group(platform, lake, table, log) if isinstance(table, EventGroup) else keep(platform, lake, table, log)
+        metadata = metadata_of(kept) | ({"tables": len(kept)} if of_group else {})
         context.log_event(
             dg.AssetObservation(asset_key(table.name), metadata={f"maintenance: {name}": one for name, one in metadata.items()})
         )

@@ -10,29 +10,30 @@ from lakechime_dagster.cli.output import note, one_line, print_json, print_table
 from lakechime_dagster.errors import NotFoundError
 
 if TYPE_CHECKING:
+    from lakechime_dagster.lake.events import EventGroup
     from lakechime_dagster.lake.lake import Lake, Target
     from lakechime_dagster.lake.maintenance_plan import Action, Plan, Refused
-    from lakechime_dagster.resources.maintenance import Kept
+    from lakechime_dagster.resources.maintenance import Kept, Looked
+    from lakechime_dagster.resources.platform import Platform
 
 COLUMNS = ("table", "what", "partition", "files", "bytes", "why")
 
 
 def maintain(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="A table that the lake writes, as schema.table.")],
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="A table that the lake writes, as schema.table, or an event group.")],
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Compact, purge and vacuum a table, as far as its lanes and its budget allow; one that follows a database with what is beside it."""
-    from lakechime_dagster.resources.maintenance import keep, look
+    """Compact, purge and vacuum a table, as far as its lanes and its budget allow.
 
+    One that follows a database is kept with what is beside it; of an event group, the tables of all its types share one budget.
+    """
     platform = open_platform(dry_run=dry_run)
     lake = declared_lake(platform.settings)
-    documents: list[dict[str, Any]] = []
-    for table in _tables(lake, name):
-        if dry_run:
-            documents += [_planned(one.plan, one.plan.refused) for one in look(platform, lake, table)]
-        else:
-            documents += [_planned(one.before.plan, one.refused) | _done(one) for one in keep(platform, lake, table, note)]
+    if dry_run:
+        documents = [_planned(one.plan, one.plan.refused) for one in _looked(platform, lake, name)]
+    else:
+        documents = [_planned(one.before.plan, one.refused) | _done(one) for one in _kept(platform, lake, name)]
     if as_json:
         print_json({"tables": documents, "dry_run": dry_run})
         return
@@ -43,6 +44,29 @@ def maintain(
             f"{document['table']}: {document['files_before']:,} files before, {document['files_after']:,} after;"
             f" {document['bytes_rewritten']:,} bytes rewritten, {document['bytes_freed']:,} freed in {document['seconds']} s"
         )
+
+
+def _looked(platform: "Platform", lake: "Lake", name: str) -> "list[Looked]":
+    from lakechime_dagster.resources.group_maintenance import look_at_group
+    from lakechime_dagster.resources.maintenance import look
+
+    if group := _group(lake, name):
+        return look_at_group(platform, lake, group, [name] if name != group.name else [])
+    return [one for table in _tables(lake, name) for one in look(platform, lake, table)]
+
+
+def _kept(platform: "Platform", lake: "Lake", name: str) -> "list[Kept]":
+    from lakechime_dagster.resources.group_maintenance import keep_group
+    from lakechime_dagster.resources.maintenance import keep
+
+    if group := _group(lake, name):
+        return keep_group(platform, lake, group, note, [name] if name != group.name else [])
+    return [one for table in _tables(lake, name) for one in keep(platform, lake, table, note)]
+
+
+def _group(lake: "Lake", name: str) -> "EventGroup | None":
+    """The group of that name, or that writes the table of that name; None where it is another table's."""
+    return next((group for group in lake.groups if group.name == name.partition(".")[0]), None)
 
 
 def _tables(lake: "Lake", name: str) -> "list[Target]":

@@ -19,7 +19,7 @@ from lakechime_dagster.lake.events import (
     EventTable,
 )
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
-from lakechime_dagster.lake.maintenance import Maintenance
+from lakechime_dagster.lake.maintenance import Maintenance, checked_maintenance
 from lakechime_dagster.lake.moved_types import MAX_GROUP_NAME, checked_moved
 from lakechime_dagster.lake.names import PART, checked_owner, checked_table_name
 from lakechime_dagster.lake.reads import Passthrough
@@ -93,6 +93,7 @@ def event_group(
     max_catchup: int = MAX_CATCHUP,
     every: Schedule | None = None,
     verify: Schedule | None = None,
+    maintenance: Maintenance | None = None,
     spark: str | None = None,
     owner: str | None = None,
     description: str = "",
@@ -107,7 +108,7 @@ def event_group(
     places, and so the declaration stays. Who has brought `max_columns_per_producer` columns of a type, where the stream has a
     `producer_field`, brings no further ones: their values are rescued until another producer sends them too. `spark` names the
     driver of its runs where it is not the deployment's, such as the master of a cluster of its own; `dagster` is what its asset is
-    given beside, such as `{"pool": "events"}`.
+    given beside, such as `{"pool": "events"}`. `maintenance` says how the files of all its tables are kept.
 
     With `cold_rows` a type of which fewer rows came is written less often: they stay in the stream's table until there are so
     many, for at most `max_cold_age`. Without it each step writes all that came, which readers see soonest. A type that is more
@@ -154,13 +155,14 @@ def event_group(
     return EventGroup(
         name=name, stream=stream, match=match, contract=own, contracts=several, moved=taken, max_types=max_types,
         max_columns_per_producer=max_columns_per_producer, cold_rows=cold_rows, max_cold_age=max_cold_age, max_catchup=max_catchup,
-        every=_schedule(name, every), verify=_schedule(name, verify, "verify"), owner=owner, spark=spark, dagster=dagster or {},
+        every=_schedule(name, every), verify=_schedule(name, verify, "verify"), owner=owner, spark=spark,
+        maintenance=checked_maintenance(name, maintenance), dagster=dagster or {},
         description=description or f"Types {match} of {stream.name}, a table each",
     )  # fmt: skip
 
 
 def checked_groups(stream: EventStream, groups: Iterable[EventGroup]) -> tuple[EventGroup, ...]:
-    """The groups of a stream; where none takes all types, one more does: `<stream>_other`.
+    """The groups of a stream; where none takes all types, one more does, kept as the stream's table is: `<stream>_other`.
 
     Raises:
         DeclarationError: some type would be of two groups as much as of each other.
@@ -172,7 +174,8 @@ def checked_groups(stream: EventStream, groups: Iterable[EventGroup]) -> tuple[E
                 problem = f"{one.match!r} matches types that {other.match!r} of {other.name} matches too, and says as much of them"
                 raise DeclarationError(one.name, "match", f"{problem}; make one of them longer")
     if not any(group.match.strip("*") == "" for group in several):
-        several.append(event_group(stream.name + OTHER, stream, description=f"Types of {stream.name} that no other group takes"))
+        about, kept = f"Types of {stream.name} that no other group takes", stream.table.maintenance
+        several.append(event_group(stream.name + OTHER, stream, description=about, maintenance=kept))
     return tuple(several)
 
 

@@ -8,6 +8,7 @@ from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.contracts import COLUMNS, Contract, Hint, Mode, with_hint
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
+from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.reads import Passthrough
 from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.lake.type_patterns import ANY, is_matched, specificity
@@ -65,6 +66,7 @@ class EventGroup:
             parts of so many versions beside those of the step.
         every: How often the stream is looked at; as events come, where it is not said.
         verify: When its tables are compared with the stream's, whole; by hand alone, where it is not said.
+        maintenance: How the files of all its tables are kept, with one budget of a run; they are left alone, where it is not said.
         spark: The driver of its runs, such as the URL of a cluster's master; that of the settings, where it is not said.
         dagster: What its asset is given beside, such as a pool.
     """
@@ -84,6 +86,7 @@ class EventGroup:
     max_catchup: int = MAX_CATCHUP
     every: Schedule | None = None
     verify: Schedule | None = None
+    maintenance: Maintenance | None = None
     owner: str | None = None
     description: str = ""
     spark: str | None = None

@@ -1,4 +1,4 @@
-"""Plans the maintenance of one table: from what its files are and who still reads it, what to do, and why or why not.
+"""Plans the maintenance of tables: from what their files are and who still reads them, what to do, and why or why not.
 
 A plan is a value: the same files, readers, policy and time give the same plan. Times are milliseconds.
 """
@@ -164,32 +164,70 @@ class Maintained:
         return sum(getattr(one, name) for one in self.done)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A table that is to be planned: its files, the lanes at it, and what is declared of it."""
+
+    files: TableFiles
+    readers: tuple[Reader, ...]
+    policy: Maintenance
+
+
 def plan(files: TableFiles, readers: Iterable[Reader], policy: Maintenance, now: int) -> Plan:
     """What to do now.
 
     While a lane waits, or is behind by more than is kept, or by half of what the log is, nothing is touched; what keeps its range
     from being cleaned up is raised, and lowered again afterwards.
     """
-    readers, lower = tuple(readers), lowered(files.properties)
-    usual = {name: value for name, value in {**files.properties, **lower}.items() if value is not None}
-    declared = {**usual, **policy.properties}
-    blocked = _blocked(readers, now, _milliseconds(min(policy.keep_for, log_kept(declared) / 2)))
-    lower, before = ({}, files.properties) if blocked else (lower, usual)
-    kept = max(policy.keep_for, LEAST_KEPT, deleted_files_kept(declared))
-    wanted, refused = _affordable(files, policy)
-    wanted += _settings({name: value for name, value in policy.properties.items() if before.get(name) != value})
-    wanted += _removals(files, readers, policy, now, now - _milliseconds(kept))
+    return plan_together([Subject(files=files, readers=tuple(readers), policy=policy)], policy.budget, now)[0]
+
+
+def plan_together(several: Sequence[Subject], budget: int, now: int) -> list[Plan]:
+    """The plans of some tables, which may rewrite so many bytes together: those first by which readers of any of them save most.
+
+    The tables of which nothing may be touched take nothing of it.
+    """
+    blocked = [_blocked_by(one, now) for one in several]
+    free = [one for one, why in zip(several, blocked, strict=True) if not why]
+    together = iter(_affordable(free, budget))
+    return [
+        _plan(one, why, *(_affordable([one], budget)[0] if why else next(together)), now)
+        for one, why in zip(several, blocked, strict=True)
+    ]  # fmt: skip
+
+
+def _plan(one: Subject, blocked: Sequence[tuple[Reader, str]], wanted: list[Action], refused: list[Refused], now: int) -> Plan:
+    """The plan of one table, of which these rewrites are within the budget."""
+    files, policy, lower = one.files, one.policy, lowered(one.files.properties)
+    lower, before = ({}, files.properties) if blocked else (lower, _usual(files))
+    kept = max(policy.keep_for, LEAST_KEPT, deleted_files_kept(_declared(one)))
+    wanted = wanted + _settings({name: value for name, value in policy.properties.items() if before.get(name) != value})
+    wanted += _removals(files, one.readers, policy, now, now - _milliseconds(kept))
     if blocked:
         oldest = min((reader.since for reader, _ in blocked if reader.since is not None), default=now)
         higher = raised(files.properties, dt.timedelta(milliseconds=now - oldest), policy.keep_for)
         why = "; ".join(why for _, why in blocked)
-        refused += [Refused(action=action, why=why) for action in wanted]
+        refused = refused + [Refused(action=action, why=why) for action in wanted]
         wanted = [Action(kind=Kind.RAISE, properties=higher, reason=why)] if higher else []
     elif lower:
         wanted.append(Action(kind=Kind.LOWER, properties=lower, reason="every lane has caught up"))
     if listed := _listed(files, policy, now):
-        refused.append(listed)
+        refused = [*refused, listed]
     return Plan(table=files.table, actions=tuple(sorted(wanted, key=_in_order)), refused=tuple(refused))
+
+
+def _usual(files: TableFiles) -> dict[str, str]:
+    """The properties of a table as they are without what was raised for a lane."""
+    return {name: value for name, value in {**files.properties, **lowered(files.properties)}.items() if value is not None}
+
+
+def _declared(one: Subject) -> dict[str, str]:
+    return {**_usual(one.files), **one.policy.properties}
+
+
+def _blocked_by(one: Subject, now: int) -> list[tuple[Reader, str]]:
+    """The lanes for whose sake nothing of a table may be touched, each with why."""
+    return _blocked(one.readers, now, _milliseconds(min(one.policy.keep_for, log_kept(_declared(one)) / 2)))
 
 
 def _settings(properties: Mapping[str, str]) -> list[Action]:
@@ -218,20 +256,21 @@ def _blocked(readers: Iterable[Reader], now: int, kept: int) -> list[tuple[Reade
 # What is rewritten
 
 
-def _affordable(files: TableFiles, policy: Maintenance) -> tuple[list[Action], list[Refused]]:
-    """The rewrites that are worth while, best first, as far as the budget goes."""
-    chosen: list[Action] = []
-    refused: list[Refused] = []
-    left = policy.budget
-    for action, small in sorted(_rewrites(files, policy), key=lambda one: -one[0].score):
-        fitting = action if action.bytes <= left else _cut(action, small, left, policy)
+def _affordable(several: Sequence[Subject], budget: int) -> list[tuple[list[Action], list[Refused]]]:
+    """The rewrites of each table that are worth while, the best of all tables first, as far as the budget goes."""
+    found: list[tuple[list[Action], list[Refused]]] = [([], []) for _ in several]
+    left = budget
+    worth = [(at, *one) for at, subject in enumerate(several) for one in _rewrites(subject.files, subject.policy)]
+    for at, action, small in sorted(worth, key=lambda one: -one[1].score):
+        chosen, refused = found[at]
+        fitting = action if action.bytes <= left else _cut(action, small, left, several[at].policy)
         if fitting is not None:
             chosen.append(fitting)
             left -= fitting.bytes
         if fitting is not action:
-            why = f"{_size(policy.budget)} are the budget of a run, of which {_size(left)} are left"
+            why = f"{_size(budget)} are the budget of a run, of which {_size(left)} are left"
             refused.append(Refused(action=action, why=why if fitting is None else f"{why}; a part of it is done"))
-    return chosen, refused
+    return found
 
 
 def _rewrites(files: TableFiles, policy: Maintenance) -> Iterator[tuple[Action, list[DataFile]]]:

@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit, TableLog
-from lakechime_dagster.dce.event import version_of
+from lakechime_dagster.dce.event import SnapshotId, TableUid, version_of
 from lakechime_dagster.dce.snapshots import SnapshotPlace, own_uid
+from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.change_tables import STATE, ChangeTable
-from lakechime_dagster.lake.events import CLUSTERED, EventTable
+from lakechime_dagster.lake.events import CLUSTERED, EventGroup, EventTable
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.maintenance_plan import Maintained, Plan, Reader, Refused, TableFiles, plan
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.schema.repository import NOWHERE
+from lakechime_dagster.settings import SparkSettings
+from lakechime_dagster.store.event_places import TypesAt, places_of
 from lakechime_dagster.store.lanes_at import LaneAt, lanes_at
 from lakechime_dagster.triggers.lanes import LaneState
 
@@ -67,6 +71,18 @@ def keep(platform: Platform, lake: Lake, table: Target, log: Callable[[str], Non
         SparkFailedError: what Spark said.
     """
     looked = look(platform, lake, table)
+    return carried_out(platform, looked, policy_of(table), log, platform.settings.spark, table.write_as)
+
+
+def carried_out(
+    platform: Platform, looked: Sequence[Looked], policy: Maintenance, log: Callable[[str], None], by: SparkSettings,
+    account: Account | None = None,
+) -> list[Kept]:  # fmt: skip
+    """Do what is planned for some tables on one driver, as this account; without anything to do none is asked for.
+
+    Raises:
+        SparkFailedError: what Spark said.
+    """
     if not any(one.plan.actions for one in looked):
         return [Kept(before=one, after=one.files, maintained=Maintained(), seconds=0.0) for one in looked]
     from lakechime_dagster.spark.drivers.driver import open_driver  # only a run needs Spark
@@ -76,27 +92,58 @@ def keep(platform: Platform, lake: Lake, table: Target, log: Callable[[str], Non
 
     settings = platform.settings
     kept = []
-    with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
+    with open_driver(by, settings.home, jars=settings.jars, log=log) as driver, described():
         for one in looked:
             start = time.monotonic()
-            confs = {} if table.write_as is None else table.write_as.confs(one.log.location, os.environ)
+            confs = {} if account is None else account.confs(one.log.location, os.environ)
             with session_confs(driver.spark, confs):
-                maintained = maintain(driver.spark, one.log, one.plan, policy_of(table), platform.store.now)
-            kept.append(Kept(before=one, after=_files(one.log), maintained=maintained, seconds=time.monotonic() - start))
+                maintained = maintain(driver.spark, one.log, one.plan, policy, platform.store.now)
+            after = _files(one.log) if one.plan.actions else one.files
+            kept.append(Kept(before=one, after=after, maintained=maintained, seconds=time.monotonic() - start))
     return kept
 
 
-def policy_of(table: Target) -> Maintenance:
-    """What is declared of a table's maintenance, or what is usual."""
+def policy_of(table: Target | EventGroup) -> Maintenance:
+    """What is declared of the maintenance of a table, or of a group's, or what is usual."""
     return table.maintenance or Maintenance()
 
 
 def readers(platform: Platform, lake: Lake, table: Target, log: TableLog) -> list[Reader]:
-    """The lanes at a table as its planner sees them; what is remembered beside it is of those only that write it."""
+    """The lanes at a table as its planner sees them; what is remembered beside it is of those only that write it.
+
+    Of a stream's table, the types that are behind their groups are readers too.
+    """
     lanes = lanes_at(platform.store.engine, table.name, platform.settings.cluster)
     if log.location != platform.location(table.name, table.location):
         lanes = [lane for lane in lanes if lane.writes]
+    behind = [one for lane in lanes for one in _types_behind(platform, lane, log)] if isinstance(table, EventTable) else []
+    return [*readers_of(platform, lake, table.name, log, lanes), *behind]
+
+
+def readers_of(platform: Platform, lake: Lake, table: str, log: TableLog, lanes: Sequence[LaneAt]) -> list[Reader]:
+    """These lanes at a table as its planner sees them."""
     return [_reader(lane, log, reads_changes=_reads_changes(platform, lake, table, lane)) for lane in lanes]
+
+
+def _types_behind(platform: Platform, lane: LaneAt, log: TableLog) -> list[Reader]:
+    """The types of a group whose places are behind that of its lane: they failed, or wait, and read from there one day."""
+    reached = version_of(lane.read.snapshot_id) if lane.read is not None else None
+    if reached is None:
+        return []
+    several = places_of(platform.store.engine, lane.lane.deployment, lane.lane.flow)
+    return [_of_types(lane, one, log) for one in several if NOWHERE < one.place.version < reached]
+
+
+def _of_types(lane: LaneAt, at: TypesAt, log: TableLog) -> Reader:
+    place = SnapshotPlace(table_uid=TableUid(at.place.uid) if at.place.uid else None, snapshot_id=SnapshotId(str(at.place.version)))
+    name, waits = f"{at.types} types of {lane.lane.flow}, such as {at.example},", ""
+    try:
+        commits = _commits_after(log, [place])
+    except CommitsMissingError as missing:
+        commits, waits = [], f"commit {missing.version}, which they read next, is no longer in the log; put it back"
+    times = [commit.timestamp or 0 for commit in commits]
+    unread = [commit.timestamp or 0 for commit in commits if commit.changes_data]
+    return Reader(name=name, since=min(times, default=None), unread=min(unread, default=None), waits=waits)
 
 
 def _logs(platform: Platform, table: Target) -> "list[DeltaLog]":
@@ -113,13 +160,13 @@ def _cluster_by(platform: Platform, table: Target, log: TableLog) -> tuple[str, 
     return table.cluster_by if isinstance(table, ChangeTable) and is_own else ()
 
 
-def _reads_changes(platform: Platform, lake: Lake, table: Target, lane: LaneAt) -> bool:
+def _reads_changes(platform: Platform, lake: Lake, table: str, lane: LaneAt) -> bool:
     """Whether a lane reads what changed in a table; one that this lake does not declare is taken to."""
     declared = {one.name: one for one in lake.targets} if lane.lane.deployment == platform.ledger.deployment else {}
     reader = declared.get(lane.lane.flow)
     if not isinstance(reader, LakeTable):
         return True
-    return any(read.rejoin == table.name or (read.table == table.name and read.is_changing) for read in reader.reads.values())
+    return any(read.rejoin == table or (read.table == table and read.is_changing) for read in reader.reads.values())
 
 
 def _reader(lane: LaneAt, log: TableLog, *, reads_changes: bool) -> Reader:

@@ -5,6 +5,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
+from tests.cli.game import Game, event
 from tests.support.cli import Cli
 from tests.support.tables import write
 
@@ -44,6 +45,22 @@ def test_with_nothing_to_do_no_driver_is_asked_for(shop: Cli) -> None:
         "bytes_rewritten": 0, "bytes_freed": 0, "seconds": 0,
     }  # fmt: skip
     assert shop("table", "maintain", "shop.orders").out.startswith("nothing is to be done\n")
+
+
+def test_of_an_event_group_the_tables_of_all_types_are_kept_or_one_of_them(lakechime: Cli) -> None:
+    game = Game.declared(lakechime)
+    game.come(event("shop_buy", n=1), event("shop_sell", n=1))
+    game.step()
+    assert lakechime("table", "maintain", "shop").out == "shop is not there yet\n"
+    for name in ("shop_buy", "shop_sell"):
+        for _ in range(4):
+            write(lakechime.home / "warehouse" / "shop" / name, pa.table({"n": [1]}))
+    every = lakechime("table", "maintain", "shop", "--dry-run", "--json").json["tables"]
+    assert {table["table"]: [action["what"] for action in table["actions"]] for table in every} == {
+        "shop.shop_buy": ["compact"], "shop.shop_sell": ["compact"],
+    }  # fmt: skip
+    (one,) = lakechime("table", "maintain", "shop.shop_sell", "--dry-run", "--json").json["tables"]
+    assert one["table"] == "shop.shop_sell"
 
 
 def test_a_table_of_somebody_else_is_not_kept_here(shop: Cli) -> None:

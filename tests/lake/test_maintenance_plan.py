@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.lake import Maintenance
-from lakechime_dagster.lake.maintenance_plan import Action, DataFile, Kind, OldFile, Plan, Reader, TableFiles, plan
+from lakechime_dagster.lake.maintenance_plan import (
+    Action,
+    DataFile,
+    Kind,
+    OldFile,
+    Plan,
+    Reader,
+    Subject,
+    TableFiles,
+    plan,
+    plan_together,
+)
 from lakechime_dagster.lake.retention_properties import BEFORE, FILES, LOG
 
 DAY = 86_400_000
@@ -58,6 +69,29 @@ def test_the_budget_goes_to_what_saves_most_files_per_byte_and_the_rest_says_so(
     assert [(action.partition, action.bytes) for action in made.actions] == [(("a",), 8)]
     (refused,) = made.refused
     assert (refused.action.partition, refused.why) == (("b",), "20 bytes are the budget of a run, of which 12 bytes are left")
+
+
+def make_subject(name: str, *live: DataFile, readers: tuple[Reader, ...] = ()) -> Subject:
+    return Subject(files=TableFiles(table=name, live=live), readers=readers, policy=POLICY)
+
+
+def test_tables_that_are_planned_together_share_a_budget_that_goes_where_it_saves_most() -> None:
+    poor, good = make_subject("poor", *(make_file(9) for _ in range(3))), make_subject("good", *(make_file(1) for _ in range(8)))
+    made = {one.table: one for one in plan_together([poor, good], 20, NOW)}
+    assert {name: [action.bytes for action in one.actions] for name, one in made.items()} == {"poor": [], "good": [8]}
+    assert [one.why for one in made["poor"].refused] == ["20 bytes are the budget of a run, of which 12 bytes are left"]
+    assert [one.rewrites for one in plan_together([poor, good], 35, NOW)] == [27, 8]
+
+
+def test_a_table_of_which_nothing_may_be_touched_takes_nothing_of_the_budget_of_others() -> None:
+    held = Reader(name="gold.totals", waits="it is HELD: a column changed")
+    blocked, free = (
+        make_subject("blocked", *(make_file(1) for _ in range(8)), readers=(held,)),
+        make_subject("free", make_file(), make_file()),
+    )
+    first, second = plan_together([blocked, free], 10, NOW)
+    assert (first.rewrites, second.rewrites) == (0, 10)
+    assert [one.why for one in first.refused] == ["gold.totals waits: it is HELD: a column changed"]
 
 
 def test_of_a_partition_that_is_too_much_the_smallest_files_are_joined() -> None:

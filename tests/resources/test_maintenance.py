@@ -8,7 +8,8 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, LakeTable, Maintenance, SourceTable, change_table, sql_table
+from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Maintenance, SourceTable, change_table, sql_table
+from lakechime_dagster.lake.lake import Target
 from lakechime_dagster.lake.maintenance_plan import Kind, Reader
 from lakechime_dagster.resources.maintenance import keep, look, readers
 from lakechime_dagster.resources.platform import Platform, open_platform
@@ -35,7 +36,7 @@ def add_rows(platform: Platform, table: str = "silver.orders") -> None:
     write(Path(platform.location(table)), pa.table({"id": [1]}))
 
 
-def settle(platform: Platform, flow: str, version: int, table: LakeTable = ORDERS) -> None:
+def settle(platform: Platform, flow: str, version: int, table: Target = ORDERS) -> None:
     """Let a flow have read a table up to a version."""
     row = platform.evaluator.activate(a_flow(flow, table.name))
     lane = platform.ledger.ensure_lane(row, "")
@@ -43,7 +44,7 @@ def settle(platform: Platform, flow: str, version: int, table: LakeTable = ORDER
     platform.ledger.settle(platform.ledger.claim(row, lane, Claim(end=end)), None)
 
 
-def _at(platform: Platform, version: int, table: LakeTable) -> SnapshotPlace:
+def _at(platform: Platform, version: int, table: Target) -> SnapshotPlace:
     return SnapshotPlace(table_uid=platform.log(table.name).uid, snapshot_id=SnapshotId(str(version)))
 
 

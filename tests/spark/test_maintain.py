@@ -1,6 +1,5 @@
 """Maintenance on a real table: as planned, seen by nobody downstream, and never in the way of those who write."""
 
-import json
 import os
 import threading
 from dataclasses import replace
@@ -22,8 +21,8 @@ from lakechime_dagster.spark.commit import Target, append, commit, create_if_mis
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.maintain import GAVE_WAY, MAX_FILE, maintain
 from lakechime_dagster.spark.ranges import ReadMethod
-from lakechime_dagster.triggers.grid import DAY_MS
 from tests.spark.test_commit import make_stamp
+from tests.support.older import make_older
 from tests.support.refreshes import DAYS, Source, flights_source, make_flow, open_log, read_rows
 
 pytestmark = pytest.mark.spark
@@ -33,20 +32,6 @@ POLICY = Maintenance(min_files=2)
 
 def milliseconds(path: Path) -> int:
     return path.stat().st_mtime_ns // 1_000_000
-
-
-def make_older(source: Source, days: int) -> None:
-    """Let all that was done to a table have been done that much earlier; before Spark has seen it."""
-    for path in [one for one in source.location.rglob("*") if one.is_file()]:
-        if path.suffix == ".json":
-            lines = [json.loads(line) for line in path.read_text().splitlines()]
-            path.write_text("\n".join(json.dumps({kind: _older(action, days) for kind, action in line.items()}) for line in lines))
-        os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns - days * DAY_MS * 1_000_000))
-
-
-def _older(action: dict[str, Any], days: int) -> dict[str, Any]:
-    times = ("timestamp", "deletionTimestamp", "modificationTime", "createdTime")
-    return {name: value - days * DAY_MS if name in times and value else value for name, value in action.items()}
 
 
 def now_of(source: Source) -> int:
@@ -68,7 +53,7 @@ def test_a_table_is_kept_as_planned_and_nobody_downstream_reads_anything_again(s
     for k in range(20, 23):
         flights.write((DAYS[1], k, "it's", k))
     flights.optimize()
-    make_older(flights, days=9)
+    make_older(flights.location, days=9)
     for k in (30, 31):
         flights.write((DAYS[1], k, "LGA", k))
     delete_by_vectors(spark, flights, "k IN (3, 4)")
@@ -164,7 +149,7 @@ def test_orphans_go_where_that_is_declared(spark: SparkSession, tmp_path: Path) 
     flights = flights_source(tmp_path)
     orphan = flights.location / "day=2013-01-01" / "left.parquet"
     orphan.write_text("rows")
-    make_older(flights, days=9)
+    make_older(flights.location, days=9)
     flights.write((DAYS[2], 5, "LGA", 5))
     (refused,) = planned(flights).refused
     assert (refused.action.kind, refused.action.bytes) == (Kind.ORPHANS, 4)

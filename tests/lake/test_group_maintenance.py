@@ -1,0 +1,44 @@
+"""The commit that tells a type's place stays in its table's log, whatever maintenance commits behind it."""
+
+import datetime as dt
+
+import pytest
+
+from lakechime_dagster.lake import JsonLines, Lake, Maintenance, event_group, event_stream
+from lakechime_dagster.lake.group_maintenance import keeping_words
+from lakechime_dagster.lake.maintenance_plan import TableFiles
+from lakechime_dagster.lake.retention_properties import LOG, log_kept
+
+DAY = 86_400_000
+NOW = 1_000 * DAY
+
+
+def kept(age: float | None, **properties: str) -> dict[str, str]:
+    """The properties that are declared of a table whose newest commit is so many days old."""
+    files = TableFiles(table="shop.buy", properties={f"delta.{name}": value for name, value in properties.items()})
+    told = None if age is None else NOW - round(age * DAY)
+    return dict(keeping_words(Maintenance(properties={"delta.appendOnly": "false"}), files, told, NOW).properties)
+
+
+def test_the_log_of_a_type_that_is_written_is_left_as_it_is() -> None:
+    assert kept(0) == kept(14.9) == kept(None) == {"delta.appendOnly": "false"}
+
+
+@pytest.mark.parametrize("age", [15.1, 29, 400])
+def test_of_a_type_that_is_written_no_more_the_log_keeps_its_last_commit(age: float) -> None:
+    properties = kept(age)
+    assert properties == {"delta.appendOnly": "false", LOG: properties[LOG]}
+    assert log_kept(properties) >= dt.timedelta(days=age + 30)
+
+
+def test_what_was_set_is_not_set_again_at_the_next_look() -> None:
+    (log,) = (value for name, value in kept(20).items() if name == LOG)
+    assert LOG not in kept(34, logRetentionDuration=log)
+    assert LOG in kept(36, logRetentionDuration=log)
+
+
+def test_the_group_for_the_rest_is_kept_as_its_stream_is() -> None:
+    policy = Maintenance(min_files=7)
+    stream = event_stream("game", source=JsonLines("in"), maintenance=policy)
+    groups = Lake("ev", [stream, event_group("shop", stream, match="shop.*")]).groups
+    assert {group.name: group.maintenance for group in groups} == {"shop": None, "game_other": policy}

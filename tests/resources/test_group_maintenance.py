@@ -1,0 +1,126 @@
+"""What is planned for the tables of a group and for its stream's: by the types that the store knows, and where each of them stands."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from lakechime_dagster.capture.files import table_files
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.lake import JsonLines, Lake, Maintenance, event_group, event_stream
+from lakechime_dagster.lake.maintenance_plan import Kind, Reader, plan
+from lakechime_dagster.lake.retention_properties import LOG
+from lakechime_dagster.resources.event_types import event_types
+from lakechime_dagster.resources.group_maintenance import look_at_group
+from lakechime_dagster.resources.maintenance import readers
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.schema.repository import KnownType, TypePlace
+from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.triggers.grid import DAY_MS
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
+from tests.resources.test_maintenance import add_rows, settle
+from tests.store.test_event_types import learning, prototype
+from tests.support.older import make_older
+from tests.support.tables import rows, write
+
+STREAM = event_stream("game", source=JsonLines("in"))
+SHOP = event_group("shop", STREAM, maintenance=Maintenance(min_files=2, budget=100_000))
+LAKE = Lake("ev", [STREAM, SHOP])
+EVENTS = STREAM.table.name
+
+
+@pytest.fixture
+def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Platform:
+    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    platform = open_platform()
+    for _ in range(4):
+        add_rows(platform, EVENTS)
+    settle(platform, "shop", 3, STREAM.table)
+    return platform
+
+
+def stands(platform: Platform, name: str, version: int) -> None:
+    """A type becomes known that has been read up to a version of the stream's table."""
+    place = TypePlace(uid=str(platform.log(EVENTS).uid), version=version)
+    event_types(platform).learn("shop", [learning(KnownType(type=name, table=name, place=place), prototype(a=1))])
+
+
+def commits(platform: Platform, name: str, steps: int = 3) -> None:
+    """So many steps write a type's table."""
+    lane, uid = LaneId(platform.ledger.deployment, "shop", name), str(platform.log(EVENTS).uid)
+    stamps = [CommitStamp(lane=lane, step=step, attempt=1, end=Place()) for step in range(1, steps + 1)]
+    for stamp in stamps:
+        location = platform.location(f"shop.{name}")
+        write(Path(location), rows((None, 1, 1, "x")), user_metadata=stamp.to_text(), transaction=(stamp.txn_app_id, stamp.step))
+    held = Committed(version=SnapshotId(str(steps - 1)), stamp=stamps[-1])
+    result = TypeResult(type=name, table=name, start=-1, end=3, rows=steps, written=steps, commits=(held,))
+    with writing(platform.store.engine) as connection:
+        event_types(platform).settle(connection, "shop", f"e-{name}", [result], uid)
+
+
+def read_by(platform: Platform) -> dict[str, Reader]:
+    return {one.name: one for one in readers(platform, LAKE, STREAM.table, platform.log(EVENTS))}
+
+
+def test_types_that_are_behind_their_group_are_readers_of_the_streams_table(platform: Platform) -> None:
+    for name, version in (("buy", 3), ("failed", 1), ("frozen", 1), ("new", -1)):
+        stands(platform, name, version)
+    time = platform.log(EVENTS).commits(1, 2)[0].timestamp
+    behind = Reader(name="2 types of shop, such as failed,", since=time, unread=time)
+    assert read_by(platform) == {"shop": Reader(name="shop"), behind.name: behind}
+
+
+def test_while_a_type_is_behind_for_longer_than_is_kept_its_streams_table_is_left_alone(platform: Platform) -> None:
+    stands(platform, "failed", 1)
+    at, policy = list(read_by(platform).values()), Maintenance(min_files=2)
+    files = table_files(platform.log(EVENTS))
+    assert [action.kind for action in plan(files, at, policy, platform.store.now()).actions] == [Kind.COMPACT]
+    late = plan(files, at, policy, platform.store.now() + 8 * DAY_MS)
+    assert [one.action.kind for one in late.refused] == [Kind.COMPACT]
+    assert late.refused[0].why.startswith("1 types of shop, such as failed, has not read what came since")
+
+
+def test_a_type_whose_next_events_are_gone_is_told(platform: Platform) -> None:
+    stands(platform, "failed", 0)
+    DeltaTable(platform.location(EVENTS)).create_checkpoint()
+    (Path(platform.location(EVENTS)) / "_delta_log" / f"{1:020d}.json").unlink()
+    assert read_by(platform)["1 types of shop, such as failed,"].waits == (
+        "commit 1, which they read next, is no longer in the log; put it back"
+    )
+
+
+def test_the_tables_of_all_types_that_were_written_are_planned_without_a_list_of_them(platform: Platform) -> None:
+    for name in ("buy", "sell", "waiting"):
+        stands(platform, name, 3)
+    for name in ("buy", "sell"):
+        commits(platform, name)
+    looked = look_at_group(platform, LAKE, SHOP)
+    assert {one.plan.table: [action.kind for action in one.plan.actions] for one in looked} == {
+        "shop.buy": [Kind.COMPACT], "shop.sell": [Kind.COMPACT],
+    }  # fmt: skip
+    assert [one.plan.table for one in look_at_group(platform, LAKE, SHOP, ["shop.sell"])] == ["shop.sell"]
+
+
+def test_the_budget_is_of_all_tables_together(platform: Platform) -> None:
+    for name in ("buy", "sell"):
+        stands(platform, name, 3)
+        commits(platform, name)
+    size = sum(file.size for file in look_at_group(platform, LAKE, SHOP)[0].files.live)
+    assert SHOP.maintenance is not None
+    narrow = replace(SHOP, maintenance=replace(SHOP.maintenance, budget=size))
+    made = [one.plan for one in look_at_group(platform, LAKE, narrow)]
+    assert sum(one.rewrites for one in made) == size
+    assert sorted(len(one.refused) for one in made) == [0, 1]
+
+
+def test_of_a_table_that_was_last_written_long_ago_the_log_is_kept_before_anything_is_done(platform: Platform) -> None:
+    stands(platform, "buy", 3)
+    commits(platform, "buy")
+    make_older(Path(platform.location("shop.buy")), days=20)
+    (looked,) = look_at_group(platform, LAKE, SHOP)
+    assert [action.kind for action in looked.plan.actions] == [Kind.PROPERTIES, Kind.COMPACT]
+    assert looked.plan.actions[0].properties == {LOG: "interval 51 days"}
