@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli import parse, schema_decide, schema_producers, schema_quarantine, schema_show, schema_verify
+from lakechime_dagster.cli import (
+    parse,
+    schema_decide,
+    schema_producers,
+    schema_project,
+    schema_quarantine,
+    schema_show,
+    schema_verify,
+)
 from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import Json
 from lakechime_dagster.cli.output import print_json, print_table, say, when
@@ -24,6 +32,7 @@ app.command("show")(schema_show.show)
 app.command("quarantine")(schema_quarantine.quarantine)
 app.command("verify")(schema_verify.verify)
 app.command("producers")(schema_producers.producers)
+app.command("project")(schema_project.project)
 for command in (schema_decide.hint, schema_decide.allow, schema_decide.replay):
     app.command()(command)
 

@@ -16,6 +16,7 @@ from lakechime_dagster.triggers.grid import Schedule
 from lakechime_dagster.triggers.model import SnapshotTrigger
 
 EVENTS = "events"  # the table of a stream's events, `<stream>.events`
+SCHEMAS, VARIATIONS = "schemas", "variations"  # the tables beside it that show what is known of its types
 CLUSTERED = ("type", "hash")  # by which its rows lie together
 REFUSED_BEFORE = "refused_before"  # of a row that was drained: why it was refused; null of others
 MAX_TYPES = 1_000  # tables of a group
@@ -43,6 +44,18 @@ class EventStream:
 
     name: str
     table: EventTable
+
+    @property
+    def schemas(self) -> SourceTable:
+        """The table of the layouts of all its types, a row each, to be read by others."""
+        about = f"Layouts of the types of {self.name}: when each was made, by whom, and what it gained"
+        return SourceTable(f"{self.name}.{SCHEMAS}", owner=self.table.owner, group=self.name, description=about)
+
+    @property
+    def variations(self) -> SourceTable:
+        """The table of the variations that are kept of its types, a row each, to be read by others."""
+        about = f"Variations of the types of {self.name}, each by the shape of its first event"
+        return SourceTable(f"{self.name}.{VARIATIONS}", owner=self.table.owner, group=self.name, description=about)
 
 
 @dataclass(frozen=True, kw_only=True)

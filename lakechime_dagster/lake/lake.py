@@ -152,9 +152,13 @@ def _check_names(tables: tuple[Table, ...]) -> None:
 
 
 def _check_groups(groups: Iterable[EventGroup], tables: Iterable[Table]) -> None:
-    """Refuse tables that have the name of a group, or that this lake writes where a group's tables lie."""
+    """Refuse tables that have the name of a group, or that this lake writes where those of a group, or of what is known of it, lie."""
     names = {home.casefold(): group for group in groups for home in reversed(group.homes)}
+    shown = {one.name.casefold() for group in groups for one in (group.stream.schemas, group.stream.variations)}
     for table in tables:
+        if table.name.casefold() in shown and not isinstance(table, SourceTable):
+            problem = "is the name of the table that shows what is known of a stream's types; choose another"
+            raise DeclarationError(table.name, "name", problem)
         if table.name.casefold() in names:
             raise DeclarationError(table.name, "name", "is the name of a group of types too; rename one of them")
         outer = names.get(table.name.casefold().split(".")[0])

@@ -59,6 +59,8 @@ layout = sa.Table(
     sa.Column("decision", sa.Text, nullable=False),
     sa.Column("actor", sa.String(256), nullable=False),
     sa.Column("made_ts", sa.BigInteger, nullable=False),
+    sa.Column("batch", sa.BigInteger),  # with which it is told in the tables that show what is known of types; null at first
+    sa.Index("lc_layout_batch", "batch"),
 )
 
 variation = sa.Table(
@@ -72,6 +74,8 @@ variation = sa.Table(
     sa.Column("source", sa.Text, nullable=False),
     sa.Column("position", sa.BigInteger, nullable=False),
     sa.Column("first_ts", sa.BigInteger, nullable=False),
+    sa.Column("batch", sa.BigInteger),  # as of a layout
+    sa.Index("lc_variation_batch", "batch"),
 )
 
 # What a settled step did for one type: rows = written + discarded + pending.

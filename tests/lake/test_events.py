@@ -255,6 +255,10 @@ def lake(*declared: Any) -> Callable[[], object]:
 
 
 LAKES = [
+    (
+        lake(GAME, group(), sql_table("game.schemas", sql="SELECT type FROM game.events", refresh="full")),
+        "game.schemas, name: is the name of the table that shows what is known of a stream's types; choose another",
+    ),
     (lake(group()), "shop, stream: game is not in the lake; add it to the list"),
     (lake(stream("chat"), group()), "shop, stream: game is not in the lake; add it to the list"),
     (lake(GAME, group(), group(match="buy.*")), "shop, name: is the name of two groups; rename one of them"),
