@@ -11,6 +11,7 @@ from lakechime_dagster.assets.events import event_asset, group_asset, group_chec
 from lakechime_dagster.assets.flows import flow_of, group_flow
 from lakechime_dagster.assets.maintenance import maintenance_asset
 from lakechime_dagster.assets.monitors import monitor_checks, watched
+from lakechime_dagster.assets.named_types import type_check_specs, type_specs
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.assets.source import source_asset
 from lakechime_dagster.assets.table import table_asset
@@ -20,6 +21,7 @@ from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.lake import Lake, Table, Target
 from lakechime_dagster.lake.load import load_lake
+from lakechime_dagster.lake.named_types import foreign_sources
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
 from lakechime_dagster.resources.keys import asset_key, monitor_check_keys, verify_check_key
 from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
@@ -58,7 +60,7 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         for table in lake.targets
         if table.trigger is not None
     ]
-    launches += [_launch(flows[group.name], jobs[_group_job_name(lake, group)], group) for group in lake.groups]
+    launches += [_launch(lake, flows[group.name], jobs[_group_job_name(lake, group)], group) for group in lake.groups]
     _check_names([*(table.name for table in lake.targets), *(group.name for group in lake.groups)], op_name, {})
     taken = {dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}" for what in SENSORS}
     _check_names([launch.flow.name for launch in launches], dagster_name, taken)
@@ -67,10 +69,11 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         if len(launches) <= MAX_SENSORS
         else [many_sensor(f"{lake.name}__triggers", launches)]
     )
-    partitioned = {source.name: partitions_of(lake, source) for source in lake.sources}
+    foreign = foreign_sources(lake)
+    partitioned = {source.name: partitions_of(lake, source) for source in foreign}
     tables = dg.Definitions(
         assets=[
-            *(_asset(lake, table, flows) for table in (*lake.sources, *lake.targets)),
+            *(_asset(lake, table, flows) for table in (*foreign, *lake.targets)),
             *(group_asset(lake, group, flows[group.name]) for group in lake.groups),
         ],
         jobs=list(jobs.values()),
@@ -143,7 +146,7 @@ def _verify(lake: Lake) -> dg.Definitions:
 def _alarms(lake: Lake) -> dg.Definitions:
     """What tells people of checks that fail."""
     reported = [spec.key for table in lake.targets for spec in check_specs(table)]
-    reported += [spec.key for group in lake.groups for spec in group_check_specs(group)]
+    reported += [spec.key for group in lake.groups for spec in (*group_check_specs(group), *type_check_specs(lake, group))]
     reported += [verify_check_key(group) for group in lake.groups if group.verify is not None]
     keys = [*reported, *(key for table in watched(lake) for key in monitor_check_keys(table))]
     return dg.Definitions(sensors=[alarms_sensor(lake.name, keys, lake.alarms)] if keys else [])
@@ -163,7 +166,7 @@ def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
     for table in lake.targets:
         members.setdefault(_job_name(lake, table), []).append(table)
     jobs = {name: dg.define_asset_job(name, selection=_selection(tables)) for name, tables in members.items()}
-    groups = {_group_job_name(lake, group): _selection_of(group) for group in lake.groups}
+    groups = {_group_job_name(lake, group): _selection_of(lake, group) for group in lake.groups}
     return jobs | {name: dg.define_asset_job(name, selection=selection) for name, selection in groups.items()}  # type: ignore[misc]
 
 
@@ -180,15 +183,21 @@ def _selection(tables: Iterable[Target]) -> dg.AssetSelection:
     return chosen - dg.AssetSelection.checks(*apart) if apart else chosen
 
 
-def _selection_of(group: EventGroup) -> dg.AssetSelection:
-    """A group with the checks that its steps report."""
-    chosen: dg.AssetSelection = dg.AssetSelection.assets(asset_key(group.name))
+def _selection_of(lake: Lake, group: EventGroup) -> dg.AssetSelection:
+    """A group, and its types that the lake names, with the checks that its steps report."""
+    chosen: dg.AssetSelection = dg.AssetSelection.assets(*_group_keys(lake, group))
     return chosen if group.verify is None else chosen - dg.AssetSelection.checks(verify_check_key(group))
 
 
-def _launch(flow: Flow, job: dg.JobDefinition, group: EventGroup) -> Launch:
+def _launch(lake: Lake, flow: Flow, job: dg.JobDefinition, group: EventGroup) -> Launch:
     """A run does a step of all types of a group, so that it is launched without one of them."""
-    return Launch(flow, job, [asset_key(group.name)], None, [spec.key for spec in group_check_specs(group)])
+    checks = [spec.key for spec in (*group_check_specs(group), *type_check_specs(lake, group))]
+    return Launch(flow, job, _group_keys(lake, group), None, checks)
+
+
+def _group_keys(lake: Lake, group: EventGroup) -> list[dg.AssetKey]:
+    """The asset of a group, and those of its types that the lake names."""
+    return [asset_key(group.name), *(spec.key for spec in type_specs(lake, group))]
 
 
 def _group_job_name(lake: Lake, group: EventGroup) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.lake.events import EventGroup
+from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.schema.breaking import Broke
 from lakechime_dagster.store.event_breaks import KeptBreak
 
@@ -31,7 +32,7 @@ def breaking_check(group: EventGroup, several: Sequence[KeptBreak]) -> dg.AssetC
         metadata["breaking"] = dg.MetadataValue.json([_facts(one) for one in several[:MAX_SHOWN]])
         metadata |= {"owner": group.owner} if group.owner else {}
     return dg.AssetCheckResult(
-        check_name=NOTHING_BREAKS, passed=not several, severity=dg.AssetCheckSeverity.WARN, metadata=metadata,
+        asset_key=asset_key(group.name), check_name=NOTHING_BREAKS, passed=not several, severity=dg.AssetCheckSeverity.WARN, metadata=metadata,
         description=_sentence(group, several) if several else None,
     )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Streams of events as assets: the table that holds them as they came, and each group with its types as partitions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import dagster as dg
@@ -8,8 +8,10 @@ import dagster as dg
 from lakechime_dagster.assets.breaking import ABOUT, NOTHING_BREAKS, RECENT_MS, breaking_check
 from lakechime_dagster.assets.event_producers import producers_table
 from lakechime_dagster.assets.flows import event_job_of, group_job_of, groups_beside
+from lakechime_dagster.assets.named_types import KINDS, ROWS_ADD_UP, results_of, type_check_specs, type_checks, type_metadata, type_specs
 from lakechime_dagster.assets.report import nothing_new
 from lakechime_dagster.assets.table import attempting_asset, declared
+from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
@@ -17,7 +19,9 @@ from lakechime_dagster.resources.event_types import event_breaks, event_hints, e
 from lakechime_dagster.resources.grouped import Fares, types_of
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
+from lakechime_dagster.resources.names import op_name
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.projecting import project
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import Attempted, SparkResource
 from lakechime_dagster.schema.repository import KnownType
@@ -25,10 +29,10 @@ from lakechime_dagster.schema.results import COLD, GroupResult, TypeResult
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers.flow import Flow
 
-KINDS = ("deltalake", "spark")
-ROWS_ADD_UP, NO_TYPE_FAILS, NOTHING_WAITS = "rows_add_up", "no_type_fails", "nothing_waits"
+NO_TYPE_FAILS, NOTHING_WAITS = "no_type_fails", "nothing_waits"
 TOLD_EVERY_MS = 300_000  # a type of which nothing but rows came is told so often
 MAX_SHOWN = 200  # types in a table that people read
+OF_ASSET = frozenset(("metadata", "tags", "code_version", "automation_condition", "freshness_policy"))  # what is no argument of an op
 
 
 def event_asset(lake: Lake, table: EventTable, flow: Flow) -> dg.AssetsDefinition:
@@ -61,38 +65,84 @@ def group_check_specs(group: EventGroup) -> list[dg.AssetCheckSpec]:
 
 
 def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinition:
-    """The asset of a group; its partitions are types, and a run does one step of all of them."""
-    bronze = group.stream.table.name
-    metadata = {"waits for": flow.condition, "types": group.match, "contract": dg.MetadataValue.json(_contract(group))}
+    """The asset of a group, with those of the types that the lake names as further outputs.
 
-    given: dict[str, Any] = {
-        "key": asset_key(group.name), "deps": [asset_key(bronze)], "group_name": group.name,
-        "owners": [group.owner] if group.owner else None, "kinds": {*KINDS}, "description": group.description,
-        "check_specs": group_check_specs(group), "partitions_def": partitions_of_group(lake, group),
-        "backfill_policy": dg.BackfillPolicy.single_run(), **group.dagster, "metadata": metadata | group.dagster.get("metadata", {}),
-    }  # fmt: skip
+    Its partitions are types; a run does one step of all of them, whichever of these assets are selected.
+    """
+    key, bronze, types = asset_key(group.name), group.stream.table.name, type_specs(lake, group)
+    of_asset = {name: value for name, value in group.dagster.items() if name in OF_ASSET}
+    of_op = {name: value for name, value in group.dagster.items() if name not in OF_ASSET}
 
-    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
-        asked_by_partitions(context, lakechime.platform(), group)
+    @dg.multi_asset(
+        name=op_name(group.name), specs=[_group_spec(lake, group, flow, of_asset), *types], can_subset=bool(types),
+        check_specs=[*group_check_specs(group), *type_check_specs(lake, group)], backfill_policy=dg.BackfillPolicy.single_run(), **of_op,
+    )  # fmt: skip
+    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> Iterator[dg.MaterializeResult]:
+        platform = lakechime.platform()
+        asked_by_partitions(context, platform, group)
         try:
             with lakechime.execution(context, flow.name) as running:
-                move_types(running.platform, groups_beside(lake, group), running.execution.end.sources[bronze].table_uid)
+                move_types(platform, groups_beside(lake, group), running.execution.end.sources[bronze].table_uid)
                 job = group_job_of(lake, group, running)
-                known = event_types(running.platform).types(group.name)
+                known = event_types(platform).types(group.name)
                 done = spark.write_group(running, job, context.log.info)
-                told = types_to_tell(known, done.result.types, running.platform.store.now())
-                running.settled = settle_group(running.platform, running.execution, done.result, bronze, [*told])
-                tell_types(context, partitions_of_group(lake, group), told)
-                breaks = breaking_check(group, event_breaks(running.platform).recent(group.name, RECENT_MS))
-                said = dg.MetadataValue.json(_said(running.platform, group))
-                metadata = _report(running, done) | {"said beside what is declared": said}
-                return dg.MaterializeResult(metadata=metadata, check_results=[*_checks(done.result), breaks])
+                told = types_to_tell(known, done.result.types, platform.store.now())
+                running.settled = settle_group(platform, running.execution, done.result, bronze, [*told])
+                tell_types(context, key, partitions_of_group(lake, group), told)
+                said = {"said beside what is declared": dg.MetadataValue.json(_said(platform, group))}
+                result, metadata = done.result, _report(running, done) | said | _projected(context, platform, lake, group)
         except NothingNewError as nothing:
-            found, platform = nothing_new(str(nothing)).metadata, lakechime.platform()
-            breaks = breaking_check(group, event_breaks(platform).recent(group.name, RECENT_MS))
-            return dg.MaterializeResult(metadata=found, check_results=[*_checks(_standing(platform, group)), breaks])
+            result, metadata = _standing(platform, group), nothing_new(str(nothing)).metadata
+        breaks = breaking_check(group, event_breaks(platform).recent(group.name, RECENT_MS))
+        yield from _shown(context, key, metadata, [*_checks(key, result), breaks])
+        yield from _shown_types(context, platform, lake, group, result)
 
-    return dg.asset(**given)(body)
+    return body
+
+
+def _shown_types(
+    context: dg.AssetExecutionContext, platform: Platform, lake: Lake, group: EventGroup, result: GroupResult
+) -> Iterator[Any]:  # fmt: skip
+    """What Dagster is told of the types that the lake names; one that was not written is not materialised."""
+    named = results_of(lake, group, result.types)
+    about = type_metadata(platform, group, {table: one for table, one in named.items() if one.committed is not None})
+    for table, one in named.items():
+        of_type = {name: value for name, value in _of_type(one).items() if name != "dagster/row_count"}  # of the commit's rows alone
+        facts = of_type | about[table.name] if table.name in about else None
+        yield from _shown(context, asset_key(table.name), facts, type_checks(table, one))
+
+
+def _projected(context: dg.AssetExecutionContext, platform: Platform, lake: Lake, group: EventGroup) -> dict[str, Any]:
+    """Tell what was learnt in the tables that show it; what hinders that is told, and the next step makes good for it."""
+    try:
+        told = project(platform, group.stream, lake.groups)
+    except LakeChimeError as error:
+        context.log.warning(f"what is known of the types of {group.stream.name} is not shown yet: {error}")
+        return {}
+    return {f"told in {group.stream.schemas.name}": told.layouts, f"told in {group.stream.variations.name}": told.variations}
+
+
+def _group_spec(lake: Lake, group: EventGroup, flow: Flow, given: Mapping[str, Any]) -> dg.AssetSpec:
+    metadata = {"waits for": flow.condition, "types": group.match, "contract": dg.MetadataValue.json(_contract(group))}
+    usual: dict[str, Any] = {
+        "key": asset_key(group.name), "deps": [asset_key(group.stream.table.name)], "group_name": group.name,
+        "owners": [group.owner] if group.owner else None, "kinds": {*KINDS}, "description": group.description,
+        "partitions_def": partitions_of_group(lake, group),
+    }  # fmt: skip
+    return dg.AssetSpec(**{**usual, **given, "metadata": metadata | given.get("metadata", {})})
+
+
+def _shown(
+    context: dg.AssetExecutionContext, key: dg.AssetKey, metadata: Mapping[str, Any] | None, checks: Iterable[dg.AssetCheckResult]
+) -> Iterator[Any]:  # fmt: skip
+    """What Dagster is told of an asset: a materialisation where there are metadata, be it selected or not; and its selected checks."""
+    wanted = [one for one in checks if dg.AssetCheckKey(key, str(one.check_name)) in context.selected_asset_check_keys]
+    if metadata is not None and key in context.selected_asset_keys:
+        yield dg.MaterializeResult(asset_key=key, metadata=metadata, check_results=wanted)
+        return
+    if metadata is not None:
+        context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+    yield from wanted
 
 
 def asked_by_partitions(context: dg.AssetExecutionContext, platform: Platform, group: EventGroup) -> None:
@@ -120,7 +170,9 @@ def types_to_tell(known: Mapping[str, KnownType], results: Iterable[TypeResult],
     return found
 
 
-def tell_types(context: dg.AssetExecutionContext, partitions: dg.DynamicPartitionsDefinition, told: Mapping[str, TypeResult]) -> None:
+def tell_types(
+    context: dg.AssetExecutionContext, key: dg.AssetKey, partitions: dg.DynamicPartitionsDefinition, told: Mapping[str, TypeResult]
+) -> None:  # fmt: skip
     """Add the types that are new as partitions, all at once, and log a materialisation of each type."""
     if not told:
         return
@@ -130,7 +182,7 @@ def tell_types(context: dg.AssetExecutionContext, partitions: dg.DynamicPartitio
         context.instance.add_dynamic_partitions(partitions.name, [one.type for one in new])
     for one in told.values():
         if one.committed is not None:
-            context.log_event(dg.AssetMaterialization(context.asset_key, partition=one.type, metadata=_of_type(one)))
+            context.log_event(dg.AssetMaterialization(key, partition=one.type, metadata=_of_type(one)))
 
 
 def _standing(platform: Platform, group: EventGroup) -> GroupResult:
@@ -198,15 +250,17 @@ def types_table(results: Iterable[TypeResult]) -> str:
     return "\n".join([*head, *rows, *more]) if rows else "none"
 
 
-def _checks(result: GroupResult) -> list[dg.AssetCheckResult]:
+def _checks(key: dg.AssetKey, result: GroupResult) -> list[dg.AssetCheckResult]:
     unbalanced = [one.type for one in result.types if not one.is_balanced]
     failed = {one.type: one.failure for one in result.types if one.failure}
     waiting = {one.type: one.hinders for one in result.types if one.hinders and one.type not in failed}
     warn = dg.AssetCheckSeverity.WARN
     return [
-        dg.AssetCheckResult(check_name=ROWS_ADD_UP, passed=not unbalanced, metadata={"types that do not add up": ", ".join(unbalanced)}),
-        dg.AssetCheckResult(check_name=NO_TYPE_FAILS, passed=not failed, severity=warn, metadata=_told(failed)),
-        dg.AssetCheckResult(check_name=NOTHING_WAITS, passed=not waiting, severity=warn, metadata=_told(waiting)),
+        dg.AssetCheckResult(
+            asset_key=key, check_name=ROWS_ADD_UP, passed=not unbalanced, metadata={"types that do not add up": ", ".join(unbalanced)}
+        ),
+        dg.AssetCheckResult(asset_key=key, check_name=NO_TYPE_FAILS, passed=not failed, severity=warn, metadata=_told(failed)),
+        dg.AssetCheckResult(asset_key=key, check_name=NOTHING_WAITS, passed=not waiting, severity=warn, metadata=_told(waiting)),
     ]
 
 

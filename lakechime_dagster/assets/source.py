@@ -6,8 +6,6 @@ import dagster as dg
 
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.dce.event import TableFormat
-from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.resources.keys import asset_key
@@ -18,8 +16,7 @@ KINDS = {TableFormat.DELTA: "deltalake", TableFormat.ICEBERG: "iceberg", TableFo
 def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
     """The external asset of a source."""
     schema = table.name.split(".")[0]
-    group = _writer(lake, table)
-    writer = f"the group {group.name}" if group is not None else "somebody else; its events are registered or reconciled"
+    writer = "somebody else; its events are registered or reconciled"
     metadata: dict[str, Any] = {"dagster/table_name": table.name, "written by": writer}
     if table.levels:
         metadata["partitioned by"] = levels_text(table.levels)
@@ -27,20 +24,9 @@ def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
         "key": asset_key(table.name),
         "partitions_def": partitions_of(lake, table),
         "group_name": table.group or schema,
-        "deps": [asset_key(group.name)] if group is not None else [],
         "owners": [table.owner] if table.owner else None,
         "kinds": {*table.kinds} or {KINDS[TableFormat(table.format)]},
         "description": table.description or None,
         "freshness_policy": dg.FreshnessPolicy.time_window(table.fresh_within) if table.fresh_within is not None else None,
     }
     return dg.AssetSpec(**{**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}})
-
-
-def _writer(lake: Lake, table: SourceTable) -> EventGroup | None:
-    """The group that writes a table, which is that of a type; None of any other."""
-    schema, _, name = table.name.partition(".")
-    having = [group for group in lake.groups if schema in group.homes]
-    first = [group for group in having if group.name == table.group]  # as `EventGroup.table` declares it
-    moved = [group for group in having if any(home == schema and table_of(kind) == name for kind, home in group.moved.items())]
-    own = [group for group in having if group.name == schema]
-    return next(iter((*first, *moved, *own, *having)), None)

@@ -50,8 +50,8 @@ def _looked(platform: "Platform", lake: "Lake", name: str) -> "list[Looked]":
     from lakechime_dagster.resources.group_maintenance import look_at_group
     from lakechime_dagster.resources.maintenance import look
 
-    if group := _group(lake, name):
-        return look_at_group(platform, lake, group, [name] if name != group.name else [])
+    if groups := _groups(lake, name):
+        return [one for group in groups for one in look_at_group(platform, lake, group, _only(group, name))]
     return [one for table in _tables(lake, name) for one in look(platform, lake, table)]
 
 
@@ -59,14 +59,21 @@ def _kept(platform: "Platform", lake: "Lake", name: str) -> "list[Kept]":
     from lakechime_dagster.resources.group_maintenance import keep_group
     from lakechime_dagster.resources.maintenance import keep
 
-    if group := _group(lake, name):
-        return keep_group(platform, lake, group, note, [name] if name != group.name else [])
+    if groups := _groups(lake, name):
+        return [one for group in groups for one in keep_group(platform, lake, group, note, _only(group, name))]
     return [one for table in _tables(lake, name) for one in keep(platform, lake, table, note)]
 
 
-def _group(lake: "Lake", name: str) -> "EventGroup | None":
-    """The group of that name, or that writes the table of that name; None where it is another table's."""
-    return next((group for group in lake.groups if group.name == name.partition(".")[0]), None)
+def _groups(lake: "Lake", name: str) -> "list[EventGroup]":
+    """The group of that name, or those that may write the table of that name; none where it is another table's."""
+    named = [group for group in lake.groups if group.name == name]
+    schema, dot, _ = name.partition(".")
+    return named or [group for group in lake.groups if dot and schema in group.homes]
+
+
+def _only(group: "EventGroup", name: str) -> list[str]:
+    """The table to which a look is confined; none where the group itself is named."""
+    return [] if name == group.name else [name]
 
 
 def _tables(lake: "Lake", name: str) -> "list[Target]":

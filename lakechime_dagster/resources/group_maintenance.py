@@ -4,10 +4,11 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.capture.folders import remove_empty_folders
+from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.lake.group_maintenance import keeping_words
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.maintenance_plan import Subject, plan_together
+from lakechime_dagster.lake.maintenance_plan import Action, Kind, Plan, Refused, Subject, TableFiles, plan_together
 from lakechime_dagster.resources.event_types import event_types
 from lakechime_dagster.resources.maintenance import Kept, Looked, carried_out, policy_of, readers_of
 from lakechime_dagster.resources.platform import Platform
@@ -26,12 +27,15 @@ def look_at_group(platform: Platform, lake: Lake, group: EventGroup, tables: Col
     Nothing is rewritten beside what the group's steps need: they only append, and find their place in a table's log, which keeps
     the newest commit of the group.
     """
-    now, logs, subjects = platform.store.now(), list["DeltaLog"](), list[Subject]()
-    for type_name, log in _logs(platform, group, tables):
-        logs.append(log)
-        subjects.append(_subject(platform, lake, group, type_name, log, now))
+    now, logs, subjects, unread = platform.store.now(), list["DeltaLog"](), list[Subject](), list[Looked]()
+    for lane, log in _logs(platform, group, tables):
+        try:
+            subjects.append(_subject(platform, lake, group, lane, log, now))
+            logs.append(log)
+        except LakeChimeError as error:
+            unread.append(_unread(log, error))
     plans = plan_together(subjects, policy_of(group).budget, now)
-    return [Looked(log=log, files=one.files, plan=made) for log, one, made in zip(logs, subjects, plans, strict=True)]
+    return [Looked(log=log, files=one.files, plan=made) for log, one, made in zip(logs, subjects, plans, strict=True)] + unread
 
 
 def keep_group(
@@ -50,23 +54,31 @@ def keep_group(
     return kept
 
 
-def _logs(platform: Platform, group: EventGroup, tables: Collection[str]) -> "Iterator[tuple[str, DeltaLog]]":
-    """The types of a group with the logs of their tables, so far as they are there."""
+def _logs(platform: Platform, group: EventGroup, tables: Collection[str]) -> "Iterator[tuple[LaneId, DeltaLog]]":
+    """The logs of the tables of a group's types, so far as they are there, each with the lane of its steps."""
     for one in event_types(platform).types(group.name).values():
-        name = f"{group.name}.{one.table}"
+        home = one.home or group.name
+        name = f"{home}.{one.table}"
         log = platform.log(name)
         if one.place.commits and (not tables or name in tables) and log.exists():
-            yield one.type, log
+            yield LaneId(platform.ledger.deployment, home, one.type), log
 
 
-def _subject(platform: Platform, lake: Lake, group: EventGroup, type_name: str, log: "DeltaLog", now: int) -> Subject:
+def _subject(platform: Platform, lake: Lake, group: EventGroup, lane: LaneId, log: "DeltaLog", now: int) -> Subject:
     from lakechime_dagster.capture.files import table_files
 
     files = table_files(log)
     lanes = lanes_at(platform.store.engine, log.table, platform.settings.cluster)
-    told = _told(log, LaneId(platform.ledger.deployment, group.name, type_name))
-    policy = keeping_words(policy_of(group), files, told, now)
+    policy = keeping_words(policy_of(group), files, _told(log, lane), now)
     return Subject(files=files, readers=tuple(readers_of(platform, lake, log.table, log, lanes)), policy=policy)
+
+
+def _unread(log: "DeltaLog", error: LakeChimeError) -> Looked:
+    """A table that cannot be looked at, which hinders no other."""
+    whole = Action(kind=Kind.COMPACT, reason="its files are not known")
+    return Looked(
+        log=log, files=TableFiles(table=log.table), plan=Plan(table=log.table, refused=(Refused(action=whole, why=str(error)),))
+    )  # fmt: skip
 
 
 def _told(log: "DeltaLog", lane: LaneId) -> int | None:

@@ -10,6 +10,7 @@ from lakechime_dagster.dce.event import RegisteredEvent, version_of
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.named_types import foreign_sources
 from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.names import dagster_name
@@ -37,8 +38,9 @@ def events_sensor(lake: Lake, partitioned: Mapping[str, dg.PartitionsDefinition 
             page = platform.store.feed(_cursor(context.cursor, platform.store.head()), MAX_SHOWN)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
-        writers = Writers(platform, {source.name: source.location for source in lake.sources})
-        shown, odd = materializations(lake.sources, partitioned, page.events, {event.position for event in found}, writers)
+        foreign = foreign_sources(lake)  # of others their own runs tell
+        writers = Writers(platform, {source.name: source.location for source in foreign})
+        shown, odd = materializations(foreign, partitioned, page.events, {event.position for event in found}, writers)
         problems += odd
         reasons = [f"{len(found)} commits were found that nobody had registered"] if found else []
         reasons += problems or ([] if shown else ["no new event"])

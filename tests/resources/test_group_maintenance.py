@@ -105,6 +105,16 @@ def test_the_tables_of_all_types_that_were_written_are_planned_without_a_list_of
     assert [one.plan.table for one in look_at_group(platform, LAKE, SHOP, ["shop.sell"])] == ["shop.sell"]
 
 
+def test_a_table_that_cannot_be_looked_at_hinders_no_other(platform: Platform) -> None:
+    for name in ("buy", "sell"):
+        stands(platform, name, 3)
+        commits(platform, name)
+    (Path(platform.location("shop.buy")) / "_delta_log" / f"{2:020d}.json").write_text("no commit")
+    looked = {one.plan.table: one.plan for one in look_at_group(platform, LAKE, SHOP)}
+    assert [action.kind for action in looked["shop.sell"].actions] == [Kind.COMPACT]
+    assert (looked["shop.buy"].actions, "cannot be read" in looked["shop.buy"].refused[0].why) == ((), True)
+
+
 def test_the_budget_is_of_all_tables_together(platform: Platform) -> None:
     for name in ("buy", "sell"):
         stands(platform, name, 3)

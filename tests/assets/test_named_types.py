@@ -1,0 +1,137 @@
+"""A type that the lake names is an output of its group's run with a key, columns, commits, checks and edges of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from lakechime_dagster.assets import events
+from lakechime_dagster.assets.named_types import type_checks
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.lake import Contract, JsonLines, Lake, event_group, event_stream, sql_table
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.triggers import SnapshotTrigger
+from tests.assets.test_events import Game, buy, sell
+from tests.support.follows import read
+from tests.support.streams import event
+
+SHOP, BUY, SELL = dg.AssetKey("shop"), dg.AssetKey(["shop", "shop__buy"]), dg.AssetKey(["shop", "shop__sell"])
+
+
+def lake(folder: str = "in", **declared: Any) -> Lake:
+    """A lake that names two types: one that a table reads, and one by a contract of its own."""
+    stream = event_stream("game", source=JsonLines(folder), producer_field="$.title")
+    shop = event_group("shop", stream, match="shop.*", types={"shop.sell": Contract(kinds="rescue")}, owner="team:shop", **declared)
+    bought = sql_table("gold.bought", sql="SELECT n FROM shop.shop__buy", refresh="rows", keys=["n"], trigger=SnapshotTrigger())
+    return Lake("ev", [stream, shop, shop.table("shop.buy"), bought])
+
+
+@pytest.fixture
+def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
+    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
+        monkeypatch.setenv(f"LAKECHIME_{name}", value)
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    (tmp_path / "in").mkdir()
+    definitions = build_definitions(lake(str(tmp_path / "in")))
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        yield Game(instance, definitions, open_platform(), tmp_path / "in")
+
+
+def made(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> list[dict[str, Any]]:
+    """What a run shows of an asset as a whole, not of single types as partitions."""
+    several = [one.materialization for one in result.get_asset_materialization_events()]
+    of_asset = [one for one in several if one.asset_key == key and one.partition is None]
+    return [{name: value.value for name, value in one.metadata.items()} for one in of_asset]
+
+
+def checks(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> dict[str, bool]:
+    return {one.check_name: one.passed for one in result.get_asset_check_evaluations() if one.asset_key == key}
+
+
+def test_named_types_are_assets_of_their_groups_run_with_edges_and_checks() -> None:
+    definitions = build_definitions(lake(dagster={"pool": "few", "metadata": {"page": "shop"}, "tags": {"team": "shop"}}))
+    graph = definitions.resolve_asset_graph()
+    for key in (BUY, SELL):
+        one = graph.get(key)
+        assert (one.is_executable, one.partitions_def, one.group_name, list(one.owners)) == (True, None, "shop", ["team:shop"])
+        assert (one.parent_keys, one.pools, {check.name for check in one.check_keys}) == (
+            {dg.AssetKey(["game", "events"])}, {"few"}, {"rows_add_up", "is_written"},
+        )  # fmt: skip
+        assert (one.metadata["dagster/table_name"], "page" in one.metadata) == (".".join(key.path), False)
+    assert graph.get(dg.AssetKey(["gold", "bought"])).parent_keys == {BUY}
+    assert (graph.get(SHOP).metadata["page"], graph.get(SHOP).tags["team"], graph.get(SHOP).pools) == ("shop", "shop", {"few"})
+    assert definitions.resolve_job_def("ev__shop").asset_layer.executable_asset_keys == {SHOP, BUY, SELL}
+
+
+@pytest.mark.spark
+def test_a_named_type_shows_its_columns_its_rows_and_its_commit_whenever_it_is_written(game: Game) -> None:
+    first = game.step(buy(1), buy(2, price=3), event("shop.gift", n=1))
+    (shown,) = made(first, BUY)
+    assert {name: shown[name] for name in ("dagster/row_count", "rows written", "commit", "layout", "columns added")} == {
+        "dagster/row_count": 2, "rows written": 2, "commit": "version 0", "layout": 1, "columns added": 4,
+    }  # fmt: skip
+    columns = {one.name: one.type for one in shown["dagster/column_schema"].columns}
+    assert list(columns)[:5] == ["_src", "_ingested_at", "_hash", "_schema_version", "_rescued"]
+    assert {name: columns[name] for name in ("n", "title", "price", "type")} == {
+        "n": "bigint", "title": "string", "price": "bigint", "type": "string",
+    }  # fmt: skip
+    assert (made(first, SELL), checks(first, BUY), checks(first, SELL)) == ([], {"rows_add_up": True, "is_written": True}, {})
+
+    second = game.step(buy(3), sell(1))
+    assert [one["dagster/row_count"] for one in (*made(second, BUY), *made(second, SELL))] == [3, 1]
+    assert (made(second, BUY)[0]["rows written"], made(second, BUY)[0]["commit"]) == (1, "version 1")
+    third = game.step(sell(2))
+    assert (made(third, BUY), len(made(third, SELL))) == ([], 1)
+    assert checks(third, BUY) == checks(third, SELL) == {"rows_add_up": True, "is_written": True}
+    shown_by_sensor = game.tick("ev__events").asset_events
+    assert {one.asset_key for one in shown_by_sensor} & {BUY, SELL} == set()
+
+
+@pytest.mark.spark
+def test_a_named_type_that_cannot_be_written_is_told_on_itself_and_fails_no_run(game: Game) -> None:
+    Path(game.location("shop.buy")).parent.mkdir(parents=True)
+    Path(game.location("shop.buy")).write_text("no folder")
+    first = game.step(buy(1), sell(2))
+    assert (first.success, made(first, BUY), len(made(first, SELL))) == (True, [], 1)
+    assert checks(first, BUY) == {"rows_add_up": True, "is_written": False}
+    assert checks(first, SELL) == {"rows_add_up": True, "is_written": True}
+
+
+@pytest.mark.spark
+def test_a_step_of_all_types_is_done_whichever_of_the_assets_a_person_launches(game: Game) -> None:
+    game.ingest(buy(1), sell(2))
+    done = game.run("ev__shop", asset_selection=[BUY])
+    assert (len(made(done, SHOP)), len(made(done, BUY)), len(made(done, SELL))) == (1, 1, 1)
+    assert (game.numbers("shop.buy"), game.numbers("shop.sell"), game.executions()) == ([1], [2], [(1, "SETTLED")])
+    idle = game.run("ev__shop", asset_selection=[SHOP])
+    assert (len(made(idle, SHOP)), made(idle, BUY), checks(idle, BUY)) == (1, [], {})
+
+
+@pytest.mark.spark
+def test_what_a_step_learnt_is_told_in_the_tables_that_show_it(game: Game, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = game.step(buy(1), sell(2))
+    assert [made(first, SHOP)[0][f"told in game.{name}"] for name in ("schemas", "variations")] == [2, 2]
+    with monkeypatch.context() as patched:
+        patched.setattr(events, "project", unreadable)
+        second = game.step(buy(3, price=1))
+    assert (second.success, "told in game.schemas" in made(second, SHOP)[0]) == (True, False)
+    third = game.step(buy(4))
+    assert [made(third, SHOP)[0][f"told in game.{name}"] for name in ("schemas", "variations")] == [1, 1]
+    rows = read(game.platform.location("game.schemas"))
+    assert sorted((row["type"], row["version"]) for row in rows) == [("shop.buy", 1), ("shop.buy", 2), ("shop.sell", 1)]
+
+
+def unreadable(*_: object) -> None:
+    raise TableUnreadableError("game.schemas: its log cannot be read")
+
+
+def test_rows_that_do_not_add_up_fail_their_types_check() -> None:
+    (table,) = (one for one in lake().sources if one.name == "shop.shop__buy")
+    one = TypeResult(type="shop.buy", table="shop__buy", start=0, end=1, rows=3, written=2)
+    assert [(check.check_name, check.passed) for check in type_checks(table, one)] == [("rows_add_up", False), ("is_written", True)]

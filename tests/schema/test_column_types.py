@@ -1,0 +1,41 @@
+"""What columns of a type's table are called by people who know SQL is what Spark calls them."""
+
+import json
+
+from lakechime_dagster.lake.contracts import Contract
+from lakechime_dagster.schema.column_types import column_type, table_columns
+from lakechime_dagster.schema.event import JsonEvent, event_of
+from lakechime_dagster.schema.layout import Layout
+from lakechime_dagster.schema.learning import learned
+from lakechime_dagster.schema.prototype import shape_of
+from lakechime_dagster.schema.repository import KnownType, Prototype
+from lakechime_dagster.schema.variation import variation_of
+from lakechime_dagster.spark.events.columns import schema_of
+from lakechime_dagster.spark.events.rows import TECHNICAL
+
+
+def prototype(payload: str) -> Prototype:
+    event = event_of(payload)
+    assert isinstance(event, JsonEvent)
+    one = variation_of(event)
+    return Prototype(
+        typed_hash=one.typed_hash, names_hash=one.names_hash, variation=one, shape=shape_of(event), source="a", position=0
+    )  # fmt: skip
+
+
+def layout_of(*payloads: str) -> Layout:
+    found = [prototype(payload) for payload in payloads]
+    learning = learned(KnownType(type="buy", table="buy"), found, Contract())
+    assert learning is not None
+    return learning.layout
+
+
+def test_every_kind_of_column_has_the_type_that_spark_gives_it() -> None:
+    ids = {str(number): 1 for number in range(300)}
+    plain = {"t": "buy", "b": True, "n": 1, "big": 2**70, "huge": 10**50, "x": 1.5, "ids": ids, "o": {"a": [1], "b c": [[{"d": "x"}]]}}
+    layout = layout_of(json.dumps(plain), json.dumps({"n": "text", "x": 7}))
+    assert {one.name: column_type(one) for one in layout.columns} == {one.name: one.dataType.simpleString() for one in schema_of(layout)}
+
+
+def test_the_technical_columns_come_first() -> None:
+    assert [name for name, _ in table_columns(layout_of('{"n":1}'))] == [*TECHNICAL, "n"]
