@@ -75,8 +75,9 @@ def _told(platform: Platform, table: _Shown, number: int, *, anew: bool) -> int:
 
 
 def _layout(row: Row) -> Row:
+    table = f"{row['home'] or row['group']}.{row['table_name']}"
     return {
-        "group": row["group"], "type": row["type"], "table": row["table"], "version": row["version"],
+        "group": row["group"], "type": row["type"], "table": table, "version": row["version"],
         "made_at": from_milliseconds(row["made_ts"]), "made_by": row["actor"], "decision": row["decision"], "gained": row["gained"],
         "columns": json.dumps(row["columns"]),
     }  # fmt: skip

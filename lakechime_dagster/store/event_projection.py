@@ -83,7 +83,7 @@ class EventProjection:
 
 
 _NAMED: Collection[sa.Label[Any] | sa.Column[Any]] = (
-    schema.event_type.c.group_name.label("group"), schema.event_type.c.type, schema.event_type.c.table_name.label("table"),
+    schema.event_type.c.group_name.label("group"), schema.event_type.c.type, schema.event_type.c.table_name, schema.event_type.c.home,
 )  # fmt: skip
 
 

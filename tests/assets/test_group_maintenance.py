@@ -90,7 +90,7 @@ def test_files_of_types_are_joined_while_steps_replays_and_readers_of_changes_go
     assert bought(game) == [1, 2, 3, 4, 5]
 
     following = game.step(buy(6), sell(6), event("shop.gift", n=6))
-    assert checks(following) == {"rows_add_up": True, "no_type_fails": True, "nothing_waits": True}
+    assert checks(following) == {"rows_add_up": True, "no_type_fails": True, "nothing_waits": True, "is_written": True}
     assert (game.numbers("shop.buy"), game.known("shop.buy").place.commits, bought(game)) == ([1, 2, 3, 4, 5, 6], 6, [1, 2, 3, 4, 5, 6])
     assert operations(game, "shop.buy") == ["WRITE"] * 5 + ["OPTIMIZE", "WRITE"]
 

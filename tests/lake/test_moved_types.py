@@ -86,10 +86,11 @@ def test_the_folder_of_a_former_group_is_no_place_for_other_tables() -> None:
         Lake("ev", [GAME, kiosk, sql_table("shop.total", sql="SELECT * FROM game.events")])
 
 
-def test_who_reads_a_table_that_moved_waits_for_the_group_that_writes_it_now() -> None:
+def test_a_table_that_moved_is_an_output_of_the_group_that_writes_it_now() -> None:
     table = vip({"shop.buy": "shop"}).table("shop.buy")
     for group, writer in ((vip({"shop.buy": "shop"}), "vip"), (vip({"*": "shop"}, match="shop.*", name="kiosk"), "kiosk")):
         total = sql_table("gold.total", sql="SELECT count(*) AS n FROM shop.shop__buy", refresh="full")
         graph = build_definitions(Lake("ev", [GAME, group, table, total])).resolve_asset_graph()
         (key,) = [key for key in graph.get_all_asset_keys() if key.path == ["shop", "shop__buy"]]
-        assert [parent.to_user_string() for parent in graph.get(key).parent_keys] == [writer]
+        assert graph.get(key).metadata["written by"] == f"the group {writer}"
+        assert [parent.to_user_string() for parent in graph.get(key).parent_keys] == ["game/events"]

@@ -35,7 +35,7 @@ def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: P
     return open_platform()
 
 
-def learn(platform: Platform, name: str, group: str = "shop", **fields: object) -> None:
+def learn(platform: Platform, name: str, group: str = "shop", **fields: Any) -> None:
     """A step of a group finds an event of a type with these fields."""
     known = event_types(platform).types(group).get(name, KnownType(type=name, table=name.replace(".", "__")))
     event_types(platform).learn(group, [learning(known, prototype(**fields))])
@@ -55,7 +55,7 @@ def test_a_row_for_each_layout_says_when_by_whom_and_what_it_gained(platform: Pl
     learn(platform, "shop.buy", price="x", more={"a": [1.5]})
     assert project(platform, STREAM, GROUPS) == Projected(layouts=2, variations=2)
     first, second = rows(platform, SCHEMAS.name)
-    assert (first["table"], first["version"], first["made_by"], first["gained"]) == ("shop__buy", 1, "lakechime", ["price"])
+    assert (first["table"], first["version"], first["made_by"], first["gained"]) == ("shop.shop__buy", 1, "lakechime", ["price"])
     assert (second["version"], second["gained"]) == (2, ["more.a[]", "price__v_string"])
     assert "+ price__v_string string" in second["decision"]
     assert [one["name"] for one in json.loads(second["columns"])] == ["price", "more", "price__v_string"]

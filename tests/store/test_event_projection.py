@@ -1,5 +1,7 @@
 """What was learnt is numbered once, on every database, and read by its number."""
 
+from typing import Any
+
 from sqlalchemy import Engine
 
 from lakechime_dagster.schema.repository import KnownType
@@ -8,7 +10,7 @@ from lakechime_dagster.store.event_types import SqlEventTypes
 from tests.store.test_event_types import learning, prototype
 
 
-def learn(engine: Engine, name: str, group: str = "shop", deployment: str = "test", **fields: object) -> None:
+def learn(engine: Engine, name: str, group: str = "shop", deployment: str = "test", **fields: Any) -> None:
     types = SqlEventTypes(engine, deployment)
     known = types.types(group).get(name, KnownType(type=name, table=name))
     types.learn(group, [learning(known, prototype(**fields))])
