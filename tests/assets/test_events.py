@@ -133,7 +133,7 @@ def shown(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 def told(result: dg.ExecuteInProcessResult) -> dict[str | None, Any]:
     """The rows that were written, by the types that a run tells of."""
-    several = [one.materialization for one in result.get_asset_materialization_events() if not one.materialization.metadata.get("step")]
+    several = [one.materialization for one in result.get_asset_materialization_events() if one.materialization.partition is not None]
     return {one.partition: one.metadata["dagster/row_count"].value for one in several}
 
 
