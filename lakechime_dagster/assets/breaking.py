@@ -32,7 +32,8 @@ def breaking_check(group: EventGroup, several: Sequence[KeptBreak]) -> dg.AssetC
         metadata["breaking"] = dg.MetadataValue.json([_facts(one) for one in several[:MAX_SHOWN]])
         metadata |= {"owner": group.owner} if group.owner else {}
     return dg.AssetCheckResult(
-        asset_key=asset_key(group.name), check_name=NOTHING_BREAKS, passed=not several, severity=dg.AssetCheckSeverity.WARN, metadata=metadata,
+        asset_key=asset_key(group.name), check_name=NOTHING_BREAKS, passed=not several, severity=dg.AssetCheckSeverity.WARN,
+        metadata=metadata,
         description=_sentence(group, several) if several else None,
     )  # fmt: skip
 
