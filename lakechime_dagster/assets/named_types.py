@@ -55,7 +55,7 @@ def _check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
 
 def type_checks(table: SourceTable, one: TypeResult) -> list[dg.AssetCheckResult]:
     """What a step says of a named type."""
-    key, odd = asset_key(table.name), one.failure or one.waits
+    key, odd = asset_key(table.name), one.failure or one.hinders
     counts = {"events": one.rows, "rows written": one.written, "rows discarded": one.discarded, "rows pending": one.pending}
     return [
         dg.AssetCheckResult(asset_key=key, check_name=ROWS_ADD_UP, passed=one.is_balanced, metadata=counts),

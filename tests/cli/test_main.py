@@ -22,7 +22,7 @@ COMMANDS = {
     "execution": ("list", "show", "retry", "skip"),
     "table": ("list", "show", "reconcile", "maintain", "drop", "dropped"),
     "cdc": ("list", "plan", "types", "explain", "quarantine", "rebuild", "epoch", "monitor", "transactions", "repair", "load", "view"),
-    "schema": ("list", "show", "history", "diff", "producers", "quarantine", "verify", "hint", "allow", "replay"),
+    "schema": ("list", "show", "history", "diff", "producers", "project", "quarantine", "verify", "hint", "allow", "replay"),
     "store": ("upgrade", "check", "expire"),
 }  # fmt: skip
 MOVES = [
