@@ -1,5 +1,6 @@
 """Streams of events as assets: the table that holds them as they came, and each group with its types as partitions."""
 
+import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -30,7 +31,6 @@ from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers.flow import Flow
 
 NO_TYPE_FAILS, NOTHING_WAITS = "no_type_fails", "nothing_waits"
-TOLD_EVERY_MS = 300_000  # a type of which nothing but rows came is told so often
 MAX_SHOWN = 200  # types in a table that people read
 OF_ASSET = frozenset(("metadata", "tags", "code_version", "automation_condition", "freshness_policy"))  # what is no argument of an op
 
@@ -86,7 +86,7 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
                 job = group_job_of(lake, group, running)
                 known = event_types(platform).types(group.name)
                 done = spark.write_group(running, job, context.log.info)
-                told = types_to_tell(known, done.result.types, platform.store.now())
+                told = types_to_tell(known, done.result.types, platform.store.now(), group.materialize_every)
                 running.settled = settle_group(platform, running.execution, done.result, bronze, [*told])
                 tell_types(context, key, partitions_of_group(lake, group), told)
                 said = {"said beside what is declared": dg.MetadataValue.json(_said(platform, group))}
@@ -156,15 +156,17 @@ def asked_by_partitions(context: dg.AssetExecutionContext, platform: Platform, g
         event_replays(platform).ask(group.name, asked, by)
 
 
-def types_to_tell(known: Mapping[str, KnownType], results: Iterable[TypeResult], now_ms: int) -> dict[str, TypeResult]:
-    """The types of which people are told now: new columns, failures and what follows them at once, mere rows from time to time."""
+def types_to_tell(
+    known: Mapping[str, KnownType], results: Iterable[TypeResult], now_ms: int, every: dt.timedelta
+) -> dict[str, TypeResult]:  # fmt: skip
+    """The types of which people are told now: new columns, failures and what follows them at once, mere rows so often."""
     found: dict[str, TypeResult] = {}
     for one in results:
         before = known.get(one.type)
         is_odd = bool(one.columns_added or one.replayed or (one.error and (before is None or not before.failures)))
         has_recovered = before is not None and before.failures > 0 and one.committed is not None
         is_moved = before is not None and before.place.commits > 0 and not before.told_ts  # to this group
-        is_due = one.committed is not None and (before is None or now_ms - before.told_ts >= TOLD_EVERY_MS)
+        is_due = one.committed is not None and (before is None or now_ms - before.told_ts >= every / dt.timedelta(milliseconds=1))
         if is_odd or has_recovered or is_moved or is_due:
             found[one.type] = one
     return found

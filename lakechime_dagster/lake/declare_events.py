@@ -10,6 +10,7 @@ from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.contracts import Contract, Pin
 from lakechime_dagster.lake.events import (
     EVENTS,
+    MATERIALIZE_EVERY,
     MAX_CATCHUP,
     MAX_COLD_AGE,
     MAX_COLUMNS_PER_PRODUCER,
@@ -91,10 +92,12 @@ def event_group(
     cold_rows: int = 0,
     max_cold_age: dt.timedelta = MAX_COLD_AGE,
     max_catchup: int = MAX_CATCHUP,
+    materialize_every: dt.timedelta = MATERIALIZE_EVERY,
     every: Schedule | None = None,
     verify: Schedule | None = None,
     maintenance: Maintenance | None = None,
     spark: str | None = None,
+    pool: str | None = None,
     owner: str | None = None,
     description: str = "",
     dagster: Passthrough | None = None,
@@ -107,13 +110,14 @@ def event_group(
     another group had before, such as `{"shop.buy": "shop"}`, or `{"*": "shop"}` for all of it: their tables keep their names and
     places, and so the declaration stays. Who has brought `max_columns_per_producer` columns of a type, where the stream has a
     `producer_field`, brings no further ones: their values are rescued until another producer sends them too. `spark` names the
-    driver of its runs where it is not the deployment's, such as the master of a cluster of its own; `dagster` is what its asset is
-    given beside, such as `{"pool": "events"}`. `maintenance` says how the files of all its tables are kept.
+    driver of its runs where it is not the deployment's, such as the master of a cluster of its own, `pool` the pool of Dagster of
+    which a run takes a slot; `dagster` is what its asset is given beside. `maintenance` says how the files of all its tables are kept.
 
     With `cold_rows` a type of which fewer rows came is written less often: they stay in the stream's table until there are so
     many, for at most `max_cold_age`. Without it each step writes all that came, which readers see soonest. A type that is more
     than `max_catchup` versions of the stream's table behind the group is read apart from the others, part by part. `verify` says when
-    the tables are compared with the whole of the stream's, such as `every(days=1)`.
+    the tables are compared with the whole of the stream's, such as `every(days=1)`. Dagster is told of a type to which nothing but
+    rows came at most `materialize_every` so often.
 
     Raises:
         DeclarationError: naming the group, the field and the remedy.
@@ -129,18 +133,15 @@ def event_group(
         raise DeclarationError(name, "match", f"{shown(match)} is no pattern of types, such as 'shop.*'")
     if numbers not in ("by_kind", "double_first"):
         raise DeclarationError(name, "numbers", f"{shown(numbers)} is neither 'by_kind' nor 'double_first'")
-    for field_name, number, least, of in (
-        ("max_types", max_types, 1, "tables"), ("cold_rows", cold_rows, 0, "rows"), ("max_catchup", max_catchup, 1, "versions"),
-    ):  # fmt: skip
-        if type(number) is not int or number < least:
-            raise DeclarationError(name, field_name, f"{shown(number)} is no number of {of}, {least} or more")
-    if not isinstance(max_cold_age, dt.timedelta) or max_cold_age <= dt.timedelta(0):
-        raise DeclarationError(name, "max_cold_age", f"{shown(max_cold_age)} is no positive time; write timedelta(minutes=10)")
+    _check_numbers(name, max_types=(max_types, 1, "tables"), cold_rows=(cold_rows, 0, "rows"), max_catchup=(max_catchup, 1, "versions"))
+    _check_times(name, max_cold_age=max_cold_age, materialize_every=materialize_every)
     if max_columns_per_producer is not None and (type(max_columns_per_producer) is not int or max_columns_per_producer < 1):
         problem = f"{shown(max_columns_per_producer)} is no number of columns, 1 or more, nor None for any number"
         raise DeclarationError(name, "max_columns_per_producer", problem)
     if spark is not None and not is_driver(spark):
         raise DeclarationError(name, "spark", f"{shown(spark)} is no driver; {REMEDY}")
+    if pool is not None and (not isinstance(pool, str) or not pool or "pool" in (dagster or {})):
+        raise DeclarationError(name, "pool", f"{shown(pool)} is no name of a pool, or dagster= names one too; name it once")
     checked_owner(name, owner)
     given = _contract(name, "contract", Contract() if contract is None else contract)
     pins = dict(given.pins) | _pins(name, {} if hints is None else hints)
@@ -155,8 +156,8 @@ def event_group(
     return EventGroup(
         name=name, stream=stream, match=match, contract=own, contracts=several, moved=taken, max_types=max_types,
         max_columns_per_producer=max_columns_per_producer, cold_rows=cold_rows, max_cold_age=max_cold_age, max_catchup=max_catchup,
-        every=_schedule(name, every), verify=_schedule(name, verify, "verify"), owner=owner, spark=spark,
-        maintenance=checked_maintenance(name, maintenance), dagster=dagster or {},
+        materialize_every=materialize_every, every=_schedule(name, every), verify=_schedule(name, verify, "verify"), owner=owner,
+        spark=spark, maintenance=checked_maintenance(name, maintenance), dagster={**({"pool": pool} if pool else {}), **(dagster or {})},
         description=description or f"Types {match} of {stream.name}, a table each",
     )  # fmt: skip
 
@@ -177,6 +178,19 @@ def checked_groups(stream: EventStream, groups: Iterable[EventGroup]) -> tuple[E
         about, kept = f"Types of {stream.name} that no other group takes", stream.table.maintenance
         several.append(event_group(stream.name + OTHER, stream, description=about, maintenance=kept))
     return tuple(several)
+
+
+def _check_numbers(name: str, **numbers: tuple[int, int, str]) -> None:
+    """Each is a number of something, and at least the one beside it."""
+    for field_name, (number, least, of) in numbers.items():
+        if type(number) is not int or number < least:
+            raise DeclarationError(name, field_name, f"{shown(number)} is no number of {of}, {least} or more")
+
+
+def _check_times(name: str, **times: dt.timedelta) -> None:
+    for field_name, time in times.items():
+        if not isinstance(time, dt.timedelta) or time <= dt.timedelta(0):
+            raise DeclarationError(name, field_name, f"{shown(time)} is no positive time; write timedelta(minutes=10)")
 
 
 def _field(name: str, field_name: str, path: object) -> tuple[str, ...]:

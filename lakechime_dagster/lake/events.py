@@ -22,6 +22,7 @@ REFUSED_BEFORE = "refused_before"  # of a row that was drained: why it was refus
 MAX_TYPES = 1_000  # tables of a group
 MAX_COLD_AGE = dt.timedelta(minutes=10)
 MAX_CATCHUP = 100  # versions of the stream's table
+MATERIALIZE_EVERY = dt.timedelta(minutes=5)
 MAX_COLUMNS_PER_PRODUCER = 400  # of a type; of its 500 others have some left
 
 
@@ -77,6 +78,7 @@ class EventGroup:
         max_cold_age: For so long at most; then they are written, also when nothing comes.
         max_catchup: A type whose place is more versions of the stream's table behind the group's is read apart from the others, by
             parts of so many versions beside those of the step.
+        materialize_every: Dagster is told of mere rows of a type at most so often.
         every: How often the stream is looked at; as events come, where it is not said.
         verify: When its tables are compared with the stream's, whole; by hand alone, where it is not said.
         maintenance: How the files of all its tables are kept, with one budget of a run; they are left alone, where it is not said.
@@ -97,6 +99,7 @@ class EventGroup:
     cold_rows: int = 0
     max_cold_age: dt.timedelta = MAX_COLD_AGE
     max_catchup: int = MAX_CATCHUP
+    materialize_every: dt.timedelta = MATERIALIZE_EVERY
     every: Schedule | None = None
     verify: Schedule | None = None
     maintenance: Maintenance | None = None

@@ -1,5 +1,6 @@
 """A stream of events and a group of its types, run by Dagster: a file that is dropped becomes rows of a table for each type."""
 
+import datetime as dt
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 from deltalake import DeltaTable
 
 from lakechime_dagster.assets import events
-from lakechime_dagster.assets.events import TOLD_EVERY_MS, types_table, types_to_tell
+from lakechime_dagster.assets.events import types_table, types_to_tell
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
@@ -41,6 +42,7 @@ from tests.support.tables import write
 spark = pytest.mark.spark
 
 TYPES = "ev__shop__types"
+TOLD_EVERY_MS = 300_000
 FINE = dict.fromkeys(("rows_add_up", "no_type_fails", "nothing_waits", "nothing_breaks"), True)  # what checks say of a step
 
 
@@ -169,7 +171,7 @@ def test_the_page_of_a_group_shows_what_its_events_may_change() -> None:
 
 def test_a_group_may_have_a_driver_and_a_pool_of_its_own() -> None:
     stream = event_stream("game", source=JsonLines("in"))
-    shop = event_group("shop", stream, spark="spark://second:7077", dagster={"pool": "few", "metadata": {"page": "shop"}})
+    shop = event_group("shop", stream, spark="spark://second:7077", pool="few", dagster={"metadata": {"page": "shop"}})
     definitions = build_definitions(Lake("ev", [stream, shop]))
     asset = definitions.resolve_asset_graph().get(dg.AssetKey("shop"))
     assert (asset.pools, asset.metadata["page"], asset.metadata["types"]) == ({"few"}, "shop", "*")
@@ -454,7 +456,7 @@ def result(kind: str, *, commit: bool = True, **fields: Any) -> TypeResult:
 
 
 def to_tell(known: Mapping[str, KnownType], *results: TypeResult, now_ms: int = TOLD_EVERY_MS) -> list[str]:
-    return [*types_to_tell(known, results, now_ms)]
+    return [*types_to_tell(known, results, now_ms, dt.timedelta(milliseconds=TOLD_EVERY_MS))]
 
 
 def test_new_types_and_new_columns_are_told_at_once() -> None:

@@ -229,6 +229,8 @@ GROUPS = [
     (lambda: group(verify="daily"), "shop, verify: 'daily' is no schedule; write every(days=1)"),
     (lambda: group(max_columns_per_producer=0), "shop, max_columns_per_producer: 0 is no number of columns, 1 or more, nor None"),
     (lambda: group(max_columns_per_producer=True), "shop, max_columns_per_producer: True is no number of columns"),
+    (lambda: group(materialize_every=dt.timedelta(0)), "shop, materialize_every: datetime.timedelta(0) is no positive time"),
+    (lambda: group(pool="few", dagster={"pool": "many"}), "shop, pool: 'few' is no name of a pool, or dagster= names one too"),
     (lambda: group(max_types=True), "shop, max_types: True is no number of tables"),
     (lambda: group(every="5m"), "shop, every: '5m' is no schedule; write every(minutes=5)"),
     (lambda: group(spark="second:7077"), "shop, spark: 'second:7077' is no driver; use warm, local, or a master URL"),
