@@ -25,6 +25,7 @@ from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.projecting import project
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import Attempted, SparkResource
+from lakechime_dagster.schema.replay import REBUILT
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import COLD, GroupResult, TypeResult
 from lakechime_dagster.store.interventions import By
@@ -200,10 +201,13 @@ def _standing(platform: Platform, group: EventGroup) -> GroupResult:
 
 def _of_type(one: TypeResult) -> dict[str, Any]:
     version = f"version {one.committed.version}" if one.committed is not None else "nothing to do, no commit"
-    replays = {
+    replays: dict[str, Any] = {
         "rows replaced by a replay": sum(each.replaced for each in one.replayed),
         "rows added by a replay": sum(each.added for each in one.replayed),
     }  # fmt: skip
+    if any(REBUILT in each.stamp.facts for each in one.commits):
+        replays["rows removed by a rebuild"] = sum(each.removed for each in one.replayed)
+        replays["breaking"] = "the table was made anew, and its columns; who reads it computes anew what he made of it"
     return {
         "dagster/row_count": one.written, "rows rescued": one.rescued, "rows discarded": one.discarded, "columns added": one.columns_added,
         "layout": one.layout, "commit": version, "table": one.table, **(replays if one.replayed else {}),

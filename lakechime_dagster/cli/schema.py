@@ -33,7 +33,7 @@ app.command("quarantine")(schema_quarantine.quarantine)
 app.command("verify")(schema_verify.verify)
 app.command("producers")(schema_producers.producers)
 app.command("project")(schema_project.project)
-for command in (schema_decide.hint, schema_decide.allow, schema_decide.replay):
+for command in (schema_decide.hint, schema_decide.allow, schema_decide.replay, schema_decide.rebuild):
     app.command()(command)
 
 LISTED = ("group", "type", "table", "layout_version", "columns", "place", "behind", "written", "rescued")
@@ -84,7 +84,7 @@ def diff(
     group: OfGroup = None,
     as_json: Json = False,
 ) -> None:
-    """Show the columns that a type gained between two layouts, one a line; layout 0 has none."""
+    """Show the columns that a type gained between two layouts, one a line, and those that a rebuild took away; layout 0 has none."""
     from lakechime_dagster.schema.layout import Layout
     from lakechime_dagster.schema.learning import gained
 
@@ -101,14 +101,17 @@ def diff(
             raise NotFoundError(f"{printable(one.known.type)} has no layout {asked}; the newest is {newest}")
     if start > end:
         raise parse.wrong("[FROM]", f"layout {start} came after layout {end}; name the earlier one first")
-    added = gained(layouts[start], layouts[end])
+    added, lost = gained(layouts[start], layouts[end]), gained(layouts[end], layouts[start])
     if as_json:
         columns = [{"name": column, "holds": holds} for column, holds in added]
-        print_json({"group": one.group.name, "type": one.known.type, "from": start, "to": end, "gained": columns})
+        gone = [{"name": column, "holds": holds} for column, holds in lost]
+        print_json({"group": one.group.name, "type": one.known.type, "from": start, "to": end, "gained": columns, "lost": gone})
         return
     for column, holds in added:
         say(f"+ {column} {holds}")
-    if not added:
+    for column, holds in lost:
+        say(f"- {column} {holds}")
+    if not added and not lost:
         say(f"layout {end} has no column that layout {start} has not")
 
 

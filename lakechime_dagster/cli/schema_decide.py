@@ -1,4 +1,4 @@
-"""`lakechime schema hint`, `allow`, `replay`: what people decide of a type, each kept with who and why."""
+"""`lakechime schema hint`, `allow`, `replay`, `rebuild`: what people decide of a type, each kept with who and why."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,9 @@ from lakechime_dagster.errors import DeclarationError, NotFoundError
 
 if TYPE_CHECKING:
     from lakechime_dagster.resources.grouped import GroupedType
-    from lakechime_dagster.resources.replaying import WouldReplay
+    from lakechime_dagster.resources.platform import Platform
+    from lakechime_dagster.resources.replaying import WouldRebuild, WouldReplay
+    from lakechime_dagster.store.interventions import By
 
 Path = Annotated[str, typer.Argument(metavar="PATH", help="A field, such as /price or /items[]/price, as `schema show` lists them.")]
 Says = Annotated[str, typer.Argument(metavar="KIND", help="bool, long, bigint, double, string, json, ignore; or - for what is declared.")]
@@ -112,12 +114,10 @@ def replay(
     told: dict[str, Any] = {"group": one.group.name, "type": one.known.type, "whole": whole, "dry_run": dry_run}
     replays = event_replays(platform)
     if cancel:
-        number = replays.cancel(one.group.name, one.known.type, by, dry_run=dry_run)
-        _told({**told, "cancelled": number}, f"replay {number} of {printable(one.known.type)} {_is(dry_run)} cancelled", as_json)
+        _told(*_cancelled(platform, one, by, told), as_json)
         return
     if dry_run:
-        if not one.known.place.commits:
-            raise NotFoundError(f"{printable(one.known.type)} has no table, so that there is nothing to replay into")
+        _check_table(one)
         would = would_replay(platform, one.group, one.known, note, is_whole=whole)
         gained = [{"name": column, "holds": holds} for column, holds in would.gained]
         _told({**told, "replaced": would.replaced, "added": would.added, "gained": gained}, _would(one, would), as_json)
@@ -125,6 +125,66 @@ def replay(
     (asked,) = replays.ask(one.group.name, [one.known.type], by, is_whole=whole)
     sentence = f"replay {asked.replay.replay_id} of {printable(one.known.type)} is done by the next step of {one.group.name}, {_when(one)}"
     _told({**told, "replay": asked.replay.replay_id}, sentence, as_json)
+
+
+def rebuild(
+    name: TypeName, reason: Reason, cancel: Cancel = False, who: Who = None, group: OfGroup = None, dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Make a type's table anew from the stream's table: its columns and all its rows, in one commit that replaces what is there.
+
+    Readers compute anew what they made of it. The group's next step does it, which comes by itself. Columns are then as if all
+    events had come at once, and rows of events that the stream's table has no more are gone. A dry run computes what would change,
+    which starts Spark.
+    """
+    from lakechime_dagster.resources.event_types import event_replays
+    from lakechime_dagster.resources.replaying import would_rebuild
+    from lakechime_dagster.resources.streamed import Streamed
+
+    platform = open_platform(dry_run=dry_run)
+    by = parse.by(who, reason)
+    one = type_named(platform, name, group)
+    told: dict[str, Any] = {"group": one.group.name, "type": one.known.type, "dry_run": dry_run}
+    if cancel:
+        _told(*_cancelled(platform, one, by, told), as_json)
+        return
+    if dry_run:
+        _check_table(one, may_have=bool(one.known.layout_version))
+        newest = Streamed(platform, one.group.stream.table).newest()
+        if newest is None:
+            raise NotFoundError(f"{one.group.stream.table.name} is not there, so that there is nothing to make a table from")
+        would = would_rebuild(platform, one.group, one.known, newest, note)
+        columns = {name: [{"name": column, "holds": holds} for column, holds in getattr(would, name)] for name in ("gained", "lost")}
+        counts = {"replaced": would.replaced, "added": would.added, "removed": would.removed, "same": would.is_same}
+        _told({**told, **counts, **columns}, _would_be(one, would), as_json)
+        return
+    (asked,) = event_replays(platform).ask(one.group.name, [one.known.type], by, is_rebuild=True)
+    sentence = f"rebuild {asked.replay.replay_id} of {printable(one.known.type)} is done by the next step of {one.group.name}, {_when(one)}"
+    _told({**told, "rebuild": asked.replay.replay_id}, sentence, as_json)
+
+
+def _cancelled(platform: "Platform", one: "GroupedType", by: "By", told: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """What is told of the replay or rebuild that was open, which ends here."""
+    from lakechime_dagster.resources.event_types import event_replays
+
+    dry_run, replays = bool(told["dry_run"]), event_replays(platform)
+    opened = replays.open(one.group.name).get(one.known.type)
+    number = replays.cancel(one.group.name, one.known.type, by, dry_run=dry_run)
+    what = "rebuild" if opened is not None and opened.is_rebuild else "replay"
+    return {**told, "cancelled": number}, f"{what} {number} of {printable(one.known.type)} {_is(dry_run)} cancelled"
+
+
+def _check_table(one: "GroupedType", *, may_have: bool = False) -> None:
+    if not one.known.place.commits and not may_have:
+        raise NotFoundError(f"{printable(one.known.type)} has no table, so that there is nothing to replay into")
+
+
+def _would_be(one: "GroupedType", would: "WouldRebuild") -> str:
+    if would.is_same:
+        return f"{one.table} would stay as it is"
+    columns = [*(f"\n+ {name} {holds}" for name, holds in would.gained), *(f"\n- {name} {holds}" for name, holds in would.lost)]
+    counts = f"{count(would.replaced, 'row')} of {one.table} would be replaced, {would.added:,} added, {would.removed:,} removed"
+    return counts + "".join(columns)
 
 
 def _would(one: "GroupedType", would: "WouldReplay") -> str:

@@ -160,9 +160,10 @@ def _replays(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
     asked = event_replays(platform).of(one.group.name, one.known.type)
     return [
         {
-            "replay": each.replay.replay_id, "whole": each.replay.is_whole, "who": each.who, "reason": each.reason,
+            "replay": each.replay.replay_id, "whole": each.replay.is_whole, "rebuild": each.replay.is_rebuild, "who": each.who,
+            "reason": each.reason,
             "asked_ts": each.asked_ts, "done_ts": each.done_ts, "replaced": each.done.replaced if each.done else None,
-            "added": each.done.added if each.done else None,
+            "added": each.done.added if each.done else None, "removed": each.done.removed if each.done else None,
         }
         for each in reversed(asked)
     ]  # fmt: skip
@@ -172,6 +173,10 @@ def _ended(replay: Mapping[str, Any]) -> str:
     if replay["done_ts"] is None:
         return "waits"
     return when(replay["done_ts"]) if replay["replaced"] is not None else "cancelled"
+
+
+def _kind(replay: Mapping[str, Any]) -> str:
+    return "rebuild" if replay["rebuild"] else "whole" if replay["whole"] else ""
 
 
 def _print_decided(told: Mapping[str, Any]) -> None:
@@ -195,12 +200,12 @@ def _print_decided(told: Mapping[str, Any]) -> None:
         say("\nreplays:")
         rows = [
             [
-                one["replay"], when(one["asked_ts"]), one["who"], printable(one["reason"]),
-                _ended(one), one["replaced"], one["added"],
+                one["replay"], _kind(one), when(one["asked_ts"]), one["who"], printable(one["reason"]),
+                _ended(one), one["replaced"], one["added"], one["removed"],
             ]
             for one in told["replays"][:MAX_REPLAYS]
         ]  # fmt: skip
-        print_table(["replay", "asked", "by", "because", "done", "replaced", "added"], rows, empty="")
+        print_table(["replay", "kind", "asked", "by", "because", "done", "replaced", "added", "removed"], rows, empty="")
 
 
 def contract_shown(contract: Mapping[str, Any]) -> list[list[str]]:

@@ -1,6 +1,7 @@
-"""What a replay of a type, or a drain of a stream, would change, computed and not written."""
+"""What a replay or a rebuild of a type, or a drain of a stream, would change, computed and not written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,14 @@ from lakechime_dagster.resources.spark import spark_of
 from lakechime_dagster.schema.learning import gained
 from lakechime_dagster.schema.producers import Accounts, allotted
 from lakechime_dagster.schema.replay import Replay
-from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.schema.repository import KnownType, TypePlace
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lakechime_dagster.spark.events.draining import Drain
+    from lakechime_dagster.spark.events.slices import Slices
+    from lakechime_dagster.spark.events.tables import TypeTables
 
 _ASKED = 0  # the number of a replay that nobody has asked for
 
@@ -34,6 +39,24 @@ class WouldReplay:
     gained: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class WouldRebuild:
+    """What a rebuild of a type would do to its table as it is.
+
+    Attributes:
+        added: Events of which the table has no row, those among them that no step has read yet.
+        gained: The columns that the table would gain, and `lost` those that it would lose: name, and what each holds.
+        is_same: Nothing would change.
+    """
+
+    replaced: int
+    added: int
+    removed: int
+    gained: tuple[tuple[str, str], ...]
+    lost: tuple[tuple[str, str], ...]
+    is_same: bool
+
+
 def would_replay(
     platform: Platform, group: EventGroup, known: KnownType, log: Callable[[str], None], *, is_whole: bool = False
 ) -> WouldReplay:  # fmt: skip
@@ -42,31 +65,62 @@ def would_replay(
     Raises:
         SparkFailedError: what Spark said.
     """
-    from lakechime_dagster.spark.drivers.driver import open_driver  # only who asks for this needs Spark
+    from lakechime_dagster.spark.events.replaying import TypeReplayer  # only who asks for this needs Spark
+
+    asked = Replay(replay_id=_ASKED, type=known.type, is_whole=is_whole)
+    with _stepping(platform, group, known.place, log) as (spark, slices, tables):
+        hinted = tables.job.group
+        accounts = Accounts(cap=hinted.cap_of(known.type))
+        done = allotted(known.layout, known.observed, hinted.contract_of(known.type), known.withheld, accounts)
+        replayer = TypeReplayer(spark=spark, slices=slices, tables=tables, repository=event_types(platform))
+        with replayer.difference(replace(known, layout=done.layout, withheld=done.withheld), asked) as found:
+            return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.layout, done.layout)))
+
+
+def would_rebuild(
+    platform: Platform, group: EventGroup, known: KnownType, newest: TypePlace, log: Callable[[str], None]
+) -> WouldRebuild:  # fmt: skip
+    """What a rebuild of this type from the stream's table at its newest would change; by Spark, and nothing is written.
+
+    Raises:
+        SparkFailedError: what Spark said.
+    """
+    from lakechime_dagster.spark.events.rebuilding import TypeRebuilder
+    from lakechime_dagster.spark.events.writing import TypeWriter
+
+    asked = Replay(replay_id=_ASKED, type=known.type, is_rebuild=True)
+    with _stepping(platform, group, newest, log) as (spark, slices, tables):
+        writer = TypeWriter(spark=spark, slices=slices, tables=tables, repository=event_types(platform))
+        rebuilder = TypeRebuilder(spark=spark, slices=slices, writer=writer, repository=event_types(platform))
+        anew = rebuilder.learnt(known, asked, is_kept=False)
+        found = rebuilder.compared(known, asked, anew)
+        return WouldRebuild(
+            replaced=found.done.replaced, added=found.done.added + found.came, removed=found.done.removed, is_same=found.is_same,
+            gained=tuple(gained(known.layout, anew.known.layout)), lost=tuple(gained(anew.known.layout, known.layout)),
+        )  # fmt: skip
+
+
+@contextmanager
+def _stepping(
+    platform: Platform, group: EventGroup, place: TypePlace, log: Callable[[str], None]
+) -> "Iterator[tuple[SparkSession, Slices, TypeTables]]":
+    """What a step of the group up to a place would read and write."""
+    from lakechime_dagster.spark.drivers.driver import open_driver
     from lakechime_dagster.spark.drivers.failures import described
     from lakechime_dagster.spark.events.job import GroupJob
-    from lakechime_dagster.spark.events.replaying import TypeReplayer
     from lakechime_dagster.spark.events.slices import Slices
     from lakechime_dagster.spark.events.tables import TypeTables
 
     settings, bronze = platform.settings, group.stream.table
     hinted, location = group.with_hints(event_hints(platform).holding(group.name)), platform.location(bronze.name, bronze.location)
-    uid = None if known.place.uid is None else TableUid(known.place.uid)
-    end = SnapshotPlace(table_uid=uid, snapshot_id=SnapshotId(str(known.place.version)))
+    end = SnapshotPlace(table_uid=None if place.uid is None else TableUid(place.uid), snapshot_id=SnapshotId(str(place.version)))
     job = GroupJob(
         group=hinted, groups=(hinted,), bronze=location, end=end, warehouse=platform.warehouse,
         deployment=platform.ledger.deployment,
     )  # fmt: skip
-    contract, accounts = hinted.contract_of(known.type), Accounts(cap=hinted.cap_of(known.type))
-    done = allotted(known.layout, known.observed, contract, known.withheld, accounts)
-    asked = Replay(replay_id=_ASKED, type=known.type, is_whole=is_whole)
     with open_driver(spark_of(settings, group), settings.home, jars=settings.jars, log=log) as driver, described():
-        replayer = TypeReplayer(
-            spark=driver.spark, slices=Slices(driver.spark, bronze.name, platform.log_at(location, bronze.name), end),
-            tables=TypeTables(job=job, open_log=platform.log_at), repository=event_types(platform),
-        )  # fmt: skip
-        with replayer.difference(replace(known, layout=done.layout, withheld=done.withheld), asked) as found:
-            return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.layout, done.layout)))
+        slices = Slices(driver.spark, bronze.name, platform.log_at(location, bronze.name), end)
+        yield driver.spark, slices, TypeTables(job=job, open_log=platform.log_at)
 
 
 def would_drain(platform: Platform, table: EventTable, log: Callable[[str], None]) -> "Drain":

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.schema.breaking import breaking
 from lakechime_dagster.schema.layout import Column, Holds, Layout
-from lakechime_dagster.schema.observed import observed_of
+from lakechime_dagster.schema.observed import Observed, observed_of
 from lakechime_dagster.schema.producers import NOBODY, Accounts, allotted
 from lakechime_dagster.schema.repository import KnownType, Learning, Prototype
 from lakechime_dagster.schema.variation import Variation
@@ -16,10 +16,7 @@ def learned(known: KnownType, found: Sequence[Prototype], contract: Contract, ac
 
     Without `accounts` nobody is told who sends its events, and nothing is withheld.
     """
-    observed, enlarging, others = known.observed, list[Prototype](), list[Prototype]()
-    for one in found:
-        (enlarging if observed.is_enlarged_by(one.variation) else others).append(one)
-        observed = observed.joined(observed_of(one.variation, one.position))
+    observed, enlarging, others = _joined(known.observed, found)
     done = allotted(known.layout, observed, contract, known.withheld, accounts or Accounts())
     layout, is_new = done.layout, done.layout != known.layout
     if not found and not is_new and known.layout_version and done.withheld.keys() == known.withheld.keys():
@@ -49,6 +46,32 @@ def _first_before(one: Prototype) -> list[str]:
     return [first, *(who for who in one.senders if who != first)]
 
 
+def relearned(known: KnownType, found: Sequence[Prototype], contract: Contract, cap: int | None = None) -> Learning:
+    """What all events of a type tell of it, with a layout that is made anew: the same in whatever order and split they came.
+
+    What is withheld stays so, where producers still have a cap.
+    """
+    observed, enlarging, others = _joined(known.observed, found)
+    done = allotted(Layout(), observed, contract, known.withheld, Accounts(cap=cap))
+    layout = done.layout
+    told = [*(f"+ {name} {holds}" for name, holds in gained(known.layout, layout))]
+    told += [f"- {name} {holds}" for name, holds in gained(layout, known.layout)]
+    return Learning(
+        type=known.type, table=known.table, home=known.home, place=known.place, prototypes=(*enlarging, *others), enlarging=len(enlarging),
+        observed=observed, layout=layout, is_new_layout=layout != known.layout, before=known.layout_version,
+        decision="\n".join(["rebuild", *told]), withheld=done.withheld, withheld_before=known.withheld,
+    )  # fmt: skip
+
+
+def _joined(observed: Observed, found: Sequence[Prototype]) -> tuple[Observed, list[Prototype], list[Prototype]]:
+    """What was observed with more variations, those of them that enlarge it, and the others."""
+    enlarging, others = list[Prototype](), list[Prototype]()
+    for one in found:
+        (enlarging if observed.is_enlarged_by(one.variation) else others).append(one)
+        observed = observed.joined(observed_of(one.variation, one.position))
+    return observed, enlarging, others
+
+
 def registered(known: KnownType) -> Learning | None:
     """A type that waits for a table, kept with its place, so that nothing of it is lost once it gets one; None where it has one."""
     if known.layout_version:
@@ -60,9 +83,12 @@ def registered(known: KnownType) -> Learning | None:
 
 
 def gained(before: Layout, after: Layout) -> list[tuple[str, str]]:
-    """The columns of single values that only the later layout has: the name, with those that it lies in, and what it holds."""
-    had = dict(columns_of(before.columns))
-    return [(name, holds) for name, holds in columns_of(after.columns) if name not in had]
+    """The columns of single values that only the later layout has: the name, with those that it lies in, and what it holds.
+
+    One that a rebuild made to hold something else is another.
+    """
+    had = {*columns_of(before.columns)}
+    return [one for one in columns_of(after.columns) if one not in had]
 
 
 def columns_of(columns: Sequence[Column], within: str = "") -> Iterator[tuple[str, str]]:

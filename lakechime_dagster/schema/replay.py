@@ -8,6 +8,8 @@ from lakechime_dagster.schema.layout import Layout
 from lakechime_dagster.schema.shape import covers
 from lakechime_dagster.schema.variation import Variation
 
+REBUILT = "rebuilt"  # the fact of a commit that made its table anew
+
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:

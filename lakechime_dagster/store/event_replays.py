@@ -45,7 +45,9 @@ class Replays:
         """
         with writing(self.engine) as connection:
             now = now_ms(connection)
-            written = (schema.event_type.c.type.in_(list(types)), schema.event_type.c.commits > 0)
+            may_have = schema.event_type.c.layout_version > 0  # a table, of which a store that was lost may not know
+            has_table = sa.or_(schema.event_type.c.commits > 0, may_have) if is_rebuild else schema.event_type.c.commits > 0
+            written = (schema.event_type.c.type.in_(list(types)), has_table)
             of_types = sa.select(schema.event_type).where(*self._is(group), *written).with_for_update()
             known = {row.type: row.type_id for row in connection.execute(of_types)}
             if missing := sorted({*types} - {*known}):

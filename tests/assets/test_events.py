@@ -22,10 +22,10 @@ from lakechime_dagster.lake import Contract, JsonLines, KafkaTopic, Lake, PathRu
 from lakechime_dagster.lake.contracts import Hint
 from lakechime_dagster.resources.event_types import event_hints, event_replays, event_types
 from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.resources.replaying import WouldReplay, would_replay
+from lakechime_dagster.resources.replaying import WouldReplay, would_rebuild, would_replay
 from lakechime_dagster.resources.spark import spark_of
 from lakechime_dagster.schema.replay import Replayed
-from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.schema.repository import KnownType, TypePlace
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.drivers.driver import Driver
@@ -407,6 +407,44 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2, 5], [1, 3, 4, 6])
     totals = event_types(game.platform).totals("shop")
     assert {name: total["written"] for name, total in totals.items()} == {"shop.buy": 2, "shop.gift": 1, "shop.sell": 4}
+
+
+@spark
+def test_a_rebuild_launches_by_itself_and_who_reads_its_table_follows(game: Game) -> None:
+    stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
+    shop = event_group("shop", stream, match="shop.*")
+    table = shop.table("shop.buy")
+    buys = sql_table("gold.buys", sql="SELECT n, price, _src FROM shop.shop__buy", keys=["_src"], refresh="rows", trigger=SnapshotTrigger())
+    game = replace(game, definitions=build_definitions(Lake("ev", [stream, shop, table, buys])))
+    game.step(buy(1, price=3), sell(1))
+    game.step(buy(2, price="four"))
+    assert game.run_of("gold_buys", "ev__tables").success
+    prices = sorted((row["n"], row["price"]) for row in read(game.platform.location("gold.buys")))
+    assert prices == [(1, 3), (2, None)]
+
+    newest = TypePlace(uid=game.known("shop.buy").place.uid, version=game.known("shop.buy").place.version)
+    would = would_rebuild(game.platform, shop, game.known("shop.buy"), newest, print)
+    assert (would.replaced, would.added, would.removed, would.is_same) == (2, 0, 0, False)
+    assert would.lost == (("price", "long"), ("price__v_string", "string"))
+    assert would.gained == (("price", "string"), ("price__v_long", "long"))
+    assert game.tick("shop").run_requests == []
+    event_replays(game.platform).ask("shop", ["shop.buy"], By(who="me", reason="texts matter"), is_rebuild=True)
+    done = game.step()
+    assert shown(done)["last fired because"] == "1 types are to be replayed, such as shop.buy"
+    assert (told(done), checks(done)["rows_add_up"]) == ({"shop.buy": 0}, True)
+    assert [(row["price"], row["price__v_long"]) for row in game.kept("shop.buy")] == [(None, 3), ("four", None)]
+    assert [(one.who, one.done) for one in event_replays(game.platform).of("shop", "shop.buy")] == [
+        ("me", Replayed(replay_id=1, replaced=2))
+    ]  # fmt: skip
+    assert game.events("shop.shop__buy")[-1][2] == {"schema_version": "3", "cause": "rebuild", "breaking": "true"}
+    history = event_types(game.platform).history("shop", "shop.buy")
+    assert [(one.actor, one.decision.splitlines()[0]) for one in history][2:] == [("me", "rebuild")]
+    assert game.tick("shop").run_requests == []
+    assert game.run_of("gold_buys", "ev__tables").success
+    prices = sorted((row["n"], row["price"]) for row in read(game.platform.location("gold.buys")))
+    assert prices == [(1, None), (2, "four")]
+    game.step(buy(3, price="five"))
+    assert (game.numbers("shop.buy"), game.known("shop.buy").layout_version) == ([1, 2, 3], 3)
 
 
 @spark

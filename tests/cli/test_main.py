@@ -22,13 +22,13 @@ COMMANDS = {
     "execution": ("list", "show", "retry", "skip"),
     "table": ("list", "show", "reconcile", "maintain", "drop", "dropped"),
     "cdc": ("list", "plan", "types", "explain", "quarantine", "rebuild", "epoch", "monitor", "transactions", "repair", "load", "view"),
-    "schema": ("list", "show", "history", "diff", "producers", "project", "quarantine", "verify", "hint", "allow", "replay"),
+    "schema": ("list", "show", "history", "diff", "producers", "project", "quarantine", "verify", "hint", "allow", "replay", "rebuild"),
     "store": ("upgrade", "check", "expire"),
 }  # fmt: skip
 MOVES = [
     "dce register", "dce complete", "trigger pause", "trigger resume", "trigger seek", "trigger forget", "execution retry",
     "execution skip", "table reconcile", "table maintain", "table drop", "store upgrade", "store expire", "demo replay", "cdc rebuild",
-    "cdc epoch", "cdc repair", "cdc load", "schema hint", "schema allow", "schema replay",
+    "cdc epoch", "cdc repair", "cdc load", "schema hint", "schema allow", "schema replay", "schema rebuild",
 ]  # fmt: skip
 EVERY = [f"{noun} {verb}".strip() for noun, verbs in COMMANDS.items() for verb in verbs or ("",)]
 

@@ -296,7 +296,7 @@ def test_a_difference_is_a_column_a_line(lakechime: Cli, between: tuple[str, ...
 @pytest.mark.usefixtures("bought")
 def test_a_difference_as_json_names_both_layouts(lakechime: Cli) -> None:
     assert lakechime("schema", "diff", "shop_buy", "--json").json == {
-        "group": "shop", "type": "shop_buy", "from": 1, "to": 2, "gained": [{"name": "price__v_fraction", "holds": "fraction"}],
+        "group": "shop", "type": "shop_buy", "from": 1, "to": 2, "gained": [{"name": "price__v_fraction", "holds": "fraction"}], "lost": [],
     }  # fmt: skip
 
 

@@ -1,10 +1,14 @@
 """`lakechime schema hint, allow, replay`: what a person decides of a type is kept with who and why, and told again."""
 
+from dataclasses import replace
+
 import pytest
 
 from lakechime_dagster.lake import Contract, PathRule, event_group
 from lakechime_dagster.lake.contracts import Hint
-from lakechime_dagster.resources.event_types import event_hints, event_replays
+from lakechime_dagster.resources.event_types import event_hints, event_replays, event_types
+from lakechime_dagster.schema.layout import Layout
+from lakechime_dagster.schema.learning import relearned
 from lakechime_dagster.schema.replay import Replay, Replayed
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.event_replays import close
@@ -49,6 +53,8 @@ def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(lakechime: Cl
         (("allow", "shop_buy", "--what", "colums"), "colums is none of tables, columns, kinds, all"),
         (("replay", "shop_by"), "did you mean shop_buy?"),
         (("replay", "shop_buy", "--cancel"), "no replay of 'shop_buy' is open"),
+        (("rebuild", "shop_by"), "did you mean shop_buy?"),
+        (("rebuild", "shop_buy", "--cancel"), "no replay of 'shop_buy' is open"),
     ],
 )
 def test_what_cannot_be_decided_says_why(lakechime: Cli, game: Game, words: tuple[str, ...], told: str) -> None:
@@ -93,12 +99,52 @@ def test_a_replay_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: Ga
     assert (shown["replaced"], shown["added"], shown["who"], shown["done_ts"] is None) == (4, 2, "me", False)
 
 
+def test_a_rebuild_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: Game) -> None:
+    told = lakechime("schema", "rebuild", "shop_buy", *WHY)
+    assert told.out == (
+        "rebuild 1 of shop_buy is done by the next step of shop, which its sensor launches;"
+        " `lakechime schema show shop.shop_buy` tells what came of it\n"
+    )
+    asked = lakechime("schema", "rebuild", "shop_buy", *WHY, "--json").json
+    assert asked == {"group": "shop", "type": "shop_buy", "dry_run": False, "rebuild": 1}
+    replays = event_replays(lakechime.platform)
+    assert replays.open("shop") == {"shop_buy": Replay(replay_id=1, type="shop_buy", is_rebuild=True)}
+    with writing(replays.engine) as connection:
+        close(connection, "e1", [Replayed(replay_id=1, replaced=4, added=2, removed=1)])
+    (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["replays"]
+    assert (shown["rebuild"], shown["replaced"], shown["added"], shown["removed"]) == (True, 4, 2, 1)
+    assert "1       rebuild" in lakechime("schema", "show", "shop_buy").out
+
+
+def test_a_rebuild_that_waits_may_be_cancelled(lakechime: Cli, game: Game) -> None:
+    lakechime("schema", "rebuild", "shop_buy", *WHY)
+    assert lakechime("schema", "rebuild", "shop_buy", "--cancel", "--dry-run", *WHY).out == "rebuild 1 of shop_buy would be cancelled\n"
+    assert lakechime("schema", "replay", "shop_buy", "--cancel", *WHY).out == "rebuild 1 of shop_buy is cancelled\n"
+    assert event_replays(lakechime.platform).open("shop") == {}
+
+
+def test_what_a_rebuild_makes_of_the_columns_is_told(lakechime: Cli, game: Game) -> None:
+    types, known = event_types(lakechime.platform), event_types(lakechime.platform).types("shop")["shop_buy"]
+    price = replace(known.layout.columns[1], name="price__v_long", is_sibling=True)
+    anew = relearned(known, [], Contract())
+    anew = replace(anew, layout=Layout((known.layout.columns[0], price)), is_new_layout=True, decision="rebuild\n+ price__v_long long")
+    types.adopt("shop", "shop_buy", 2, types.propose("shop", anew, 0))
+    history = lakechime("schema", "history", "shop_buy", "--json").json["versions"]
+    assert [one["decision"].splitlines()[0] for one in history] == ["+ item string", "rebuild"]
+    told = lakechime("schema", "diff", "shop_buy").out
+    assert told == "+ price__v_long long\n- price long\n- type string\n"
+    lost = lakechime("schema", "diff", "shop_buy", "--json").json["lost"]
+    assert lost == [{"name": "price", "holds": "long"}, {"name": "type", "holds": "string"}]
+
+
 def test_a_type_without_a_table_has_nothing_to_replay_into(lakechime: Cli, game: Game) -> None:
     game.come(event("shop_fly"))
     game.step(waits={"shop_fly": "frozen"})
     answer = lakechime("schema", "replay", "shop_fly", *WHY)
     assert answer.code != 0
     assert "'shop_fly' has no table in event group shop" in " ".join(answer.err.split())
+    answer = lakechime("schema", "rebuild", "shop_fly", *WHY, "--dry-run")
+    assert "shop_fly has no table" in " ".join(answer.err.split())
     assert event_replays(lakechime.platform).open("shop") == {}
 
 

@@ -22,6 +22,9 @@ new group's when it settles.
 A replay commits no new rows: under the number that follows, once the attempt is done with the type up to its own end and nobody is
 ahead of it, and its record tells that end.
 
+A rebuild is the commit of a type in place of an append: under the number that follows, it replaces what the table holds by all rows up
+to the attempt's end, and its record tells that end.
+
 A type that is far behind catches up by parts: it is read up to an end of its own before the attempt's, which its record tells and to
 which it moves, with a commit if the part has rows of it. A later step reads on from there. That the others are read in segments, each
 file once, is no rule of its own: of each segment a type gets the rows behind its place.
@@ -50,6 +53,7 @@ class Bounds(NamedTuple):
     losses: int = 1  # of the store
     any_order: bool = False  # of the types of an attempt
     replays: int = 0  # that change something
+    rebuilds: int = 0
     moves: int = 0  # of the types to another group
     catch_ups: int = 0  # parts that end before the attempt does
 
@@ -60,6 +64,7 @@ WITHOUT_LOSS = Bounds(losses=0)
 HALVES = (Bounds(left=0), WITHOUT_LOSS)
 WIDE = Bounds(alive=3, any_order=True)
 REPLAYING = Bounds(left=0, replays=1)
+REBUILDING = Bounds(left=0, rebuilds=1)
 MOVING = Bounds(left=0, losses=0, moves=1)
 MOVING_LEFT = Bounds(losses=0, moves=1)
 CATCHING_UP = Bounds(left=0, catch_ups=1)
@@ -68,11 +73,13 @@ CATCHING_UP = Bounds(left=0, catch_ups=1)
 def explored(broken: str = "", is_wide: bool = False) -> Exploration:
     """The protocol, or what is left of it: a mutant within widening bounds, a variation by halves unless it is to be wide."""
     if not broken:
-        all_bounds = (WIDE, MOVING_LEFT) if is_wide else (USUAL, REPLAYING, CATCHING_UP, MOVING)
+        all_bounds = (WIDE, MOVING_LEFT) if is_wide else (USUAL, REPLAYING, REBUILDING, CATCHING_UP, MOVING)
     elif broken in MUTANTS and broken.startswith("replay"):
         all_bounds = (REPLAYING,)
     elif broken in MUTANTS and broken.startswith("catch_up"):
         all_bounds = (CATCHING_UP,)
+    elif broken.startswith("rebuild_"):
+        all_bounds = (REBUILDING,)
     elif "moved" in broken:
         all_bounds = (MOVING_LEFT,) if is_wide else (MOVING,)
     elif broken in VARIATIONS:
@@ -105,7 +112,8 @@ class Group:
         if state.settled >= TOO_MANY:
             return "steps follow each other without end"
         for index, table in enumerate(state.tables):
-            held = [row for commit in table for row in self._rows(index, commit.start, commit.end)]
+            last = max((at for at, commit in enumerate(table) if commit.is_rebuild), default=0)
+            held = [row for commit in table[last:] for row in self._rows(index, commit.start, commit.end)]
             if len(held) > len(set(held)):
                 return f"{TYPES[index]} holds rows twice: those of the bronze commits {held}"
             if self.is_quiet(state) and set(held) not in ({*self._rows(index, 0, LAST)}, {*ROWS[TYPES[index]]}):
@@ -240,6 +248,8 @@ class Group:
             yield from ((f"at {TYPES[index]} {move}", after) for move, after in self._replayed(run, state, rest, index))
         if run.group != state.group and not due and "moved_settles_late" in self.broken:
             yield "settles", rest._replace(types=self._moved(run, state))
+        for index in range(len(TYPES)):
+            yield from ((f"at {TYPES[index]} {move}", after) for move, after in self._made_anew(run, state, rest, index))
         is_compared = is_open or (state.open is not None and state.open.step == run.step and "compares_step" in self.broken)
         if (is_compared or "compares_nothing" in self.broken) and (not due or "settles_first" in self.broken):
             yield "settles", self._settled(run, state, rest)
@@ -287,6 +297,26 @@ class Group:
         grown = (*table, Commit(step, run.end, run.end, 0 if "replay_tells_no_place" in self.broken else run.end))
         tables = (*state.tables[:index], grown, *state.tables[index + 1 :])
         yield f"replays as {step}", rest._replace(runs=runs, tables=tables, replays=state.replays + 1)
+
+    def _made_anew(self, run: Run, state: State, rest: State, index: int) -> Moves:
+        """A rebuild in place of what a type was to append: all rows up to the attempt's end, under the type's own number."""
+        part, table = run.parts[index], state.tables[index]
+        is_behind = part.known.place > run.end and "rebuild_behind" not in self.broken
+        if state.rebuilds == self.bounds.rebuilds or part.known == UNKNOWN or not table or is_behind:
+            return
+        step = part.known.step
+        lets_in = self._lets_in([commit.step for commit in table], step) or "rebuild_let_in_always" in self.broken
+        if lets_in:
+            start = part.known.place if "rebuild_from_place" in self.broken else 0
+            end = part.known.place if "rebuild_tells_own_place" in self.broken else run.end
+            grown, known = (*table, Commit(step, start, run.end, end, run.group, is_rebuild=True)), TypePlace(step + 1, end)
+        else:
+            grown, known = table, self._found(table, step)
+        parts = (*run.parts[:index], Part(known, is_due=False), *run.parts[index + 1 :])
+        tables = (*state.tables[:index], grown, *state.tables[index + 1 :])
+        move = f"makes it anew as {step}" if lets_in else f"is refused to make it anew as {step}"
+        runs = (*rest.runs, run._replace(parts=parts))
+        yield move, rest._replace(runs=runs, tables=tables, rebuilds=state.rebuilds + 1)
 
     def _begun(self, run: Run, state: State) -> tuple[Part, ...]:
         parts = [self._looked_up(run, index, state) for index in range(len(TYPES))]

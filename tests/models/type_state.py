@@ -23,6 +23,7 @@ class Commit(NamedTuple):
     end: int
     told_end: int  # in the record
     group: int = 0
+    is_rebuild: bool = False  # nothing of what the table held before is left
 
 
 class Part(NamedTuple):
@@ -58,5 +59,6 @@ class State(NamedTuple):
     left: int = 0
     losses: int = 0
     replays: int = 0
+    rebuilds: int = 0
     group: int = 0  # which has the types; the lane is its own
     catch_ups: int = 0

@@ -66,6 +66,13 @@ def test_a_replay_of_a_type_without_a_table_is_refused_with_those_beside_it(repl
     assert replays.of("shop", "buy") == []
 
 
+def test_a_table_of_which_a_lost_store_does_not_know_may_be_made_anew(replays: Replays) -> None:
+    (asked,) = replays.ask("shop", ["wait"], ME, is_rebuild=True)
+    assert replays.open("shop") == {"wait": asked.replay}
+    with pytest.raises(NotFoundError, match="'bye' has no table"):
+        replays.ask("shop", ["bye"], ME, is_rebuild=True)
+
+
 def test_a_cancelled_replay_stays_cancelled_whatever_a_step_tells_later(replays: Replays) -> None:
     (asked,) = replays.ask("shop", ["buy"], ME)
     number = asked.replay.replay_id

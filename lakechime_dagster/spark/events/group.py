@@ -4,24 +4,27 @@ The store learns what is new before any table is touched. A type that fails keep
 behind catches up by itself.
 """
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
 from lakechime_dagster.lake.contracts import Change, Mode
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.events import owner_of
 from lakechime_dagster.schema.moves import misplaced
 from lakechime_dagster.schema.reading import planned
+from lakechime_dagster.schema.replay import Replay
 from lakechime_dagster.schema.repository import KnownType, SchemaRepository, TypePlace
 from lakechime_dagster.schema.results import AT_ONCE, FROZEN, TYPE_CAP, GroupResult, TypeResult
 from lakechime_dagster.spark.events.appending import Ahead
-from lakechime_dagster.spark.events.census import seen
+from lakechime_dagster.spark.events.census import Seen, seen
 from lakechime_dagster.spark.events.job import GroupJob
 from lakechime_dagster.spark.events.parts import Looked, PartDone, PartStep
+from lakechime_dagster.spark.events.rebuilding import TypeRebuilder
 from lakechime_dagster.spark.events.replaying import TypeReplayer
 from lakechime_dagster.spark.events.slices import Slices
 from lakechime_dagster.spark.events.tables import TypeTables
@@ -56,21 +59,24 @@ class GroupStep:
     @cached_property
     def writer(self) -> TypeWriter:
         """Who writes the tables of types."""
-        return TypeWriter(spark=self.spark, slices=self.slices, tables=TypeTables(job=self.job, open_log=self.open_log))
+        tables = TypeTables(job=self.job, open_log=self.open_log)
+        return TypeWriter(spark=self.spark, slices=self.slices, tables=tables, repository=self.repository)
 
     def run(self) -> GroupResult:
         """Do it; again, by whomever, it changes nothing.
 
         Raises:
-            TableUnreadableError: what is new in the stream's table cannot be told from what is not.
+            TableUnreadableError: the stream's table cannot be read at all.
             LaneConflictError: another attempt has found out something of a type meanwhile.
         """
         phase = Phases(self.spark, self.job.group.name)
         begun = self.slices.start(self.start)
         with phase("look"):
-            came = seen(self.slices.after(begun))
-            looked = self._looked(self._types(came.types))
-            plan = planned(self._starts(looked), group=begun, end=self.slices.version, max_catchup=self.job.group.max_catchup)
+            came, is_all = self._came(begun)
+            looked = self._looked(self._types(came.types, TypePlace() if is_all else self.start))
+            rebuilding = self._rebuilding(looked)
+            looked = looked.without(self._unread(looked, rebuilding)) if is_all else looked
+            plan = planned(self._starts(looked, rebuilding), group=begun, end=self.slices.version, max_catchup=self.job.group.max_catchup)
             self.slices.cuts = tuple(sorted({start for part in (plan.shared, *plan.apart) for start in part.behind.values()}))
         step = PartStep(
             spark=self.spark, job=self.job, repository=self.repository, slices=self.slices, writer=self.writer, looked=looked,
@@ -79,12 +85,21 @@ class GroupStep:
         parts = [step.done(plan.shared, phase)]
         parts += [step.done_apart(part, lambda _: phase(CATCH_UP)) for part in plan.apart]
         found = {name: one for part in parts for name, one in part.results.items()}
-        found |= {name: self._put_off(looked, name) for name in looked.known if name not in found}
+        found |= {name: self._put_off(looked, name) for name in looked.known if name not in found and name not in rebuilding}
         with phase("replay"):
             found |= self._replayed(looked, parts, found)
+            rebuilder = TypeRebuilder(spark=self.spark, slices=self.slices, writer=self.writer, repository=self.repository)
+            found |= {name: rebuilder.rebuilt(looked.known[name], asked, looked.ahead.get(name)) for name, asked in rebuilding.items()}
         return GroupResult(types=tuple(found[name] for name in sorted(found)), refused=came.refused, seconds=phase.seconds)
 
-    def _types(self, names: Iterable[str]) -> dict[str, KnownType]:
+    def _came(self, begun: int) -> tuple[Seen, bool]:
+        """What came since the group read the stream's table; all types that are there, where nobody can tell that by now."""
+        try:
+            return seen(self.slices.after(begun)), False
+        except TableUnreadableError:
+            return replace(seen(self.slices.after(-1)), refused={}), True  # each type tells for itself what it cannot read
+
+    def _types(self, names: Iterable[str], start: TypePlace) -> dict[str, KnownType]:
         """The group's types that the store knows, and those of these names that come for the first time.
 
         These begin where the group stands. One that another group is said to have had, of which the store knows nothing, begins with
@@ -95,7 +110,7 @@ class GroupStep:
         for name in names:
             if name not in known and self._has(name):
                 home = group.home_of(name)
-                place = self.start if home == group.name else TypePlace()
+                place = start if home == group.name else TypePlace()
                 known[name] = KnownType(type=name, table=table_of(name), home=home, place=place)
         return known
 
@@ -104,21 +119,50 @@ class GroupStep:
 
     def _looked(self, types: Mapping[str, KnownType]) -> Looked:
         """The types with their places as their own tables tell them, where somebody may have written there without settling."""
-        known, ahead, failed = dict(types), dict[str, Ahead](), dict[str, Exception]()
+        known, ahead, failed, unread = dict(types), dict[str, Ahead](), dict[str, Exception](), dict[str, Exception]()
         for name, one in types.items():
-            if self.job.attempt > 1 or not one.layout_version:
+            asked = self.job.replays.get(name)
+            is_rebuilt = asked is not None and asked.is_rebuild
+            if self.slices.is_anew(one.place) and not is_rebuilt:
+                unread[name] = self._anew(one)
+            if self.job.attempt > 1 or not one.layout_version or is_rebuilt:
                 try:
                     found = self.writer.tables.ahead(one)
+                    one = self.writer.as_its_table(one, found)
                 except LakeChimeError as error:
                     failed[name] = error
                     continue
                 if found is not None:
                     known[name], ahead[name] = replace(one, place=found.place), found
         waiting = {name: reason for name, one in known.items() if not one.is_put_off(self.now_ms) and (reason := self._waits(one, known))}
-        return Looked(
+        looked = Looked(
             known=known, ahead=ahead, failed=failed, waiting=waiting,
             counted={name: known[name].pending for name in waiting if self._is_far(known[name])},
         )  # fmt: skip
+        return looked.without(unread)
+
+    def _anew(self, one: KnownType) -> TableUnreadableError:
+        made = f"{self.slices.table} was made anew since version {one.place.version}, up to which the table of {one.type} has its rows"
+        return TableUnreadableError(f"{made}; make that anew too: `lakechime schema rebuild {shlex.quote(one.type)} --reason …`")
+
+    def _unread(self, looked: Looked, rebuilding: Collection[str]) -> dict[str, Exception]:
+        """Why nobody can tell what came of types since they were read, where the stream's log was cleaned up."""
+        found: dict[str, Exception] = {}
+        for name in looked.known.keys() - rebuilding:
+            start = self.slices.start(looked.known[name].place)
+            try:
+                _ = self.slices.after(start) if start < self.slices.version else None
+            except TableUnreadableError as error:
+                found[name] = error
+        return found
+
+    def _rebuilding(self, looked: Looked) -> dict[str, Replay]:
+        """The types whose tables are made anew by this step, which another attempt has not done already."""
+        return {
+            name: asked for name, asked in self.job.replays.items()
+            if asked.is_rebuild and name in looked.known and not looked.known[name].is_put_off(self.now_ms)
+            and name not in looked.failed and name not in looked.waiting and not looked.has(name, asked, self.job.execution_id)
+        }  # fmt: skip
 
     def _waits(self, one: KnownType, known: Mapping[str, KnownType]) -> str:
         """Why a type gets no table, or not its rows; empty where it has or gets one."""
@@ -140,10 +184,17 @@ class GroupStep:
     def _is_far(self, one: KnownType) -> bool:
         return self.slices.start(self.start) - self.slices.start(one.place) > self.job.group.max_catchup
 
-    def _starts(self, looked: Looked) -> dict[str, int]:
-        """Behind which version each type is read that is due; what was counted of those that wait is not read again."""
-        due = {name: one for name, one in looked.known.items() if not one.is_put_off(self.now_ms)}
-        return {name: self.slices.start(self.start if name in looked.counted else one.place) for name, one in due.items()}
+    def _starts(self, looked: Looked, rebuilding: Collection[str]) -> dict[str, int]:
+        """Behind which version each type is read that is due; what was counted of those that wait is not read again.
+
+        One of which nobody can tell what came has nothing there.
+        """
+        due = {name: one for name, one in looked.known.items() if not one.is_put_off(self.now_ms) and name not in rebuilding}
+        return {
+            name: self.slices.version if name in looked.unread
+            else self.slices.start(self.start if name in looked.counted else one.place)
+            for name, one in due.items()
+        }  # fmt: skip
 
     def _put_off(self, looked: Looked, name: str) -> TypeResult:
         """A type that this step does not read: it failed and is not tried again yet, or catches up after others."""
@@ -160,7 +211,10 @@ class GroupStep:
         learnt: dict[str, ToWrite] = {name: one for part in parts for name, one in part.learnt.items()}
         replayer = TypeReplayer(spark=self.spark, slices=self.slices, tables=self.writer.tables, repository=self.repository)
         replayed = {}
-        for name in sorted(self.job.replays.keys() & found.keys()):
+        made_anew = {name for part in parts for name in part.made_anew}  # these are replayed by the next step
+        for name in sorted((self.job.replays.keys() & found.keys()) - made_anew):
+            if self.job.replays[name].is_rebuild and name not in looked.waiting:
+                continue  # another attempt did it, or it could not be asked
             known = looked.known[name]
             if name in learnt:
                 known = replace(learnt[name].type, place=known.place)

@@ -13,6 +13,7 @@ from lakechime_dagster.schema.cold import Came, cold_types
 from lakechime_dagster.schema.learning import learned, registered, sent_of
 from lakechime_dagster.schema.producers import Accounts
 from lakechime_dagster.schema.reading import Part
+from lakechime_dagster.schema.replay import Replay
 from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, SchemaRepository
 from lakechime_dagster.schema.results import AT_ONCE, COLD, TypeResult
 from lakechime_dagster.schema.variation import Variation
@@ -21,7 +22,7 @@ from lakechime_dagster.spark.events.appending import BOUNDED_TIMES, Ahead
 from lakechime_dagster.spark.events.census import NOTHING, TypeCount, counted, prototypes
 from lakechime_dagster.spark.events.job import GroupJob
 from lakechime_dagster.spark.events.slices import Events, Slices, events_of
-from lakechime_dagster.spark.events.writing import ToWrite, TypeWriter
+from lakechime_dagster.spark.events.writing import MadeAnewError, ToWrite, TypeWriter
 from lakechime_dagster.spark.session_confs import session_confs
 
 WRITERS = 4  # tables that are written at a time
@@ -39,6 +40,7 @@ class Looked:
         failed: Why a type cannot be written, as its table could not be asked, or its events not be read.
         waiting: Why a type that is due gets no table.
         counted: Events of those that wait which earlier steps have counted, so that they are not read again.
+        unread: Those that failed as nobody can tell what of the stream's table came since.
     """
 
     known: Mapping[str, KnownType]
@@ -46,14 +48,29 @@ class Looked:
     failed: Mapping[str, Exception]
     waiting: Mapping[str, str] = field(default_factory=dict)
     counted: Mapping[str, int] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
+
+    def without(self, unread: Mapping[str, Exception]) -> "Looked":
+        """The same, with more types of which nobody can tell what came."""
+        return replace(self, failed={**self.failed, **unread}, unread=self.unread | unread.keys())
+
+    def has(self, name: str, asked: Replay, execution_id: str) -> bool:
+        """Whether the table of a type has the commit of a replay that another attempt at an execution made."""
+        stamps = [one.stamp for one in self.ahead[name].commits] if name in self.ahead else []
+        return any((one.execution_id, one.facts.get("replay")) == (execution_id, asked.replay_id) for one in stamps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartDone:
-    """What was done for each type of a part, and what is known of those that have something to be written, or replayed."""
+    """What was done for each type of a part, and what is known of those that have something to be written, or replayed.
+
+    Attributes:
+        made_anew: Types whose tables another attempt made anew meanwhile, with layouts that are not those of `learnt`.
+    """
 
     results: Mapping[str, TypeResult]
     learnt: Mapping[str, ToWrite] = field(default_factory=dict)
+    made_anew: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +103,13 @@ class PartStep:
             kept = {*self.looked.waiting, *failed, *cold}
             writing = [learnt[name] for name in sorted(counts) if name in learnt and name not in kept]
             with session_confs(self.spark, BOUNDED_TIMES), ThreadPoolExecutor(WRITERS) as pool:
-                done = {one.type: one for one in pool.map(inheritable_thread_target(self.spark)(self.writer.written), writing)}
+                wrote = [*pool.map(inheritable_thread_target(self.spark)(self.writer.written), writing)]
+                done = {one.type: one for one in wrote if isinstance(one, TypeResult)}
+                anew = {one.type: one for one in wrote if isinstance(one, MadeAnewError)}
+                done |= {name: self.writer.written_anew(learnt[name], one.ahead) for name, one in anew.items()}
         rest = {name: self._unwritten(name, part, counts.get(name), failed, cold.get(name, 0)) for name in part.starts if name not in done}
-        return PartDone(results=rest | {name: self._read_on(one, part) for name, one in done.items()}, learnt=learnt)
+        results = rest | {name: self._read_on(one, part) for name, one in done.items()}
+        return PartDone(results=results, learnt=learnt, made_anew=frozenset(anew))
 
     def done_apart(self, part: Part, phase: Phase) -> PartDone:
         """The same of types that are far behind, of which nothing hinders others: they are tried again."""

@@ -44,6 +44,10 @@ class Slices:
         """The version behind which a place reads: its own, or the beginning where the table was made anew since."""
         return place.version if place.uid in (None, self.end.table_uid) else -1
 
+    def is_anew(self, place: TypePlace) -> bool:
+        """Whether the table was made anew since a type was read up to a place: what its own table has of it cannot be told."""
+        return place.commits > 0 and place.uid not in (None, self.end.table_uid)
+
     def after(self, start: int) -> DataFrame:
         """The rows of all versions behind one, -1 for all.
 
@@ -85,7 +89,7 @@ class Slices:
         rows = read.end if read.is_first else read.images
         if rows is None or read.method not in (ReadMethod.NOTHING, ReadMethod.LOG_FILES, ReadMethod.WHOLE):
             why = read.note or f"commits of it do more than append ({read.method.value})"
-            remedy = "put its log back as it was"
+            remedy = "put its log back as it was, or make the table of each such type anew: `lakechime schema rebuild TYPE --reason …`"
             raise TableUnreadableError(f"{self.table} after version {start}: {read.verdict.value}, {why}; {remedy}")
         return rows.select(*COLUMNS)
 

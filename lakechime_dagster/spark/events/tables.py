@@ -6,7 +6,7 @@ from typing import Any
 
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.schema.replay import Replayed
+from lakechime_dagster.schema.replay import REBUILT, Replayed
 from lakechime_dagster.schema.repository import KnownType, TypePlace
 from lakechime_dagster.spark.commit import Target
 from lakechime_dagster.spark.events.appending import Ahead, ahead_of
@@ -56,6 +56,17 @@ class TypeTables:
         }  # fmt: skip
         tags = {"schema_version": str(known.layout_version), "cause": "replay"}
         return self._stamp(known, known.place, known.place.version, facts, tags)
+
+    def rebuild_stamp(self, known: KnownType, start: int, end: int, rows: int, written: int, done: Replayed) -> CommitStamp:
+        """What this attempt's commit says that makes the table anew: all of the stream's table is in it, of which `rows` events, and as
+        many of their rows as are `written`, lie behind the version up to which the type was read.
+        """
+        facts = {
+            "type": known.type, "after": start, "layout": known.layout_version, "rows": rows, "written": written,
+            "replay": done.replay_id, REBUILT: True, "replaced": done.replaced, "added": done.added, "removed": done.removed,
+        }  # fmt: skip
+        tags = {"schema_version": str(known.layout_version), "cause": "rebuild", "breaking": "true"}
+        return self._stamp(known, known.place, end, facts, tags)
 
     def _stamp(self, known: KnownType, place: TypePlace, end: int, facts: Mapping[str, Any], tags: Mapping[str, str]) -> CommitStamp:
         reached = SnapshotPlace(table_uid=self.job.end.table_uid, snapshot_id=SnapshotId(str(end)))

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.dce.commits import TableCommit, TableSize
-from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
 from lakechime_dagster.schema.producers import Brought
-from lakechime_dagster.schema.replay import Replayed
-from lakechime_dagster.schema.repository import KnownType, TypePlace
+from lakechime_dagster.schema.replay import REBUILT, Replayed
+from lakechime_dagster.schema.repository import KnownType, SchemaRepository, TypePlace
 from lakechime_dagster.schema.results import Sent, TypeResult, both
 from lakechime_dagster.schema.shape import covers
 from lakechime_dagster.schema.variation import Variation
@@ -26,11 +26,24 @@ from lakechime_dagster.spark.events.rescues import RESCUED, rescues
 from lakechime_dagster.spark.events.rows import rows_of
 from lakechime_dagster.spark.events.slices import Slices, of_types
 from lakechime_dagster.spark.events.tables import TypeTables
-from lakechime_dagster.triggers.lanes import Committed
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
 MAX_ROUNDS = 5  # in which others were first at one table
 
 _logger = logging.getLogger(__name__)
+
+
+class MadeAnewError(LakeChimeError):
+    """Another attempt made the table of a type anew, with a layout that this attempt does not know."""
+
+    def __init__(self, type_name: str, ahead: Ahead) -> None:
+        super().__init__(f"the table of {type_name} was made anew by another attempt; the next step goes on behind it")
+        self.type, self.ahead = type_name, ahead
+
+
+def made_anew(ahead: Ahead | None) -> list[CommitStamp]:
+    """The commits that made a table anew, of those that it holds beyond what is known of it."""
+    return [one.stamp for one in ahead.commits if REBUILT in one.stamp.facts] if ahead is not None else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,49 +71,85 @@ class TypeWriter:
     spark: SparkSession
     slices: Slices
     tables: TypeTables
+    repository: SchemaRepository
 
     @property
     def tells_producers(self) -> bool:
         """Whether who sent an event is told."""
         return self.tables.job.group.tells_producers
 
-    def written(self, one: ToWrite) -> TypeResult:
-        """A type's rows in its table; what hinders that is told, and the type keeps its place."""
+    def written(self, one: ToWrite) -> "TypeResult | MadeAnewError":
+        """A type's rows in its table; what hinders that is told, and the type keeps its place.
+
+        Of one whose table somebody made anew meanwhile nothing is written, and that is told: `written_anew` goes on, one type after
+        the other, as it asks the store.
+        """
         try:
             with described():
                 return self._appended(one)
+        except MadeAnewError as anew:
+            return anew
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
             return self.failed(one.type, error, one.count.rows)
 
+    def written_anew(self, one: ToWrite, ahead: Ahead) -> TypeResult:
+        """The same behind the commit that made a type's table anew."""
+        try:
+            with described():
+                known = replace(self.as_its_table(one.type, ahead), place=ahead.place)
+                count = self._left(known, known.place, one.end)
+                found = replace(ahead, commits=(*(one.ahead.commits if one.ahead is not None else ()), *ahead.commits))
+                if count.rows:
+                    return self._appended(replace(one, type=known, count=count, ahead=found))
+                return replace(self.with_earlier(self.begun(known), known, found), end=max(self.slices.start(known.place), one.end))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
+            return self.failed(one.type, error, None)
+
     def failed(self, known: KnownType, error: Exception, left: int | None) -> TypeResult:
         """A type of which nothing was written, why, and how many rows are left behind its place."""
-        return replace(self._begun(known), error=f"{type(error).__name__}: {error}".splitlines()[0], left=left)
+        return replace(self.begun(known), error=f"{type(error).__name__}: {error}".splitlines()[0], left=left)
 
     def with_earlier(self, result: TypeResult, known: KnownType, ahead: Ahead | None) -> TypeResult:
         """What a step did for a type, with the commits of other attempts that the store does not know."""
         target = self.tables.target(known)
         for commit in ahead.commits if ahead is not None else ():
             if "replay" in commit.stamp.facts:
-                result = replace(result, commits=(*result.commits, commit), replayed=(*result.replayed, _replayed(commit)))
+                facts = commit.stamp.facts
+                rows, written = (int(facts.get(name, 0)) if REBUILT in facts else 0 for name in ("rows", "written"))
+                result = replace(
+                    result, commits=(*result.commits, commit), replayed=(*result.replayed, _replayed(commit)), rows=result.rows + rows,
+                    written=result.written + written, discarded=result.discarded + rows - written,
+                )  # fmt: skip
                 continue
             facts = commit.stamp.facts  # as its writer counted the events
             rows, sent = int(facts.get("rows", 0)), facts.get("producers", {})
             result = self._with(result, target, commit, rows, rows, sent, partial(self._earlier_events, known, commit))
         return result
 
-    def _begun(self, known: KnownType) -> TypeResult:
+    def as_its_table(self, known: KnownType, ahead: Ahead | None) -> KnownType:
+        """A type with the layout that its table has, where a commit of another attempt made that anew and nobody told the store."""
+        if not (stamps := made_anew(ahead)):
+            return known
+        group = self.tables.job.group.name
+        for stamp in stamps:
+            self.repository.adopt(group, known.type, stamp.step, int(stamp.facts["layout"]))
+        kept = self.repository.types(group).get(known.type, known)
+        return replace(known, layout=kept.layout, layout_version=kept.layout_version, observed=kept.observed)
+
+    def begun(self, known: KnownType) -> TypeResult:
+        """A type of which nothing is done yet."""
         start = self.slices.start(known.place)
         return TypeResult(type=known.type, table=known.table, home=known.home, start=start, end=start, layout=known.layout_version)
 
     def _appended(self, one: ToWrite) -> TypeResult:
         known, place, count = one.type, one.type.place, one.count
         target, contract = self.tables.target(known), self.tables.job.group.contract_of(known.type)
-        begun = replace(self._begun(known), columns_added=one.columns_added, brought=one.brought)
+        begun = replace(self.begun(known), columns_added=one.columns_added, brought=one.brought)
         result = self.with_earlier(begun, known, one.ahead)
         for _ in range(MAX_ROUNDS):
             start = self.slices.start(place)
             events = of_types(self.slices.between(start, one.end), [known.type])
-            covered, rest = _covered(one, count)
+            covered, rest = covered_by(known, one.variations, count)
             rows = rows_of(events, known, contract, covered)
             stamp = self.tables.stamp(known, place, start, one.end, count.rows, count.producers)
             held = append_after(place, target, rows, count.rows, stamp)
@@ -109,6 +158,8 @@ class TypeWriter:
                 return replace(result, end=one.end)
             ahead = self.tables.ahead(replace(known, place=place))
             assert ahead is not None  # as it holds a commit
+            if made_anew(ahead):
+                raise MadeAnewError(known.type, ahead)
             place, result = ahead.place, self.with_earlier(result, known, ahead)
             count = self._left(known, place, one.end)
             if not count.rows:
@@ -187,11 +238,12 @@ class TypeWriter:
 def _replayed(commit: Committed) -> Replayed:
     """What a replay did that nobody settled, as its writer counted."""
     facts = commit.stamp.facts
-    return Replayed(replay_id=int(facts["replay"]), replaced=int(facts["replaced"]), added=int(facts["added"]))
+    counts = {name: int(facts.get(name, 0)) for name in ("replaced", "added", "removed")}
+    return Replayed(replay_id=int(facts["replay"]), **counts)
 
 
-def _covered(one: ToWrite, count: TypeCount) -> tuple[list[str] | None, int]:
+def covered_by(known: KnownType, variations: Mapping[str, Variation], count: TypeCount) -> tuple[list[str] | None, int]:
     """The variations that Spark's own reader brings into the layout, None where those are all; and how many events have others."""
-    covered = [name for name in count.variations if name in one.variations and covers(one.type.layout, one.variations[name])]
+    covered = [name for name in count.variations if name in variations and covers(known.layout, variations[name])]
     rest = count.rows - sum(count.variations[name] for name in covered)
     return (covered if rest else None), rest

@@ -1,0 +1,227 @@
+"""A rebuild makes a type's table anew, the same in whatever order its events came: once, in one commit, whoever is at it."""
+
+from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, cast
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.dce.event import OperationType
+from lakechime_dagster.lake.contracts import Contract
+from lakechime_dagster.schema.replay import Replay
+from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.store.event_types import SqlEventTypes
+from tests.spark.events.test_replaying import Remembering, versions
+from tests.support.streams import Stream, event, repository, stream
+
+pytestmark = pytest.mark.spark
+
+ASKED = {"buy": Replay(replay_id=7, type="buy", is_rebuild=True)}
+
+
+@pytest.fixture
+def game(spark: SparkSession, tmp_path: Path) -> Stream:
+    return stream(spark, tmp_path)
+
+
+def rebuild(game: Stream, now_ms: int = 0) -> TypeResult:
+    return game.run(now_ms, replays=ASKED)["buy"]
+
+
+def told(one: TypeResult) -> tuple[int, int, int]:
+    (done,) = one.replayed
+    return done.replaced, done.added, done.removed
+
+
+def number_first(game: Stream) -> None:
+    game.drop(event("buy", price=3), event("sell", n=1))
+    game.run()
+    game.drop(event("buy", price="four"))
+    game.run()
+
+
+def table(game: Stream) -> tuple[list[str], list[str]]:
+    """The columns of a type's table and its rows, but for where and when each event came."""
+    rows = game.rows("buy")
+    told = [{name: value for name, value in row.items() if name not in ("_src", "_ingested_at", "_schema_version")} for row in rows]
+    return [*rows[0]], sorted(map(str, told))
+
+
+def test_columns_and_rows_are_those_of_all_events_at_once(game: Stream) -> None:
+    number_first(game)
+    assert game.payloads("buy") == [{"type": "buy", "price": 3}, {"type": "buy", "price__v_string": "four"}]
+    before = versions(game, "buy")
+    done = rebuild(game)
+    assert (told(done), done.rows, done.is_balanced, done.error) == ((2, 0, 0), 0, True, "")
+    assert game.payloads("buy") == [{"type": "buy", "price__v_long": 3}, {"type": "buy", "price": "four"}]
+    assert ({row["_schema_version"] for row in game.rows("buy")}, versions(game, "buy")) == ({3}, before + 1)
+    game.drop(event("buy", price="five", item="hat"), event("buy", price=6))
+    assert game.run()["buy"].written == 2
+    assert game.payloads("buy")[2:] == [{"type": "buy", "price": "five", "item": "hat"}, {"type": "buy", "price__v_long": 6}]
+    known = game.types.types("shop")["buy"]
+    assert (known.layout_version, known.place.commits) == (4, 4)
+
+
+def test_in_whatever_order_and_split_events_came_the_tables_are_equal(spark: SparkSession, tmp_path: Path) -> None:
+    events = [
+        event("buy", price=3, more={"a": 1}), event("buy", price="four", more={"b": [1]}), event("buy", more="x"),
+        event("buy", price=1.5, z=None), event("buy", sizes=[1]), event("buy", sizes=["x"], Price=3), event("buy", more={"b": [{"c": 1}]}),
+    ]  # fmt: skip
+    tables = []
+    for name, steps in (("one", [events[:1], events[1:3], events[3:]]), ("other", [events[6:2:-1], events[2::-1]])):
+        (tmp_path / name).mkdir()
+        game = stream(spark, tmp_path / name)
+        for several in steps:
+            game.drop(*several)
+            game.run()
+        before = table(game)
+        rebuild(game)
+        tables.append((before, table(game)))
+    (before, after), (other_before, other_after) = tables
+    assert before != other_before
+    assert after == other_after
+
+
+def test_twice_is_once(game: Stream) -> None:
+    number_first(game)
+    rebuild(game)
+    before, rows = versions(game, "buy"), game.rows("buy")
+    again = rebuild(game)
+    assert (told(again), again.commits, again.end) == ((0, 0, 0), (), int(game.end().snapshot_id or 0))
+    assert (versions(game, "buy"), game.rows("buy")) == (before, rows)
+    assert len(cast(SqlEventTypes, game.types).history("shop", "buy")) == 3
+
+
+def test_events_that_no_step_has_read_are_in_the_same_commit_and_never_again(game: Stream) -> None:
+    number_first(game)
+    before = versions(game, "buy")
+    game.drop(event("buy", price=5), event("buy", Price=6), event("sell", n=2))
+    done = rebuild(game)
+    assert (done.rows, done.written, done.rescued, told(done), len(done.commits)) == (2, 2, 1, (2, 0, 0), 1)
+    assert (versions(game, "buy"), len(game.rows("buy"))) == (before + 1, 4)
+    assert (game.run()["buy"].rows, len(game.rows("buy")), len(game.rows("sell"))) == (0, 4, 2)
+
+
+def test_what_a_contract_drops_is_dropped_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+    game = stream(spark, tmp_path)
+    number_first(game)
+    game.group = replace(game.group, contract=Contract(kinds="discard_row"))
+    game.drop(event("buy", price=5), event("buy", price="six"))
+    done = rebuild(game)
+    assert (done.rows, done.written, done.discarded, done.is_balanced) == (2, 1, 1, True)
+    assert told(done) == (1, 0, 1)
+
+
+def test_the_commit_says_that_the_table_was_replaced(game: Stream) -> None:
+    number_first(game)
+    rebuild(game)
+    log = DeltaLog(game.location("buy"), "shop.buy")
+    (event_,) = log.events_of_commit(log.version)
+    assert event_.operation_type is OperationType.UPDATE
+    assert dict(event_.tags) == {"schema_version": "3", "cause": "rebuild", "breaking": "true"}
+
+
+def test_a_table_goes_on_whose_stream_was_made_anew(game: Stream) -> None:
+    number_first(game)
+    rmtree(game.bronze)
+    game.place, game.steps = None, 0
+    game.drop(event("buy", price=9), name="b.jsonl")
+    (game.folder / "in" / "a.jsonl").unlink()
+    failed = game.run()["buy"]
+    assert "game.events was made anew since version" in failed.error
+    assert "`lakechime schema rebuild buy --reason …`" in failed.error
+    assert len(game.rows("buy")) == 2
+    done = rebuild(game, now_ms=2**60)
+    assert (done.error, told(done), game.payloads("buy")) == ("", (0, 0, 2), [{"type": "buy", "price__v_long": 9}])
+    game.drop(event("buy", price=10), name="b.jsonl")
+    assert game.run()["buy"].written == 1
+    assert [row["price__v_long"] for row in game.rows("buy")] == [9, 10]
+
+
+def test_a_table_goes_on_whose_stream_can_no_longer_tell_what_came(game: Stream) -> None:
+    number_first(game)
+    game.drop(event("buy", price=5), event("gift", n=1))
+    game.ingest()
+    game.drop(event("sell", n=2))
+    game.ingest()
+    clean_up(game)
+    failed = game.run()
+    assert "make the table of each such type anew: `lakechime schema rebuild TYPE --reason …`" in failed["buy"].error
+    assert failed["gift"].written == 1
+    done = rebuild(game, now_ms=2**60)
+    assert (done.error, [row.get("price__v_long") for row in game.rows("buy")]) == ("", [3, None, 5])
+    game.drop(event("buy", price=6))
+    assert game.run()["buy"].written == 1
+
+
+def clean_up(game: Stream) -> None:
+    """Of the log of the stream's table its state alone is left, and none of the commits that led there."""
+    made = DeltaTable(game.bronze)
+    made.create_checkpoint()
+    for log in Path(game.bronze, "_delta_log").glob("*.json"):
+        if int(log.stem) < made.version():
+            log.unlink()
+
+
+def test_a_rebuild_of_an_attempt_that_died_is_found_with_its_layout(game: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    number_first(game)
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlEventTypes, "adopt", lambda *_: None)  # it dies before it can tell
+        assert game.step(attempt=1, execution="e8", replays=ASKED).run().types[0].commits
+    game.drop(event("buy", price="five", item="hat"))
+    game.ingest()
+    before = versions(game, "buy")
+    result = game.step(attempt=2, execution="e8", replays=ASKED).run()
+    game.settle(result, game.end(), "e8")
+    buy = result.types[0]
+    assert ([one.replaced for one in buy.replayed], buy.rows, buy.is_balanced, len(buy.commits)) == ([2], 1, True, 2)
+    assert versions(game, "buy") == before + 1
+    assert game.payloads("buy")[1:] == [{"type": "buy", "price": "four"}, {"type": "buy", "price": "five", "item": "hat"}]
+
+
+def test_a_step_that_is_not_let_in_behind_a_rebuild_goes_on_with_its_layout(game: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    number_first(game)
+    game.drop(event("buy", price=5))
+    game.ingest()
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlEventTypes, "adopt", lambda *_: None)
+        game.step(execution="lost", replays=ASKED).run()  # and nobody settles it
+    game.drop(event("buy", price="six"))
+    done = game.run()["buy"]
+    assert (done.error, done.rows, done.written, len(done.replayed)) == ("", 2, 2, 1)
+    assert [(row["price"], row["price__v_long"]) for row in game.rows("buy")] == [(None, 3), ("four", None), (None, 5), ("six", None)]
+
+
+def test_an_attempt_that_lives_on_is_not_let_in_by_its_rebuild(game: Stream) -> None:
+    number_first(game)
+    late = game.step(attempt=1, execution="e8", replays=ASKED)
+    known = game.types.types("shop")
+    game.drop(event("buy", price=5))
+    game.run()
+    before = versions(game, "buy")
+    result = replace(late, repository=cast(Any, _Late(game, known))).run()
+    assert "rebuild: LaneConflictError" in result.types[0].error
+    assert (versions(game, "buy"), len(game.rows("buy"))) == (before, 3)
+    assert game.types.types("shop")["buy"].layout_version == 2
+
+
+class _Late(Remembering):
+    def propose(self, *told: Any) -> int:
+        return self.game.types.propose(*told)
+
+
+def test_a_lost_store_is_read_back_by_a_rebuild(game: Stream) -> None:
+    number_first(game)
+    rebuild(game)
+    lost = replace(game, types=repository(), start=replace(game.start, uid=None, version=-1), executions=50)
+    lost.drop(event("buy", price=True))
+    lost.run()
+    done = lost.run(2**60, replays=ASKED)["buy"]
+    assert done.error == ""
+    assert lost.payloads("buy") == [
+        {"type": "buy", "price__v_long": 3}, {"type": "buy", "price": "four"}, {"type": "buy", "price__v_bool": True},
+    ]  # fmt: skip
