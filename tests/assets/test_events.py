@@ -1,8 +1,7 @@
 """A stream of events and a group of its types, run by Dagster: a file that is dropped becomes rows of a table for each type."""
 
-import datetime as dt
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ import sqlalchemy as sa
 from deltalake import DeltaTable
 
 from lakechime_dagster.assets import events
-from lakechime_dagster.assets.events import types_table, types_to_tell
-from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Contract, JsonLines, KafkaTopic, Lake, PathRule, event_group, event_stream, sql_table
@@ -26,14 +23,12 @@ from lakechime_dagster.resources.replaying import WouldReplay, would_rebuild, wo
 from lakechime_dagster.resources.spark import spark_of
 from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.repository import KnownType, TypePlace
-from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store import event_schema, ledger_schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers import SnapshotTrigger
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 from tests.assets.test_table import Location
 from tests.support.follows import read
 from tests.support.streams import event
@@ -42,7 +37,6 @@ from tests.support.tables import write
 spark = pytest.mark.spark
 
 TYPES = "ev__shop__types"
-TOLD_EVERY_MS = 300_000
 FINE = dict.fromkeys(("rows_add_up", "no_type_fails", "nothing_waits", "nothing_breaks"), True)  # what checks say of a step
 
 
@@ -485,47 +479,3 @@ def test_a_type_that_another_group_has_by_a_change_of_patterns_waits_until_that_
     assert kiosk.numbers("shop.buy") == [1]
     assert not Path(kiosk.platform.location("kiosk")).exists()
     assert not checks(kiosk.run("ev__kiosk"))["nothing_waits"]
-
-
-def result(kind: str, *, commit: bool = True, **fields: Any) -> TypeResult:
-    stamp = CommitStamp(lane=LaneId("test", "shop", kind), step=1, attempt=1, execution_id="e", end=Place())
-    commits = (Committed(version=SnapshotId("7"), stamp=stamp),) if commit else ()
-    return TypeResult(type=kind, table=kind, start=0, end=1, commits=commits, **fields)
-
-
-def to_tell(known: Mapping[str, KnownType], *results: TypeResult, now_ms: int = TOLD_EVERY_MS) -> list[str]:
-    return [*types_to_tell(known, results, now_ms, dt.timedelta(milliseconds=TOLD_EVERY_MS))]
-
-
-def test_new_types_and_new_columns_are_told_at_once() -> None:
-    buy = KnownType(type="buy", table="buy", told_ts=TOLD_EVERY_MS)
-    assert to_tell({"buy": buy}, result("buy"), result("sell"), result("jump", commit=False)) == ["sell"]
-    assert to_tell({"buy": buy}, result("buy", columns_added=1)) == ["buy"]
-
-
-def test_mere_rows_are_told_when_the_last_word_is_old() -> None:
-    buy = KnownType(type="buy", table="buy", told_ts=1)
-    assert to_tell({"buy": buy}, result("buy")) == []
-    assert to_tell({"buy": buy}, result("buy"), now_ms=TOLD_EVERY_MS + 1) == ["buy"]
-    assert to_tell({"buy": buy}, result("buy", commit=False), now_ms=TOLD_EVERY_MS + 1) == []
-
-
-def test_the_first_failure_is_told_and_that_it_is_over() -> None:
-    well = KnownType(type="buy", table="buy", told_ts=1)
-    failing = KnownType(type="buy", table="buy", told_ts=1, failures=1, error="no folder")
-    failed = result("buy", commit=False, error="no folder")
-    assert to_tell({"buy": well}, failed) == to_tell({}, failed) == ["buy"]
-    assert to_tell({"buy": failing}, failed) == []
-    assert to_tell({"buy": failing}, result("buy")) == ["buy"]
-
-
-def test_types_are_listed_those_first_that_need_somebody() -> None:
-    several = [
-        result("few", rows=1, written=1), result("many", rows=9, written=9), result("idle"), result("a|b", rows=2, waits="frozen"),
-        result("bad", error="no\nfolder"),
-    ]  # fmt: skip
-    assert types_table(several).splitlines()[2:] == [
-        "| bad | bad | 0 | 0 | 0 | 0 | no folder |", "| a\\|b | a\\|b | 2 | 0 | 0 | 0 | frozen |", "| many | many | 9 | 9 | 0 | 0 |  |",
-        "| few | few | 1 | 1 | 0 | 0 |  |",
-    ]  # fmt: skip
-    assert types_table([]) == "none"

@@ -1,0 +1,57 @@
+"""Of which types Dagster is told after a step, and how a person sees what it did for each."""
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+from lakechime_dagster.assets.events import types_table, types_to_tell
+from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
+
+TOLD_EVERY_MS = 300_000
+
+
+def result(kind: str, *, commit: bool = True, **fields: Any) -> TypeResult:
+    stamp = CommitStamp(lane=LaneId("test", "shop", kind), step=1, attempt=1, execution_id="e", end=Place())
+    commits = (Committed(version=SnapshotId("7"), stamp=stamp),) if commit else ()
+    return TypeResult(type=kind, table=kind, start=0, end=1, commits=commits, **fields)
+
+
+def to_tell(known: Mapping[str, KnownType], *results: TypeResult, now_ms: int = TOLD_EVERY_MS) -> list[str]:
+    return [*types_to_tell(known, results, now_ms, dt.timedelta(milliseconds=TOLD_EVERY_MS))]
+
+
+def test_new_types_and_new_columns_are_told_at_once() -> None:
+    buy = KnownType(type="buy", table="buy", told_ts=TOLD_EVERY_MS)
+    assert to_tell({"buy": buy}, result("buy"), result("sell"), result("jump", commit=False)) == ["sell"]
+    assert to_tell({"buy": buy}, result("buy", columns_added=1)) == ["buy"]
+
+
+def test_mere_rows_are_told_when_the_last_word_is_old() -> None:
+    buy = KnownType(type="buy", table="buy", told_ts=1)
+    assert to_tell({"buy": buy}, result("buy")) == []
+    assert to_tell({"buy": buy}, result("buy"), now_ms=TOLD_EVERY_MS + 1) == ["buy"]
+    assert to_tell({"buy": buy}, result("buy", commit=False), now_ms=TOLD_EVERY_MS + 1) == []
+
+
+def test_the_first_failure_is_told_and_that_it_is_over() -> None:
+    well = KnownType(type="buy", table="buy", told_ts=1)
+    failing = KnownType(type="buy", table="buy", told_ts=1, failures=1, error="no folder")
+    failed = result("buy", commit=False, error="no folder")
+    assert to_tell({"buy": well}, failed) == to_tell({}, failed) == ["buy"]
+    assert to_tell({"buy": failing}, failed) == []
+    assert to_tell({"buy": failing}, result("buy")) == ["buy"]
+
+
+def test_types_are_listed_those_first_that_need_somebody() -> None:
+    several = [
+        result("few", rows=1, written=1), result("many", rows=9, written=9), result("idle"), result("a|b", rows=2, waits="frozen"),
+        result("bad", error="no\nfolder"),
+    ]  # fmt: skip
+    assert types_table(several).splitlines()[2:] == [
+        "| bad | bad | 0 | 0 | 0 | 0 | no folder |", "| a\\|b | a\\|b | 2 | 0 | 0 | 0 | frozen |", "| many | many | 9 | 9 | 0 | 0 |  |",
+        "| few | few | 1 | 1 | 0 | 0 |  |",
+    ]  # fmt: skip
+    assert types_table([]) == "none"
