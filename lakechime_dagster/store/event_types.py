@@ -115,7 +115,7 @@ class SqlEventTypes:
             type_id = self._type_id(connection, group, one, now)
             _keep_variations(connection, type_id, one, now)
             this = sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id)
-            connection.execute(this.values(observed=_wire(one.observed)))
+            connection.execute(this.values(observed=_joined(connection, type_id, one.observed)))
             return _proposed(connection, type_id, one, replay_id, now) if one.is_new_layout else one.before
 
     def adopt(self, group: str, type_name: str, step: int, version: int) -> None:
@@ -253,11 +253,18 @@ def _next_layout(connection: Connection, type_id: int, one: Learning, now: int) 
     version = _newest(connection, type_id) + 1 if one.is_new_layout else one.before
     this = sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id)
     withheld = sorted([path, kind, who] for (path, kind), who in one.withheld.items())
-    connection.execute(this.values(observed=_wire(one.observed), layout_version=version, conflicts=one.layout.siblings, withheld=withheld))
+    observed = _joined(connection, type_id, one.observed)
+    connection.execute(this.values(observed=observed, layout_version=version, conflicts=one.layout.siblings, withheld=withheld))
     if one.is_new_layout:
         values = {"columns": one.layout.to_json(), "decision": one.decision, "actor": ENGINE, "made_ts": now}
         connection.execute(sa.insert(schema.layout).values(type_id=type_id, version=version, **values))
     return version
+
+
+def _joined(connection: Connection, type_id: int, observed: Observed) -> dict[str, Any]:
+    """What was observed with what is kept by now: another attempt may have seen more, of which no layout tells."""
+    kept = connection.execute(sa.select(schema.event_type.c.observed).where(schema.event_type.c.type_id == type_id)).scalar_one()
+    return _wire(_observed(kept).joined(observed))
 
 
 def _newest(connection: Connection, type_id: int) -> int:

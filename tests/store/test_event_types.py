@@ -88,6 +88,14 @@ def test_a_layout_that_gains_nothing_keeps_its_number(types: SqlEventTypes) -> N
     assert len(types.shapes("shop", "buy")) == 2
 
 
+def test_what_one_attempt_observes_is_not_forgotten_by_another_that_read_before_it(types: SqlEventTypes) -> None:
+    types.learn("shop", [learning(NEW, prototype(a=1))])
+    read = types.types("shop")["buy"]
+    for one in (learning(read, prototype(b=None)), learning(read, prototype(c=None))):  # which bring no column
+        types.learn("shop", [one])
+    assert {"/a", "/b", "/c"} <= types.types("shop")["buy"].observed.paths.keys()
+
+
 def test_a_place_moves_with_a_commit_or_past_what_brought_nothing_and_never_back(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(a=1))])
     settle(types, "e1", result(5, step=1))
