@@ -474,7 +474,7 @@ def test_a_type_that_another_group_has_by_a_change_of_patterns_waits_until_that_
     kiosk.ingest(buy(2))
     (request,) = kiosk.tick("kiosk").run_requests
     done = kiosk.run("ev__kiosk", tags=dict(request.tags), asset_selection=request.asset_selection)
-    assert checks(done) == {"rows_add_up": True, "no_type_fails": True, "nothing_waits": False}
+    assert checks(done) == {"rows_add_up": True, "no_type_fails": True, "nothing_waits": False, "nothing_breaks": True}
     assert 'declare it as moved={"shop.buy": "shop"}' in shown(done)["types of the step"]
     assert kiosk.numbers("shop.buy") == [1]
     assert not Path(kiosk.platform.location("kiosk")).exists()

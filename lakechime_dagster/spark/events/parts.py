@@ -52,7 +52,7 @@ class Looked:
 
     def without(self, unread: Mapping[str, Exception]) -> "Looked":
         """The same, with more types of which nobody can tell what came."""
-        return replace(self, failed={**self.failed, **unread}, unread=self.unread | unread.keys())
+        return replace(self, failed={**self.failed, **unread}, unread=frozenset({*self.unread, *unread}))
 
     def has(self, name: str, asked: Replay, execution_id: str) -> bool:
         """Whether the table of a type has the commit of a replay that another attempt at an execution made."""

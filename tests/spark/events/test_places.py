@@ -212,6 +212,9 @@ class Remembering:
     def variations(self, group: str, types: Any) -> Any:
         return {name: {} for name in types}
 
+    def columns_brought(self, group: str, types: Any) -> dict[str, dict[str, int]]:
+        return {}
+
     def learn(self, group: str, several: Any) -> dict[str, int]:
         return {one.type: 1 for one in several}
 
