@@ -18,6 +18,7 @@ from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By
 from tests.assets.test_events import Game, shown
 from tests.support.follows import read
+from tests.support.streams import local_home
 
 pytestmark = pytest.mark.spark
 
@@ -26,11 +27,7 @@ ME = By(who="me", reason="the type is in another field")
 
 @pytest.fixture
 def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
-    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
-        monkeypatch.setenv(f"LAKECHIME_{name}", value)
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
-    (tmp_path / "in").mkdir()
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Game(instance, build_definitions(lake(tmp_path, "$.type")), open_platform(), tmp_path / "in")
 

@@ -31,7 +31,7 @@ from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
 from tests.support.follows import read
-from tests.support.streams import event
+from tests.support.streams import event, local_home
 from tests.support.tables import write
 
 spark = pytest.mark.spark
@@ -101,12 +101,8 @@ def sell(number: int) -> bytes:
 
 @pytest.fixture
 def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
-    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
-        monkeypatch.setenv(f"LAKECHIME_{name}", value)
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
     monkeypatch.setattr("lakechime_dagster.store.event_types.PAUSES_MS", (3_600_000,))  # until a test lets it pass
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
-    (tmp_path / "in").mkdir()
     definitions = build_definitions(lake(str(tmp_path / "in")))
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Game(instance, definitions, open_platform(), tmp_path / "in")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
@@ -36,6 +37,15 @@ GAME = event_stream("game", source=JsonLines("in"), producer_field="$.title")
 
 def event(kind: str, **fields: Any) -> bytes:
     return json.dumps({"type": kind, **fields}).encode()
+
+
+def local_home(home: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> None:
+    """Let this process work in a home with a store and a folder of events, `in`, and a small driver of its own."""
+    for name, value in {"HOME": str(home), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
+        monkeypatch.setenv(f"LAKECHIME_{name}", value)
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (home / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    (home / "in").mkdir()
 
 
 def repository() -> SqlEventTypes:
