@@ -18,7 +18,7 @@ from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
 from lakechime_dagster.resources.draining import event_drains
-from lakechime_dagster.resources.event_types import event_hints, event_replays
+from lakechime_dagster.resources.event_types import event_hints, event_patterns, event_replays, patterns_of
 from lakechime_dagster.resources.names import asset_name
 from lakechime_dagster.resources.open_transactions import asked
 from lakechime_dagster.resources.running import RunningExecution
@@ -101,16 +101,18 @@ def groups_beside(lake: Lake, group: EventGroup) -> tuple[EventGroup, ...]:
 
 def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> GroupJob:
     """What one execution asks of Spark for a group: its stream's table up to the end of the claim."""
-    bronze = group.stream.table
+    bronze, groups = group.stream.table, groups_beside(lake, group)
+    patterns, cluster = event_patterns(running.platform, group), running.flow.cluster
     return GroupJob(
         group=group.with_hints(event_hints(running.platform).holding(group.name)),
-        groups=groups_beside(lake, group),
+        groups=groups,
         bronze=running.platform.location(bronze.name, bronze.location),
         end=running.execution.end.sources[bronze.name],
         warehouse=running.platform.warehouse,
         deployment=running.execution.lane.deployment,
         execution_id=running.execution.execution_id,
         attempt=running.execution.attempt,
+        unread=patterns.unread_since(group.name, patterns_of(groups), cluster),
         replays=event_replays(running.platform).open(group.name),
     )
 

@@ -10,6 +10,7 @@ from lakechime_dagster.schema.results import GroupResult
 from lakechime_dagster.store import event_moves
 from lakechime_dagster.store.event_breaks import Breaks
 from lakechime_dagster.store.event_hints import Hints
+from lakechime_dagster.store.event_patterns import Patterns
 from lakechime_dagster.store.event_replays import Replays
 from lakechime_dagster.store.event_totals import add_to_group
 from lakechime_dagster.store.event_types import SqlEventTypes
@@ -47,25 +48,37 @@ def move_types(platform: Platform, groups: Collection[EventGroup], uid: str | No
     return event_moves.move_types(event_types(platform), groups, uid)
 
 
+def event_patterns(platform: Platform, group: EventGroup) -> Patterns:
+    """By which patterns the groups of a group's stream share its types in this deployment."""
+    return Patterns(platform.store.engine, platform.ledger.deployment, group.stream.table.name)
+
+
+def patterns_of(groups: Collection[EventGroup]) -> dict[str, str]:
+    """The pattern of each group of a stream."""
+    return {one.name: one.match for one in groups}
+
+
 def settle_group(
-    platform: Platform, execution: Execution, result: GroupResult, source: str, told: Collection[str]
+    platform: Platform, execution: Execution, result: GroupResult, groups: Collection[EventGroup], told: Collection[str]
 ) -> bool:  # fmt: skip
     """Register the commits of a step's tables, then close it and move all places, in one transaction; False where somebody had.
 
-    Nothing downstream looks in between, and a step is closed by its newest attempt alone: an earlier one that lives on has
+    `groups` are all of the stream, as the step had them. Nothing downstream looks in between, and a step is closed by its newest attempt alone: an earlier one that lives on has
     nothing that its tables let in.
 
     Raises:
         LaneConflictError: another attempt has followed this one.
     """
-    group, types, uid = execution.lane.flow, event_types(platform), execution.end.sources[source].table_uid
+    types, (group,) = event_types(platform), [one for one in groups if one.name == execution.lane.flow]
+    uid = execution.end.sources[group.stream.table.name].table_uid
     for one in result.types:
-        log = platform.log(f"{one.home or group}.{one.table}")
+        log = platform.log(f"{one.home or group.name}.{one.table}")
         for commit in one.commits:
             platform.store.register(log.events_of_commit(int(commit.version)))
 
     def beside(connection: "Connection") -> None:
-        types.settle(connection, group, execution.execution_id, result.types, str(uid), told)
-        add_to_group(connection, types.deployment, group, result)
+        types.settle(connection, group.name, execution.execution_id, result.types, str(uid), told)
+        add_to_group(connection, types.deployment, group.name, result)
+        event_patterns(platform, group).keep(connection, group.name, patterns_of(groups))
 
     return platform.ledger.settle(execution, None, beside=beside)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.resources.draining import with_drain
+from lakechime_dagster.resources.asked import with_asked
 from lakechime_dagster.resources.feeds import ask
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.ledger_rows import FlowRow
@@ -32,7 +32,7 @@ def explain(platform: Platform, flow: Flow, at_ms: int | None = None) -> Decisio
     known = platform.ledger.flow(flow.name)
     row = known or inactive(platform, flow)
     decision = _decided(platform, flow, row, at_ms)
-    decision = with_drain(platform, flow, row, decision) if at_ms is None else decision
+    decision = with_asked(platform, flow, row, decision) if at_ms is None else decision
     reasons = decision.reasons if known else (*decision.reasons, NOT_ACTIVE)
     if at_ms is None and (silence := _silence(row, platform.store.now())):
         reasons = (*reasons, silence)

@@ -5,13 +5,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
-from lakechime_dagster.resources.draining import with_drain
-from lakechime_dagster.resources.event_types import event_replays, event_types
+from lakechime_dagster.resources.asked import with_asked
 from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.platform import Platform, ask_target
 from lakechime_dagster.store.evaluation import Accepts, any_key
 from lakechime_dagster.store.ledger_rows import FlowRow
-from lakechime_dagster.triggers.decision import Decision, Firing
+from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution, LaneState
 
@@ -94,33 +93,6 @@ def decided(platform: Platform, flow: Flow, row: FlowRow, accepts: Accepts, aske
         asked[flow.name] = found.at_ms
     hold(platform, row, found)
     return with_asked(platform, flow, row, found.decision)
-
-
-def with_asked(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
-    """A decision, where nothing new fires the flow also by what people want of a group or a stream, and what is to be tried again."""
-    return _with_types(platform, flow, row, decision) if flow.has_types else with_drain(platform, flow, row, decision)
-
-
-def _with_types(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
-    """A group also fires for types that are to be replayed, or of which a step left events that are due, where nothing else wakes it."""
-    if decision.fires or platform.ledger.open_executions(row):
-        return decision
-    lane = platform.ledger.lanes(row).get("")
-    reason = _reason_of_types(platform, flow) if lane is not None and lane.state is LaneState.ACTIVE else ""
-    if not reason or lane is None:
-        return decision
-    return replace(decision, fires=True, firings=(Firing(reason=reason, settled=lane.settled),))
-
-
-def _reason_of_types(platform: Platform, flow: Flow) -> str:
-    """Why a group is to be run though no event came; empty where it is not."""
-    left = event_types(platform).left(flow.name)
-    for has_failed, what in ((True, "failed and are tried again"), (False, "have events that a step left, which are due")):
-        if due := [one.type for one in left if one.is_due and one.has_failed is has_failed]:
-            return f"{len(due)} types {what}, such as {due[0]}"
-    failed = {one.type for one in left if one.has_failed}
-    asked = sorted({*event_replays(platform).open(flow.name)} - failed)  # one that failed is replayed when it is tried again
-    return f"{len(asked)} types are to be replayed, such as {asked[0]}" if asked else ""
 
 
 def claim(platform: Platform, flow: Flow, row: FlowRow, decision: Decision, room: int) -> tuple[list[Execution], str]:

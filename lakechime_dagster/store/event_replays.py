@@ -36,9 +36,10 @@ class Replays:
     deployment: str
 
     def ask(self, group: str, types: Collection[str], by: By, *, is_whole: bool = False, is_rebuild: bool = False) -> list[AskedReplay]:
-        """Ask for replays of these types, all or none; of one that has an open one already nothing new, but it becomes whole if asked to.
+        """Ask for replays of these types, all or none; of one that has an open one already nothing new.
 
-        A rebuild is asked for beside an open replay, which a step may be at; it is done first.
+        A step may be at what is open, and closes only that. So a whole replay takes the place of an open one that is none, as another
+        one; and a rebuild is asked for beside an open replay, and done first.
 
         Raises:
             NotFoundError: a type has no table in the group, so that no step could ever do it.
@@ -55,12 +56,12 @@ class Replays:
                 raise NotFoundError(f"{problem}; see `lakechime schema list {group}`")
             opened = {one.replay.type: one.replay for one in self._asked(connection, group, _OPEN)}
             for name in sorted(types):
-                if name not in opened or (is_rebuild and not opened[name].is_rebuild):
+                is_less = name in opened and is_whole and not (opened[name].is_whole or opened[name].is_rebuild)
+                if is_less:
+                    self._end(connection, opened[name].replay_id, now, f"{by.who} asked for a whole one: {by.reason}")
+                if is_less or name not in opened or (is_rebuild and not opened[name].is_rebuild):
                     values = {"who": by.who, "reason": by.reason, "asked_ts": now, "is_whole": is_whole, "is_rebuild": is_rebuild}
                     connection.execute(sa.insert(schema.type_replay).values(type_id=known[name], **values))
-                elif is_whole and not opened[name].is_whole:
-                    this = schema.type_replay.c.replay_id == opened[name].replay_id
-                    connection.execute(sa.update(schema.type_replay).where(this).values(is_whole=True))
             asked = {one.replay.type: one for one in self._asked(connection, group, _OPEN)}
             return [asked[name] for name in sorted(types)]
 
@@ -75,9 +76,7 @@ class Replays:
             raise NotFoundError(f"no replay of {shown(type_name)} is open; see `lakechime schema show`")
         if not dry_run:
             with writing(self.engine) as connection:
-                this = (schema.type_replay.c.replay_id == asked.replay_id, _OPEN)
-                reason = schema.type_replay.c.reason + f"; cancelled by {by.who}: {by.reason}"
-                connection.execute(sa.update(schema.type_replay).where(*this).values(done_ts=now_ms(connection), reason=reason))
+                self._end(connection, asked.replay_id, now_ms(connection), f"cancelled by {by.who}: {by.reason}")
         return asked.replay_id
 
     def open(self, group: str) -> dict[str, Replay]:
@@ -89,6 +88,12 @@ class Replays:
         """All replays of a type, the first one first."""
         with reading(self.engine) as connection:
             return list(self._asked(connection, group, schema.event_type.c.type == type_name))
+
+    def _end(self, connection: Connection, replay_id: int, now: int, why: str) -> None:
+        """End an open one, of which no step tells any more what came of it."""
+        this = (schema.type_replay.c.replay_id == replay_id, _OPEN)
+        values = {"done_ts": now, "reason": schema.type_replay.c.reason + f"; {why}"}
+        connection.execute(sa.update(schema.type_replay).where(*this).values(**values))
 
     def _is(self, group: str) -> tuple[sa.ColumnElement[bool], ...]:
         return (schema.event_type.c.deployment == self.deployment, schema.event_type.c.group_name == group)

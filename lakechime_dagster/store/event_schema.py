@@ -201,6 +201,16 @@ type_hint = sa.Table(
     sqlite_autoincrement=True,
 )
 
+# By which patterns the groups of a stream shared its types when a step of one was settled last.
+group_patterns = sa.Table(
+    "lc_group_patterns",
+    metadata,
+    sa.Column("deployment", sa.String(64), primary_key=True),
+    sa.Column("group_name", sa.String(64), primary_key=True),
+    sa.Column("table_name", sa.String(128), nullable=False),  # of the stream
+    sa.Column("patterns", sa.JSON, nullable=False),  # by group
+)
+
 # What the settled steps of a group did in sum, apart from its types: rows refused by reason, seconds by phase.
 group_total = sa.Table(
     "lc_group_total",

@@ -463,6 +463,20 @@ def test_a_type_that_moves_is_a_partition_of_its_new_group_and_its_readers_go_on
 
 
 @spark
+def test_a_group_whose_pattern_comes_to_match_a_type_that_nobody_had_read_takes_all_events_of_it(game: Game) -> None:
+    game.step(buy(1), event("sale", n=1))  # a type of the group for the rest, which does not run
+    game.step(buy(2), event("sale", n=2))
+    stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
+    wide = replace(game, definitions=build_definitions(Lake("ev", [stream, event_group("shop", stream, match="s*")])))
+    done = wide.step(event("sale", n=3))
+    assert (checks(done), told(done)) == (FINE, {"sale": 3})
+    assert (wide.numbers("sale"), wide.numbers("shop.buy")) == ([1, 2, 3], [1, 2])
+    wide.step(event("sale", n=4), event("soon", n=1), event("rest", n=1))
+    assert told(wide.run("ev__game_other")) == {"rest": 1}
+    assert (wide.numbers("sale"), wide.numbers("soon")) == ([1, 2, 3, 4], [1])
+
+
+@spark
 def test_a_type_that_another_group_has_by_a_change_of_patterns_waits_until_that_is_declared(game: Game) -> None:
     game.step(buy(1))
     stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")

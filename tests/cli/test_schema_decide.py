@@ -89,13 +89,13 @@ def test_a_replay_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: Ga
         "replay 1 of shop_buy is done by the next step of shop, which its sensor launches;"
         " `lakechime schema show shop.shop_buy` tells what came of it\n"
     )
-    assert lakechime("schema", "replay", "shop_buy", "--whole", *WHY, "--json").json["replay"] == 1
+    assert lakechime("schema", "replay", "shop_buy", "--whole", *WHY, "--json").json["replay"] == 2
     replays = event_replays(lakechime.platform)
-    assert replays.open("shop") == {"shop_buy": Replay(replay_id=1, type="shop_buy", is_whole=True)}
+    assert replays.open("shop") == {"shop_buy": Replay(replay_id=2, type="shop_buy", is_whole=True)}
     assert "waits" in lakechime("schema", "show", "shop_buy").out
     with writing(replays.engine) as connection:
-        close(connection, "e1", [Replayed(replay_id=1, replaced=4, added=2)])
-    (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["replays"]
+        close(connection, "e1", [Replayed(replay_id=2, replaced=4, added=2)])
+    shown, _ = lakechime("schema", "show", "shop_buy", "--json").json["replays"]
     assert (shown["replaced"], shown["added"], shown["who"], shown["done_ts"] is None) == (4, 2, "me", False)
 
 

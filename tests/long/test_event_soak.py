@@ -23,7 +23,7 @@ from tests.support.struck import instance_of
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
 
 DRIFT = Drift(types=300, seconds=max(60, int(MINUTES * 60)), rate=1_000, seed=6)
-KILLED_AT = (0.15, 0.35, 0.55)  # of the time: none in the last third
+KILLED_AT = (0.1, 0.22, 0.34)  # of the time: that what follows the last one, three minutes of it, is over before the last third
 MAX_BYTES = 6_000_000
 SAMPLE = 20
 SHOWN = 5  # of what is wrong

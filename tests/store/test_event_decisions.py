@@ -36,8 +36,7 @@ def test_of_a_type_one_replay_is_open_until_a_step_closes_it(replays: Replays) -
     (asked,) = replays.ask("shop", ["buy"], ME)
     assert (asked.who, asked.reason, asked.done_ts) == ("me", ME.reason, None)
     assert replays.open("shop") == {"buy": Replay(replay_id=asked.replay.replay_id, type="buy")}
-    (again,) = replays.ask("shop", ["buy"], By(who="you", reason="all of it"), is_whole=True)
-    assert (again.who, again.replay) == ("me", Replay(replay_id=asked.replay.replay_id, type="buy", is_whole=True))
+    assert replays.ask("shop", ["buy"], By(who="you", reason="so do I")) == [asked]
     done(replays, "e1", Replayed(replay_id=asked.replay.replay_id, replaced=3))
     done(replays, "e2", Replayed(replay_id=asked.replay.replay_id, replaced=5))
     assert replays.open("shop") == {}
@@ -45,6 +44,22 @@ def test_of_a_type_one_replay_is_open_until_a_step_closes_it(replays: Replays) -
     (another,) = replays.ask("shop", ["buy"], ME)
     assert another.replay.replay_id > asked.replay.replay_id
     assert Replays(replays.engine, "another").of("shop", "buy") == replays.of("other", "buy") == []
+
+
+def test_a_step_that_began_before_a_whole_replay_was_asked_for_does_not_close_it(replays: Replays) -> None:
+    (plain,) = replays.ask("shop", ["buy"], ME)
+    (whole,) = replays.ask("shop", ["buy"], By(who="you", reason="all of it"), is_whole=True)
+    assert (whole.who, whole.replay.is_whole, whole.replay.replay_id > plain.replay.replay_id) == ("you", True, True)
+    assert replays.ask("shop", ["buy"], ME) == replays.ask("shop", ["buy"], ME, is_whole=True) == [whole]
+    done(replays, "e1", Replayed(replay_id=plain.replay.replay_id, replaced=3))
+    assert replays.open("shop") == {"buy": whole.replay}
+    done(replays, "e2", Replayed(replay_id=whole.replay.replay_id, replaced=5))
+    assert replays.open("shop") == {}
+    told = [(one.reason, one.done) for one in replays.of("shop", "buy")]
+    assert told == [
+        (f"{ME.reason}; you asked for a whole one: all of it", None),
+        ("all of it", Replayed(replay_id=whole.replay.replay_id, replaced=5)),
+    ]
 
 
 def test_a_rebuild_is_asked_for_beside_a_replay_that_a_step_may_be_at(replays: Replays) -> None:

@@ -40,7 +40,7 @@ class GroupStep:
     """One attempt at one step of a group.
 
     Attributes:
-        start: The version of the stream's table up to which the group has read; a type that is new begins there.
+        start: The version of the stream's table up to which the group has read; a type that is new begins there, or at what is unread.
     """
 
     spark: SparkSession
@@ -73,7 +73,8 @@ class GroupStep:
         begun = self.slices.start(self.start)
         with phase("look"):
             came, is_all = self._came(begun)
-            looked = self._looked(self._types(came.types, TypePlace() if is_all else self.start))
+            missed, since = ((), TypePlace()) if is_all else self._missed(begun)
+            looked = self._looked(self._types((*came.types, *missed), since))
             rebuilding = self._rebuilding(looked)
             looked = looked.without(self._unread(looked, rebuilding)) if is_all else looked
             plan = planned(self._starts(looked, rebuilding), group=begun, end=self.slices.version, max_catchup=self.job.group.max_catchup)
@@ -99,10 +100,23 @@ class GroupStep:
         except TableUnreadableError:
             return replace(seen(self.slices.after(-1)), refused={}), True  # each type tells for itself what it cannot read
 
+    def _missed(self, begun: int) -> tuple[Iterable[str], TypePlace]:
+        """The types of versions that the group has read, but not for them, and where such types begin.
+
+        Where the log of these versions was cleaned up, they begin with the stream.
+        """
+        unread = self.job.unread
+        if unread is None or (since := self.slices.start(unread)) >= begun:
+            return (), self.start
+        try:
+            return seen(self.slices.segment(since, begun)).types, unread
+        except TableUnreadableError:
+            return seen(self.slices.after(-1)).types, TypePlace()
+
     def _types(self, names: Iterable[str], start: TypePlace) -> dict[str, KnownType]:
         """The group's types that the store knows, and those of these names that come for the first time.
 
-        These begin where the group stands. One that another group is said to have had, of which the store knows nothing, begins with
+        These begin at the start. One that another group is said to have had, of which the store knows nothing, begins with
         the stream, as nobody can tell how far that group came.
         """
         group = self.job.group

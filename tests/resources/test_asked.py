@@ -1,0 +1,83 @@
+"""What people ask of a group and what its steps left is told by the one explanation that its sensor acts on."""
+
+import pytest
+from sqlalchemy import Engine
+
+from lakechime_dagster.resources.event_types import event_replays, event_types
+from lakechime_dagster.resources.explain import explain
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.schema.learning import registered
+from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.schema.results import AT_ONCE, TypeResult
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.interventions import By, Interventions
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.model import SnapshotTrigger
+from tests.store.test_event_types import NEW, learning, prototype, result
+from tests.support.world import World
+
+SHOP = Flow(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", has_types=True)
+LATER = 10**15
+
+
+@pytest.fixture
+def world(sqlite_engine: Engine) -> World:
+    world = World(sqlite_engine)
+    world.change("lake.t", 1)
+    world.ledger.settle(world.fire(SHOP)[0], None)
+    return world
+
+
+def leave(platform: Platform, due_ts: int) -> None:
+    """A type of which a step left events until a time."""
+    one = registered(KnownType(type="buy", table="buy"))
+    assert one is not None
+    event_types(platform).learn("shop", [one])
+    settle(platform, TypeResult(type="buy", table="buy", start=0, end=0, due_ts=due_ts))
+
+
+def settle(platform: Platform, one: TypeResult) -> None:
+    with writing(platform.store.engine) as connection:
+        event_types(platform).settle(connection, "shop", f"e{one.due_ts}", [one], "u")
+
+
+def ask(platform: Platform) -> None:
+    """A replay of a type that has a table."""
+    event_types(platform).learn("shop", [learning(NEW, prototype(a=1))])
+    settle(platform, result(1, step=1))
+    event_replays(platform).ask("shop", ["buy"], By(who="me", reason="prices matter"))
+
+
+def test_events_that_a_step_left_are_told_before_and_when_they_are_due(world: World, platform: Platform) -> None:
+    leave(platform, LATER)
+    waiting = explain(platform, SHOP)
+    assert (waiting.fires, waiting.reasons[-1]) == (False, "1 types have events that a step left for later, such as buy")
+    leave_due = TypeResult(type="buy", table="buy", start=0, end=0, due_ts=AT_ONCE)
+    settle(platform, leave_due)
+    due = explain(platform, SHOP)
+    assert (due.fires, due.reasons[0]) == (True, "1 types have events that a step left, which are due, such as buy")
+
+
+def test_a_type_that_failed_is_told_until_it_is_tried_again(world: World, platform: Platform) -> None:
+    leave(platform, 0)
+    settle(platform, TypeResult(type="buy", table="buy", start=0, end=0, error="no space is left"))
+    waiting = explain(platform, SHOP)
+    assert (waiting.fires, waiting.reasons[-1]) == (False, "1 types failed and are tried again later, such as buy")
+
+
+def test_a_replay_is_why_a_group_fires_and_is_told_where_events_fire_it(world: World, platform: Platform) -> None:
+    ask(platform)
+    asked = explain(platform, SHOP)
+    assert (asked.fires, asked.reasons[0]) == (True, "1 types are to be replayed, such as buy")
+    world.change("lake.t", 2)
+    came = explain(platform, SHOP)
+    assert (came.fires, len(came.firings), "1 types are to be replayed, such as buy" in came.reasons[1:]) == (True, 1, True)
+
+
+def test_a_group_that_is_paused_does_not_fire_for_what_is_asked_of_it(world: World, platform: Platform) -> None:
+    ask(platform)
+    row = platform.ledger.flow("shop")
+    assert row is not None
+    Interventions(platform.ledger).pause(row, By(who="me", reason="stock-taking"))
+    paused = explain(platform, SHOP)
+    assert (paused.fires, "1 types are to be replayed, such as buy" in paused.reasons) == (False, True)
