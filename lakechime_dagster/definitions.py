@@ -53,7 +53,7 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
     """
     cluster = load_settings().cluster if cluster is None else cluster
     flows = {table.name: declare_flow(flow_of(table, cluster)) for table in lake.targets}
-    flows |= {group.name: declare_flow(group_flow(group, cluster)) for group in lake.groups}
+    flows |= {group.name: declare_flow(group_flow(lake, group, cluster)) for group in lake.groups}
     jobs = _jobs(lake)
     launches = [
         Launch(flows[table.name], jobs[_job_name(lake, table)], [asset_key(table.name)], partitions_of(lake, table), _checks(table))

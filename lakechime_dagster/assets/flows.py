@@ -52,11 +52,11 @@ def flow_of(table: Target, cluster: str = "") -> Flow:
     )
 
 
-def group_flow(group: EventGroup, cluster: str = "") -> Flow:
+def group_flow(lake: Lake, group: EventGroup, cluster: str = "") -> Flow:
     """The flow of a group; it writes many tables, each of which says what is in it."""
     return Flow(
         name=group.name, trigger=group.trigger, reads=group.trigger.tables, asset_keys=(asset_name(group.name),), cluster=cluster,
-        has_types=True,
+        patterns=tuple(patterns_of(groups_beside(lake, group)).items()),
     )  # fmt: skip
 
 
@@ -102,7 +102,6 @@ def groups_beside(lake: Lake, group: EventGroup) -> tuple[EventGroup, ...]:
 def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> GroupJob:
     """What one execution asks of Spark for a group: its stream's table up to the end of the claim."""
     bronze, groups = group.stream.table, groups_beside(lake, group)
-    patterns, cluster = event_patterns(running.platform, group), running.flow.cluster
     return GroupJob(
         group=group.with_hints(event_hints(running.platform).holding(group.name)),
         groups=groups,
@@ -112,7 +111,7 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
         deployment=running.execution.lane.deployment,
         execution_id=running.execution.execution_id,
         attempt=running.execution.attempt,
-        unread=patterns.unread_since(group.name, patterns_of(groups), cluster),
+        looks_back=event_patterns(running.platform).are_other(group.name, patterns_of(groups)),
         replays=event_replays(running.platform).open(group.name),
     )
 

@@ -45,7 +45,7 @@ def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[s
     lake = declared_lake(settings)
     tables = [table for table in lake.targets if manual or table.trigger is not None]
     flows = {table.name: flow_of(table, settings.cluster) for table in tables}
-    return flows | {group.name: group_flow(group, settings.cluster) for group in lake.groups}
+    return flows | {group.name: group_flow(lake, group, settings.cluster) for group in lake.groups}
 
 
 def declared_lake(settings: Settings) -> "Lake":

@@ -48,9 +48,9 @@ def move_types(platform: Platform, groups: Collection[EventGroup], uid: str | No
     return event_moves.move_types(event_types(platform), groups, uid)
 
 
-def event_patterns(platform: Platform, group: EventGroup) -> Patterns:
-    """By which patterns the groups of a group's stream share its types in this deployment."""
-    return Patterns(platform.store.engine, platform.ledger.deployment, group.stream.table.name)
+def event_patterns(platform: Platform) -> Patterns:
+    """By which patterns groups have read in this deployment."""
+    return Patterns(platform.store.engine, platform.ledger.deployment)
 
 
 def patterns_of(groups: Collection[EventGroup]) -> dict[str, str]:
@@ -63,8 +63,8 @@ def settle_group(
 ) -> bool:  # fmt: skip
     """Register the commits of a step's tables, then close it and move all places, in one transaction; False where somebody had.
 
-    `groups` are all of the stream, as the step had them. Nothing downstream looks in between, and a step is closed by its newest attempt alone: an earlier one that lives on has
-    nothing that its tables let in.
+    `groups` are all of the stream, as the step had them. Nothing downstream looks in between, and a step is closed by its newest
+    attempt alone: an earlier one that lives on has nothing that its tables let in.
 
     Raises:
         LaneConflictError: another attempt has followed this one.
@@ -79,6 +79,6 @@ def settle_group(
     def beside(connection: "Connection") -> None:
         types.settle(connection, group.name, execution.execution_id, result.types, str(uid), told)
         add_to_group(connection, types.deployment, group.name, result)
-        event_patterns(platform, group).keep(connection, group.name, patterns_of(groups))
+        event_patterns(platform).keep(connection, group.name, patterns_of(groups))
 
     return platform.ledger.settle(execution, None, beside=beside)

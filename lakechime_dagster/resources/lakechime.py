@@ -7,8 +7,8 @@ from dataclasses import replace
 import dagster as dg
 
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.resources.asked import due_types
 from lakechime_dagster.resources.draining import drain_firing
-from lakechime_dagster.resources.event_types import event_replays
 from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.names import EXECUTION_TAG
 from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
@@ -132,7 +132,7 @@ def _woken(platform: Platform, flow: Flow, row: FlowRow, lane: LaneRow, key: Fir
     """What a person wants, where an event or a snapshot came since the lane's place."""
     end = platform.evaluator.end_of(flow, row, lane)
     has_new_snapshot = end.sources != lane.place.sources or (end.sources and not lane.settled)
-    is_asked = flow.has_types and bool(event_replays(platform).open(flow.name))
+    is_asked = flow.has_types and bool(due_types(platform, flow, lane))
     if not has_new_snapshot and not is_asked and not platform.evaluator.waits(flow, row, lane, key):
         raise NothingNewError(
             f"nothing came for {flow.name} {lane.key}".strip() + f" since step {lane.settled}; its place is {lane.place.position}"

@@ -80,9 +80,11 @@ class SparkResource(dg.ConfigurableResource):
         begun = running.execution.start.sources.get(source, SnapshotPlace())
         start = TypePlace(uid=begun.table_uid, version=int(begun.snapshot_id or NOWHERE))
 
+        repository = replace(event_types(platform), beside=frozenset(one.name for one in job.groups))
+
         def work(spark: "SparkSession") -> GroupResult:
             step = GroupStep(
-                spark=spark, job=job, repository=event_types(platform), open_log=platform.log_at, now_ms=platform.store.now(), start=start
+                spark=spark, job=job, repository=repository, open_log=platform.log_at, now_ms=platform.store.now(), start=start
             )
             return step.run()
 

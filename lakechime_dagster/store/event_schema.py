@@ -207,7 +207,6 @@ group_patterns = sa.Table(
     metadata,
     sa.Column("deployment", sa.String(64), primary_key=True),
     sa.Column("group_name", sa.String(64), primary_key=True),
-    sa.Column("table_name", sa.String(128), nullable=False),  # of the stream
     sa.Column("patterns", sa.JSON, nullable=False),  # by group
 )
 

@@ -56,10 +56,14 @@ class LeftType:
 
 @dataclass(frozen=True)
 class SqlEventTypes:
-    """The types of the groups of one deployment; a `schema.repository.SchemaRepository`."""
+    """The types of the groups of one deployment; a `schema.repository.SchemaRepository`.
+
+    `beside` are the groups of one stream: of those no two learn of a type that is new, whatever each takes its own to be.
+    """
 
     engine: Engine
     deployment: str
+    beside: frozenset[str] = frozenset()
 
     def types(self, group: str) -> dict[str, KnownType]:
         """What is known of a group's types, by name."""
@@ -222,11 +226,22 @@ class SqlEventTypes:
             raise LaneConflictError(f"{group}: what is withheld of {one.type} is no more what was read; the next attempt reads it")
         if row is not None:
             return int(row.type_id)
+        self._check_new(connection, group, one.type)
         values = {"deployment": self.deployment, "group_name": group, "type": one.type, "table_name": one.table, "observed": {}}
         values["home"] = one.home or group
         values |= {"place_uid": one.place.uid, "place_version": one.place.version}
         made = connection.execute(sa.insert(schema.event_type).values(**values, first_ts=now).returning(schema.event_type.c.type_id))
         return int(made.scalar_one())
+
+    def _check_new(self, connection: Connection, group: str, type_name: str) -> None:
+        """That no other group of the stream knows the type by now; until the transaction ends none learns of it."""
+        of_stream = sa.and_(schema.event_type.c.deployment == self.deployment, schema.event_type.c.group_name.in_(sorted(self.beside)))
+        first = sa.select(schema.event_type.c.type_id).where(of_stream).order_by(schema.event_type.c.type_id).limit(1)
+        connection.execute(first.with_for_update()).all()  # one at a time
+        theirs = sa.and_(schema.event_type.c.type == type_name, schema.event_type.c.group_name != group)
+        other = connection.scalar(sa.select(schema.event_type.c.group_name).where(of_stream, theirs).limit(1))
+        if other is not None:
+            raise LaneConflictError(f"{group}: {type_name} has become a type of {other} meanwhile; the next attempt leaves it to that")
 
     def _move(self, connection: Connection, type_id: int, one: TypeResult, uid: str, now: int) -> None:
         if one.put_off:

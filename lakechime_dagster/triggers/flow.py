@@ -21,7 +21,8 @@ class Flow:
     says that the feed's messages tell their order, wherever they lie in it. A claim takes at most `max_commits` of the
     unpartitioned tables of a snapshot trigger, and the next one follows; None is all that came. The first claim takes all, as
     its step makes the target anew; a retry takes what was claimed, and all that came when a person resumes a lane that is held.
-    One that `has_types` writes a table for each type of events: what a step left of them is read again, also when nothing comes.
+    One with `patterns` writes a table for each type of events that its own pattern takes, of those of all groups of a stream, each with
+    its name: what a step left of them is read again, also when nothing comes.
     One that `is_stream` appends each message of its feed, or row of its table, once: it is put behind what came, never back.
     What of it was refused is looked at again when a person asks, also when nothing comes.
     """
@@ -38,7 +39,7 @@ class Flow:
     feed: AnyFeed | None = None
     is_ordered_by_position: bool = False
     max_commits: int | None = None
-    has_types: bool = False
+    patterns: tuple[tuple[str, str], ...] = ()
     is_stream: bool = False
 
     def __post_init__(self) -> None:
@@ -54,6 +55,11 @@ class Flow:
             return str(self.trigger)
         pace = f", {self.trigger.every}" if self.trigger.every else ", as they come"
         return f"messages of {self.feed}{pace}"
+
+    @property
+    def has_types(self) -> bool:
+        """Whether it writes a table for each type of events."""
+        return bool(self.patterns)
 
     @property
     def is_partitioned(self) -> bool:

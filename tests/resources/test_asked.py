@@ -1,8 +1,11 @@
 """What people ask of a group and what its steps left is told by the one explanation that its sensor acts on."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import Engine
 
+from lakechime_dagster.resources.asked import UNREAD
 from lakechime_dagster.resources.event_types import event_replays, event_types
 from lakechime_dagster.resources.explain import explain
 from lakechime_dagster.resources.platform import Platform
@@ -10,13 +13,14 @@ from lakechime_dagster.schema.learning import registered
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import AT_ONCE, TypeResult
 from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.event_patterns import Patterns
 from lakechime_dagster.store.interventions import By, Interventions
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.model import SnapshotTrigger
 from tests.store.test_event_types import NEW, learning, prototype, result
 from tests.support.world import World
 
-SHOP = Flow(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", has_types=True)
+SHOP = Flow(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", patterns=(("shop", "*"),))
 LATER = 10**15
 
 
@@ -25,6 +29,8 @@ def world(sqlite_engine: Engine) -> World:
     world = World(sqlite_engine)
     world.change("lake.t", 1)
     world.ledger.settle(world.fire(SHOP)[0], None)
+    with writing(sqlite_engine) as connection:
+        Patterns(sqlite_engine, world.deployment).keep(connection, "shop", dict(SHOP.patterns))
     return world
 
 
@@ -72,6 +78,12 @@ def test_a_replay_is_why_a_group_fires_and_is_told_where_events_fire_it(world: W
     world.change("lake.t", 2)
     came = explain(platform, SHOP)
     assert (came.fires, len(came.firings), "1 types are to be replayed, such as buy" in came.reasons[1:]) == (True, 1, True)
+
+
+def test_a_group_with_other_patterns_than_it_has_read_by_is_run_for_what_nobody_had_read(world: World, platform: Platform) -> None:
+    assert not explain(platform, SHOP).fires
+    wider = explain(platform, replace(SHOP, patterns=(*SHOP.patterns, ("vip", "vip.*"))))
+    assert (wider.fires, wider.reasons[0]) == (True, UNREAD)
 
 
 def test_a_group_that_is_paused_does_not_fire_for_what_is_asked_of_it(world: World, platform: Platform) -> None:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.resources.draining import event_drains
-from lakechime_dagster.resources.event_types import event_types
+from lakechime_dagster.resources.event_types import event_patterns, event_types
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.schema.learning import registered
 from lakechime_dagster.schema.replay import Drained
@@ -96,7 +96,7 @@ def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_e
 
 
 def test_a_group_is_launched_for_events_that_a_step_left_once_they_are_due(world: World, platform: Platform) -> None:
-    flow = Flow(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", has_types=True)
+    flow = Flow(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", patterns=(("shop", "*"),))
     launches, accepts = {"shop": Launch(flow, anything, [])}, {"shop": lambda key: True}
     sweep, types = Sweep(platform.evaluator, [flow]), event_types(platform)
     world.change("lake.t", 1)
@@ -104,6 +104,8 @@ def test_a_group_is_launched_for_events_that_a_step_left_once_they_are_due(world
     learning = registered(KnownType(type="buy", table="buy"))
     assert learning is not None
     types.learn("shop", [learning])
+    with writing(world.engine) as connection:
+        event_patterns(platform).keep(connection, "shop", dict(flow.patterns))
     for execution, due_ts in (("e1", 10**15), ("e2", AT_ONCE)):
         assert run_many(platform, sweep, launches, AllSucceed(), accepts).launches == ()
         with writing(world.engine) as connection:

@@ -91,6 +91,16 @@ def test_a_type_that_came_to_both_groups_first_is_of_one(types: SqlEventTypes) -
         types.learn("shop", [learning(new, prototype(a=1))])
 
 
+def test_of_two_groups_of_a_stream_that_meet_a_type_at_once_one_learns_of_it(types: SqlEventTypes) -> None:
+    gift, together = replace(NEW, type="gift", table="gift"), replace(types, beside=frozenset(("shop", "vip")))
+    together.learn("vip", [learning(gift, prototype(a=1))])
+    with pytest.raises(LaneConflictError, match="shop: gift has become a type of vip meanwhile"):
+        together.learn("shop", [learning(gift, prototype(a=1))])
+    assert ("gift" in types.types("shop"), "gift" in types.types("vip")) == (False, True)
+    together.learn("vip", [learning(types.types("vip")["gift"], prototype(b=1))])
+    types.learn("another_stream", [learning(gift, prototype(a=1))])
+
+
 def test_types_of_other_deployments_and_streams_stay(types: SqlEventTypes) -> None:
     other = SqlEventTypes(types.engine, "production")
     other.learn("shop", [learning(NEW, prototype(a=1))])

@@ -40,7 +40,8 @@ class GroupStep:
     """One attempt at one step of a group.
 
     Attributes:
-        start: The version of the stream's table up to which the group has read; a type that is new begins there, or at what is unread.
+        start: The version of the stream's table up to which the group has read; a type that is new begins there, or with
+            the stream where the step looks back.
     """
 
     spark: SparkSession
@@ -73,8 +74,9 @@ class GroupStep:
         begun = self.slices.start(self.start)
         with phase("look"):
             came, is_all = self._came(begun)
-            missed, since = ((), TypePlace()) if is_all else self._missed(begun)
-            looked = self._looked(self._types((*came.types, *missed), since))
+            places = dict.fromkeys(came.types, TypePlace() if is_all else self.start)
+            places |= dict.fromkeys(self._passed(begun) if self.job.looks_back and not is_all else (), TypePlace())
+            looked = self._looked(self._types(places))
             rebuilding = self._rebuilding(looked)
             looked = looked.without(self._unread(looked, rebuilding)) if is_all else looked
             plan = planned(self._starts(looked, rebuilding), group=begun, end=self.slices.version, max_catchup=self.job.group.max_catchup)
@@ -100,28 +102,22 @@ class GroupStep:
         except TableUnreadableError:
             return replace(seen(self.slices.after(-1)), refused={}), True  # each type tells for itself what it cannot read
 
-    def _missed(self, begun: int) -> tuple[Iterable[str], TypePlace]:
-        """The types of versions that the group has read, but not for them, and where such types begin.
-
-        Where the log of these versions was cleaned up, they begin with the stream.
-        """
-        unread = self.job.unread
-        if unread is None or (since := self.slices.start(unread)) >= begun:
-            return (), self.start
+    def _passed(self, begun: int) -> tuple[str, ...]:
+        """The types of all groups in what the group has read; where nobody can tell that by now also of what came since."""
         try:
-            return seen(self.slices.segment(since, begun)).types, unread
+            return seen(self.slices.segment(-1, begun)).types if begun >= 0 else ()
         except TableUnreadableError:
-            return seen(self.slices.after(-1)).types, TypePlace()
+            return seen(self.slices.after(-1)).types
 
-    def _types(self, names: Iterable[str], start: TypePlace) -> dict[str, KnownType]:
-        """The group's types that the store knows, and those of these names that come for the first time.
+    def _types(self, places: Mapping[str, TypePlace]) -> dict[str, KnownType]:
+        """The group's types that the store knows, and those that come for the first time, each with where it begins then.
 
-        These begin at the start. One that another group is said to have had, of which the store knows nothing, begins with
+        One that another group is said to have had, of which the store knows nothing, begins with
         the stream, as nobody can tell how far that group came.
         """
         group = self.job.group
         known = {name: one for name, one in self.repository.types(group.name).items() if self._has(name)}
-        for name in names:
+        for name, start in places.items():
             if name not in known and self._has(name):
                 home = group.home_of(name)
                 place = start if home == group.name else TypePlace()

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.schema.replay import Replay
-from lakechime_dagster.schema.repository import TypePlace
 from lakechime_dagster.spark.feeds.job import FeedJob
 
 
@@ -33,7 +32,7 @@ class GroupJob:
         bronze: Where the stream's table lies.
         end: Up to where it is read.
         warehouse: The folder of folders, one of each group, in which tables lie by their names.
-        unread: From where types are looked for that no group knows; None where the group's own place is that.
+        looks_back: Whether types that nobody has read are looked for in all of the stream, as its groups share them in another way.
         replays: What somebody wants to be read again, by type.
     """
 
@@ -45,5 +44,5 @@ class GroupJob:
     deployment: str
     execution_id: str = ""
     attempt: int = 1
-    unread: TypePlace | None = None
+    looks_back: bool = False
     replays: Mapping[str, Replay] = field(default_factory=dict, hash=False)

@@ -12,7 +12,6 @@ def upgrade() -> None:
         "lc_group_patterns",
         sa.Column("deployment", sa.String(length=64), nullable=False),
         sa.Column("group_name", sa.String(length=64), nullable=False),
-        sa.Column("table_name", sa.String(length=128), nullable=False),
         sa.Column("patterns", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("deployment", "group_name", name="lc_group_patterns_pk"),
     )
