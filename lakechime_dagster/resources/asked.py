@@ -6,11 +6,14 @@ from dataclasses import replace
 from lakechime_dagster.resources.draining import with_drain
 from lakechime_dagster.resources.event_types import event_patterns, event_replays, event_types
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.store.event_types import LeftType
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.triggers.decision import Decision, Firing
 from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import LaneState
 
+MOST_OF_ERROR = 200  # characters
 UNREAD = "the groups of its stream share the types by other patterns: those that nobody has read are looked for"
 
 
@@ -44,12 +47,19 @@ def _waiting(platform: Platform, flow: Flow, *, is_due: bool) -> list[str]:
     """The types of which a step left events, because they failed or for another reason, whose time has come or not."""
     left = [one for one in event_types(platform).left(flow.name) if one.is_due is is_due]
     failed = "failed and are tried again" if is_due else "failed and are tried again later"
+    first = None if is_due else next((one for one in left if one.has_failed), None)
     others = "have events that a step left, which are due" if is_due else "have events that a step left for later"
     told = ((True, failed), (False, others))
-    return [
+    sentences = [
         sentence for has_failed, what in told
         for sentence in _sentences([one.type for one in left if one.has_failed is has_failed], what)
     ]  # fmt: skip
+    return sentences if first is None else [f"{sentences[0]}{_until(first)}", *sentences[1:]]
+
+
+def _until(one: LeftType) -> str:
+    """When a type that failed is tried again, and why it failed."""
+    return f", not before {from_milliseconds(one.due_ts):%Y-%m-%d %H:%M:%S}Z: {one.error.partition(chr(10))[0][:MOST_OF_ERROR]}"
 
 
 def _has_unread(platform: Platform, flow: Flow, lane: LaneRow) -> bool:

@@ -16,10 +16,15 @@ def event_drains(platform: Platform) -> Drains:
 
 
 def with_drain(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
-    """A stream also fires for what it refused, where somebody wants that looked at again and nothing else wakes it."""
-    firing = None if decision.fires or row.paused_ts is not None else drain_firing(platform, flow, row)
-    if firing is None or platform.ledger.open_executions(row):
+    """A stream also fires for what it refused, where somebody wants that looked at again and nothing else wakes it.
+
+    A drain that is open all the same is told beside the decision.
+    """
+    firing = drain_firing(platform, flow, row)
+    if firing is None:
         return decision
+    if decision.fires or row.paused_ts is not None or platform.ledger.open_executions(row):
+        return replace(decision, reasons=(*decision.reasons, firing.reason))
     return replace(decision, fires=True, reasons=(firing.reason,), firings=(firing,))
 
 

@@ -47,11 +47,18 @@ class LayoutVersion:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftType:
-    """A type of which events were left, as it failed, is cold or catches up; `is_due` where it is time to read them."""
+    """A type of which events were left, as it failed, is cold or catches up.
+
+    Attributes:
+        is_due: It is time to read them, which is so from `due_ts` on (milliseconds).
+        error: Why it failed; empty where it did not.
+    """
 
     type: str
     has_failed: bool
     is_due: bool
+    due_ts: int
+    error: str
 
 
 @dataclass(frozen=True)
@@ -194,9 +201,16 @@ class SqlEventTypes:
         """The types of which a step left events that are to be read again though nothing comes, by name."""
         kind = schema.event_type.c
         is_due = (kind.due_ts <= StoreNow()).label("is_due")
-        query = sa.select(kind.type, kind.failures, is_due).where(*self._is(group), kind.due_ts > 0).order_by(kind.type)
+        query = (
+            sa.select(kind.type, kind.failures, kind.due_ts, kind.error, is_due)
+            .where(*self._is(group), kind.due_ts > 0)
+            .order_by(kind.type)
+        )
         with reading(self.engine) as connection:
-            return [LeftType(type=row.type, has_failed=row.failures > 0, is_due=bool(row.is_due)) for row in connection.execute(query)]
+            return [
+                LeftType(type=row.type, has_failed=row.failures > 0, is_due=bool(row.is_due), due_ts=row.due_ts, error=row.error)
+                for row in connection.execute(query)
+            ]
 
     def totals(self, group: str) -> dict[str, dict[str, int]]:
         """What settled steps did for each type of a group, in sum: rows, written, rescued, discarded."""

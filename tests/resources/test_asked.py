@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.resources.asked import UNREAD
+from lakechime_dagster.resources.draining import event_drains
 from lakechime_dagster.resources.event_types import event_replays, event_types
 from lakechime_dagster.resources.explain import explain
 from lakechime_dagster.resources.platform import Platform
@@ -16,12 +17,15 @@ from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.event_patterns import Patterns
 from lakechime_dagster.store.interventions import By, Interventions
 from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.model import SnapshotTrigger
 from tests.store.test_event_types import NEW, learning, prototype, result
 from tests.support.world import World
 
 SHOP = Flow(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", patterns=(("shop", "*"),))
 LATER = 10**15
+EVENTS = Flow(name="lake.events", trigger=SnapshotTrigger(["lake.t"]), job="anything", is_stream=True)
+DRAIN = "drain 1: what was refused is looked at again"
 
 
 @pytest.fixture
@@ -68,7 +72,11 @@ def test_a_type_that_failed_is_told_until_it_is_tried_again(world: World, platfo
     leave(platform, 0)
     settle(platform, TypeResult(type="buy", table="buy", start=0, end=0, error="no space is left"))
     waiting = explain(platform, SHOP)
-    assert (waiting.fires, waiting.reasons[-1]) == (False, "1 types failed and are tried again later, such as buy")
+    (left,) = event_types(platform).left("shop")
+    when = f"{from_milliseconds(left.due_ts):%Y-%m-%d %H:%M:%S}Z"
+    assert (waiting.fires, waiting.reasons[-1]) == (
+        False, f"1 types failed and are tried again later, such as buy, not before {when}: no space is left",
+    )  # fmt: skip
 
 
 def test_a_replay_is_why_a_group_fires_and_is_told_where_events_fire_it(world: World, platform: Platform) -> None:
@@ -93,3 +101,18 @@ def test_a_group_that_is_paused_does_not_fire_for_what_is_asked_of_it(world: Wor
     Interventions(platform.ledger).pause(row, By(who="me", reason="stock-taking"))
     paused = explain(platform, SHOP)
     assert (paused.fires, "1 types are to be replayed, such as buy" in paused.reasons) == (False, True)
+
+
+def test_a_drain_of_a_stream_is_told_whether_it_fires_the_stream_or_not(world: World, platform: Platform) -> None:
+    world.ledger.settle(world.fire(EVENTS)[0], None)
+    event_drains(platform).ask("lake.events", By(who="me", reason="mended"))
+    alone = explain(platform, EVENTS)
+    assert (alone.fires, alone.reasons) == (True, (DRAIN,))
+    world.change("lake.t", 2)
+    came = explain(platform, EVENTS)
+    assert (came.fires, len(came.firings), came.reasons[-1], len(came.reasons) > 1) == (True, 1, DRAIN, True)
+    row = platform.ledger.flow("lake.events")
+    assert row is not None
+    Interventions(platform.ledger).pause(row, By(who="me", reason="stock-taking"))
+    paused = explain(platform, EVENTS)
+    assert (paused.fires, paused.reasons[-1]) == (False, DRAIN)

@@ -114,7 +114,7 @@ def test_a_type_that_failed_keeps_its_place_and_is_due_after_a_pause(types: SqlE
     settle(types, "e1", result(5, error="no room"))
     known = types.types("shop")["buy"]
     assert (known.place, known.failures, known.error, known.due_ts > 0) == (NEW.place, 1, "no room", True)
-    assert types.left("shop") == [LeftType(type="buy", has_failed=True, is_due=False)]
+    assert types.left("shop") == [LeftType(type="buy", has_failed=True, is_due=False, due_ts=known.due_ts, error="no room")]
     settle(types, "e2", result(5, step=1))
     known = types.types("shop")["buy"]
     assert (known.failures, known.due_ts, known.error) == (0, 0, "")
@@ -127,9 +127,9 @@ def test_what_is_cold_stays_behind_and_is_due_when_it_is_of_age(types: SqlEventT
     settle(types, "e2", cold)
     (told,) = measures(types).types
     assert (types.types("shop")["buy"].place.version, told.pending, told.behind, told.behind_ts is None) == (5, 0, 2, False)
-    assert types.left("shop") == [LeftType(type="buy", has_failed=False, is_due=False)]
+    assert types.left("shop") == [LeftType(type="buy", has_failed=False, is_due=False, due_ts=10**15, error="")]
     settle(types, "e3", replace(cold, rows=3, pending=3, due_ts=1))
-    assert types.left("shop") == [LeftType(type="buy", has_failed=False, is_due=True)]
+    assert types.left("shop") == [LeftType(type="buy", has_failed=False, is_due=True, due_ts=1, error="")]
     settle(types, "e4", result(6, step=2, rows=3))
     (told,) = measures(types).types
     assert (types.left("shop"), told.behind, told.behind_ts) == ([], 0, None)
