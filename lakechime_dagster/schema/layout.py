@@ -175,9 +175,14 @@ class _Grower:
     room: int
 
     def fields(self, columns: tuple[Column, ...], node: Node, path: str, level: int, *, is_new: bool) -> tuple[Column, ...]:
-        """The columns of an object's fields, those that are there in their order, new ones behind them by name."""
-        grown = list(columns)
-        for name in sorted(node.fields):
+        """The columns of an object's fields, those that are there in their order, new ones behind them by name.
+
+        Of names that differ in case alone one that a hint is of goes before the others, and so has the column.
+        """
+        grown, pins = list(columns), self.contract.pins
+        hinted = {column_of(name).casefold(): name for name in sorted(node.fields) if field_path(path, name) in pins}
+        order = {name: hinted.get(column_of(name).casefold(), name) for name in node.fields}
+        for name in sorted(node.fields, key=lambda name: (order[name], order[name] != name, name)):
             grown = self._field(grown, name, node.fields[name], field_path(path, name), level, is_new=is_new)
         return tuple(grown)
 

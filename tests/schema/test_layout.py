@@ -220,6 +220,16 @@ def test_a_whole_number_is_in_a_double_only_where_it_is_that_number() -> None:
     assert told(shape('{"a":9007199254740993}', layout, contract)) == [("/a", "9007199254740993", "inexact")]
 
 
+def test_of_names_that_differ_in_case_alone_the_one_of_a_hint_has_the_column() -> None:
+    twins, contract = '{"Price":1,"a":1,"price":2,"z":1}', Contract(pins={"/price": Pin.DOUBLE})
+    assert [one.name for one in layout_of(twins).columns] == ["Price", "a", "z"]
+    hinted = layout_of(twins, contract=contract)
+    assert [(one.name, one.holds) for one in hinted.columns] == [
+        ("a", Holds.LONG), ("price", Holds.DOUBLE), ("z", Holds.LONG),
+    ]  # fmt: skip
+    assert told(shape(twins, hinted, contract)) == [("/Price", "1", "case")]
+
+
 def test_a_pinned_path_has_its_type_from_birth_and_an_ignored_one_no_column() -> None:
     contract = Contract(pins={"/a": Pin.DOUBLE, "/b": Pin.IGNORE, "/c": Pin.JSON})
     layout = layout_of('{"a":1,"b":1,"c":{"17":1}}', contract=contract)
