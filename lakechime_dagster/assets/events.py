@@ -88,7 +88,7 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
                 known = event_types(platform).types(group.name)
                 done = spark.write_group(running, job, context.log.info)
                 told = types_to_tell(known, done.result.types, platform.store.now(), group.materialize_every)
-                running.settled = settle_group(platform, running.execution, done.result, job.groups, [*told])
+                running.settled = settle_group(platform, running.flow, running.execution, done.result, [*told])
                 tell_types(context, key, partitions_of_group(lake, group), told)
                 said = {"said beside what is declared": dg.MetadataValue.json(_said(platform, group))}
                 result, metadata = done.result, _report(running, done) | said | _projected(context, platform, lake, group)

@@ -18,7 +18,7 @@ from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
 from lakechime_dagster.resources.draining import event_drains
-from lakechime_dagster.resources.event_types import event_hints, event_patterns, event_replays, patterns_of
+from lakechime_dagster.resources.event_types import event_hints, event_patterns, event_replays
 from lakechime_dagster.resources.names import asset_name
 from lakechime_dagster.resources.open_transactions import asked
 from lakechime_dagster.resources.running import RunningExecution
@@ -56,7 +56,7 @@ def group_flow(lake: Lake, group: EventGroup, cluster: str = "") -> Flow:
     """The flow of a group; it writes many tables, each of which says what is in it."""
     return Flow(
         name=group.name, trigger=group.trigger, reads=group.trigger.tables, asset_keys=(asset_name(group.name),), cluster=cluster,
-        patterns=tuple(patterns_of(groups_beside(lake, group)).items()),
+        patterns=tuple((one.name, one.match) for one in groups_beside(lake, group)),
     )  # fmt: skip
 
 
@@ -101,17 +101,17 @@ def groups_beside(lake: Lake, group: EventGroup) -> tuple[EventGroup, ...]:
 
 def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> GroupJob:
     """What one execution asks of Spark for a group: its stream's table up to the end of the claim."""
-    bronze, groups = group.stream.table, groups_beside(lake, group)
+    bronze, flow = group.stream.table, running.flow
     return GroupJob(
         group=group.with_hints(event_hints(running.platform).holding(group.name)),
-        groups=groups,
+        groups=groups_beside(lake, group),
         bronze=running.platform.location(bronze.name, bronze.location),
         end=running.execution.end.sources[bronze.name],
         warehouse=running.platform.warehouse,
         deployment=running.execution.lane.deployment,
         execution_id=running.execution.execution_id,
         attempt=running.execution.attempt,
-        looks_back=event_patterns(running.platform).are_other(group.name, patterns_of(groups)),
+        looks_back=event_patterns(running.platform).are_other(flow.name, flow.patterns),
         replays=event_replays(running.platform).open(group.name),
     )
 

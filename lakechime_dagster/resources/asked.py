@@ -27,46 +27,49 @@ def _with_types(platform: Platform, flow: Flow, row: FlowRow, decision: Decision
 
     What is not due, or is done by a step that comes anyway, is told beside the decision.
     """
-    lane = platform.ledger.lanes(row).get("")
-    due, later = due_types(platform, flow, lane), _waiting(platform, flow, is_due=False)
-    is_free = lane is not None and lane.state is LaneState.ACTIVE and row.paused_ts is None and not platform.ledger.open_executions(row)
-    if not due or decision.fires or lane is None or not is_free:
+    lane, left = platform.ledger.lanes(row).get(""), event_types(platform).left(flow.name)
+    due, later = _due(platform, flow, lane, left), _later(left)
+    is_free = lane is not None and lane.state is LaneState.ACTIVE and row.paused_ts is None
+    if lane is None or not due or not is_free or decision.fires or platform.ledger.open_executions(row):
         return replace(decision, reasons=(*decision.reasons, *due, *later))
     return replace(decision, fires=True, reasons=(*due, *later), firings=(Firing(reason=due[0], settled=lane.settled),))
 
 
-def due_types(platform: Platform, flow: Flow, lane: LaneRow | None) -> list[str]:
+def due_types(platform: Platform, flow: Flow, lane: LaneRow) -> list[str]:
     """Why a group is to be run though no event came, in sentences; none where it is not."""
-    failed = {one.type for one in event_types(platform).left(flow.name) if one.has_failed}
+    return _due(platform, flow, lane, event_types(platform).left(flow.name))
+
+
+def _due(platform: Platform, flow: Flow, lane: LaneRow | None, left: Sequence[LeftType]) -> list[str]:
+    failed = {one.type for one in left if one.has_failed}
     asked = sorted({*event_replays(platform).open(flow.name)} - failed)  # one that failed is replayed when it is tried again
-    due = [*_waiting(platform, flow, is_due=True), *_sentences(asked, "are to be replayed")]
-    return [*due, UNREAD] if lane is not None and _has_unread(platform, flow, lane) else due
+    return [
+        *_told("failed and tried again", [one.type for one in left if one.is_due and one.has_failed]),
+        *_told("left by a step, and due", [one.type for one in left if one.is_due and not one.has_failed]),
+        *_told("to be replayed", asked),
+        *([UNREAD] if lane is not None and _has_unread(platform, flow, lane) else ()),
+    ]
 
 
-def _waiting(platform: Platform, flow: Flow, *, is_due: bool) -> list[str]:
-    """The types of which a step left events, because they failed or for another reason, whose time has come or not."""
-    left = [one for one in event_types(platform).left(flow.name) if one.is_due is is_due]
-    failed = "failed and are tried again" if is_due else "failed and are tried again later"
-    first = None if is_due else next((one for one in left if one.has_failed), None)
-    others = "have events that a step left, which are due" if is_due else "have events that a step left for later"
-    told = ((True, failed), (False, others))
-    sentences = [
-        sentence for has_failed, what in told
-        for sentence in _sentences([one.type for one in left if one.has_failed is has_failed], what)
-    ]  # fmt: skip
-    return sentences if first is None else [f"{sentences[0]}{_until(first)}", *sentences[1:]]
+def _later(left: Sequence[LeftType]) -> list[str]:
+    """The types of which a step left events whose time has not come: of the first that failed until when, and why."""
+    failed = [one for one in left if one.has_failed and not one.is_due]
+    others = _told("left by a step for later", [one.type for one in left if not one.has_failed and not one.is_due])
+    return [f"{told}{_until(failed[0])}" for told in _told("failed and tried again later", [one.type for one in failed])] + others
 
 
 def _until(one: LeftType) -> str:
-    """When a type that failed is tried again, and why it failed."""
-    return f", not before {from_milliseconds(one.due_ts):%Y-%m-%d %H:%M:%S}Z: {one.error.partition(chr(10))[0][:MOST_OF_ERROR]}"
+    first = one.error.partition("\n")[0]
+    return f", not before {from_milliseconds(one.due_ts):%Y-%m-%d %H:%M:%S}Z: {first[:MOST_OF_ERROR]}"
 
 
 def _has_unread(platform: Platform, flow: Flow, lane: LaneRow) -> bool:
     """Whether by new patterns it may have types that nobody has read, in versions of the stream's table that it has read."""
     has_read = any(place.snapshot_id is not None for place in lane.place.sources.values())
-    return has_read and event_patterns(platform).are_other(flow.name, dict(flow.patterns))
+    return has_read and event_patterns(platform).are_other(flow.name, flow.patterns)
 
 
-def _sentences(types: Sequence[str], what: str) -> list[str]:
-    return [f"{len(types)} types {what}, such as {types[0]}"] if types else []
+def _told(what: str, types: Sequence[str]) -> list[str]:
+    """What becomes of types, in a sentence; none where there are none."""
+    several = f"{len(types)} types, such as " if len(types) > 1 else ""
+    return [f"{what}: {several}{types[0]}"] if types else []

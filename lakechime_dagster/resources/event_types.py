@@ -14,6 +14,7 @@ from lakechime_dagster.store.event_patterns import Patterns
 from lakechime_dagster.store.event_replays import Replays
 from lakechime_dagster.store.event_totals import add_to_group
 from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution
 
 if TYPE_CHECKING:
@@ -53,32 +54,25 @@ def event_patterns(platform: Platform) -> Patterns:
     return Patterns(platform.store.engine, platform.ledger.deployment)
 
 
-def patterns_of(groups: Collection[EventGroup]) -> dict[str, str]:
-    """The pattern of each group of a stream."""
-    return {one.name: one.match for one in groups}
-
-
-def settle_group(
-    platform: Platform, execution: Execution, result: GroupResult, groups: Collection[EventGroup], told: Collection[str]
-) -> bool:  # fmt: skip
+def settle_group(platform: Platform, flow: Flow, execution: Execution, result: GroupResult, told: Collection[str]) -> bool:
     """Register the commits of a step's tables, then close it and move all places, in one transaction; False where somebody had.
 
-    `groups` are all of the stream, as the step had them. Nothing downstream looks in between, and a step is closed by its newest
-    attempt alone: an earlier one that lives on has nothing that its tables let in.
+    Nothing downstream looks in between, and a step is closed by its newest attempt alone: an earlier one that lives on has
+    nothing that its tables let in.
 
     Raises:
         LaneConflictError: another attempt has followed this one.
     """
-    types, (group,) = event_types(platform), [one for one in groups if one.name == execution.lane.flow]
-    uid = execution.end.sources[group.stream.table.name].table_uid
+    types, (source,) = event_types(platform), flow.trigger.tables
+    uid = execution.end.sources[source].table_uid
     for one in result.types:
-        log = platform.log(f"{one.home or group.name}.{one.table}")
+        log = platform.log(f"{one.home or flow.name}.{one.table}")
         for commit in one.commits:
             platform.store.register(log.events_of_commit(int(commit.version)))
 
     def beside(connection: "Connection") -> None:
-        types.settle(connection, group.name, execution.execution_id, result.types, str(uid), told)
-        add_to_group(connection, types.deployment, group.name, result)
-        event_patterns(platform).keep(connection, group.name, patterns_of(groups))
+        types.settle(connection, flow.name, execution.execution_id, result.types, str(uid), told)
+        add_to_group(connection, types.deployment, flow.name, result)
+        event_patterns(platform).keep(connection, flow.name, flow.patterns)
 
     return platform.ledger.settle(execution, None, beside=beside)

@@ -79,7 +79,6 @@ class SparkResource(dg.ConfigurableResource):
         platform, source = running.platform, job.group.stream.table.name
         begun = running.execution.start.sources.get(source, SnapshotPlace())
         start = TypePlace(uid=begun.table_uid, version=int(begun.snapshot_id or NOWHERE))
-
         repository = replace(event_types(platform), beside=frozenset(one.name for one in job.groups))
 
         def work(spark: "SparkSession") -> GroupResult:

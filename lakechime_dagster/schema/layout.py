@@ -4,7 +4,7 @@ Every kind that a path was ever seen with has a place: the column of the field, 
 (elements of arrays of another kind than the first, fields beyond the caps) is kept in `_rescued`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -175,16 +175,18 @@ class _Grower:
     room: int
 
     def fields(self, columns: tuple[Column, ...], node: Node, path: str, level: int, *, is_new: bool) -> tuple[Column, ...]:
-        """The columns of an object's fields, those that are there in their order, new ones behind them by name.
-
-        Of names that differ in case alone one that a hint is of goes before the others, and so has the column.
-        """
-        grown, pins = list(columns), self.contract.pins
-        hinted = {column_of(name).casefold(): name for name in sorted(node.fields) if field_path(path, name) in pins}
-        order = {name: hinted.get(column_of(name).casefold(), name) for name in node.fields}
-        for name in sorted(node.fields, key=lambda name: (order[name], order[name] != name, name)):
+        """The columns of an object's fields, those that are there in their order, new ones behind them by name."""
+        grown = list(columns)
+        for name in self._in_turn(node.fields, path):
             grown = self._field(grown, name, node.fields[name], field_path(path, name), level, is_new=is_new)
         return tuple(grown)
+
+    def _in_turn(self, names: Iterable[str], path: str) -> list[str]:
+        """By name, but of those whose columns would differ in case alone first the one that a hint is of: it gets the column."""
+        ordered = sorted(names)
+        hinted = {column_of(name).casefold(): name for name in ordered if field_path(path, name) in self.contract.pins}
+        before = {name: hinted.get(column_of(name).casefold(), name) for name in ordered}
+        return sorted(ordered, key=lambda name: (before[name], before[name] != name))
 
     def _field(self, columns: list[Column], name: str, node: Node, path: str, level: int, *, is_new: bool) -> list[Column]:
         """The columns of an object with those that one of its fields lacks; a new object is born with its fields."""

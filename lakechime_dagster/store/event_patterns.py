@@ -3,7 +3,7 @@
 Once they change a group may get types that nobody has read yet, in versions of the stream's table that it has read already.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -17,17 +17,17 @@ _ROW = schema.group_patterns.c
 
 @dataclass(frozen=True)
 class Patterns:
-    """The patterns of the groups of one deployment, by group."""
+    """By which patterns the groups of one deployment have read: each by those of all groups of its stream, with their names."""
 
     engine: Engine
     deployment: str
 
-    def are_other(self, group: str, patterns: Mapping[str, str]) -> bool:
+    def are_other(self, group: str, patterns: Iterable[tuple[str, str]]) -> bool:
         """Whether a group's last settled step had other ones than these, or none is known of."""
         with reading(self.engine) as connection:
             return connection.scalar(sa.select(_ROW.patterns).where(*self._is(group))) != dict(patterns)
 
-    def keep(self, connection: Connection, group: str, patterns: Mapping[str, str]) -> None:
+    def keep(self, connection: Connection, group: str, patterns: Iterable[tuple[str, str]]) -> None:
         """Keep by which patterns a group has read; within the settling transaction."""
         values = {"patterns": dict(patterns)}
         if not connection.execute(sa.update(schema.group_patterns).where(*self._is(group)).values(**values)).rowcount:

@@ -17,7 +17,6 @@ from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Contract, JsonLines, KafkaTopic, Lake, PathRule, event_group, event_stream, sql_table
 from lakechime_dagster.lake.contracts import Hint
-from lakechime_dagster.resources.asked import UNREAD
 from lakechime_dagster.resources.event_types import event_hints, event_replays, event_types
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.resources.replaying import WouldReplay, would_rebuild, would_replay
@@ -325,7 +324,7 @@ def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_ne
     assert game.tick("shop").run_requests == []
     game.let_pass()
     third = game.step()
-    assert shown(third)["last fired because"] == "1 types failed and are tried again, such as shop.buy"
+    assert shown(third)["last fired because"] == "failed and tried again: shop.buy"
     assert (checks(third)["no_type_fails"], game.known("shop.buy").failures) == (False, 2)
 
     Path(game.location("shop.buy")).unlink()
@@ -352,7 +351,7 @@ def test_a_cold_type_is_written_when_it_is_of_age_by_a_run_that_launches_itself(
     assert (game.numbers("shop.buy"), game.tick("shop").run_requests) == ([1], [])
     game.let_pass()
     third = game.step()
-    assert shown(third)["last fired because"] == "1 types have events that a step left, which are due, such as shop.buy"
+    assert shown(third)["last fired because"] == "left by a step, and due: shop.buy"
     assert (game.numbers("shop.buy"), game.numbers("shop.sell"), game.tick("shop").run_requests) == ([1, 2], [1, 2, 3], [])
 
 
@@ -367,14 +366,14 @@ def test_a_foreign_table_with_other_columns_hinders_its_type_until_it_is_away(ga
     assert (checks(game.step())["no_type_fails"], game.numbers("shop.buy")) == (True, [1])
 
 
+def dies(*_: object) -> bool:
+    raise KeyboardInterrupt
+
+
 @spark
 def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game: Game, monkeypatch: pytest.MonkeyPatch) -> None:
     Path(game.location("shop.buy")).parent.mkdir(parents=True)
     Path(game.location("shop.buy")).write_text("no folder")
-
-    def dies(*_: object) -> bool:
-        raise KeyboardInterrupt
-
     game.step(sell(1))
     with monkeypatch.context() as patched:
         patched.setattr(events, "settle_group", dies)
@@ -421,7 +420,7 @@ def test_a_rebuild_launches_by_itself_and_who_reads_its_table_follows(game: Game
     assert game.tick("shop").run_requests == []
     event_replays(game.platform).ask("shop", ["shop.buy"], By(who="me", reason="texts matter"), is_rebuild=True)
     done = game.step()
-    assert shown(done)["last fired because"] == "1 types are to be replayed, such as shop.buy"
+    assert shown(done)["last fired because"] == "to be replayed: shop.buy"
     assert (told(done), checks(done)["rows_add_up"]) == ({"shop.buy": 0}, True)
     assert [(row["price"], row["price__v_long"]) for row in game.kept("shop.buy")] == [(None, 3), ("four", None)]
     assert [(one.who, one.done) for one in event_replays(game.platform).of("shop", "shop.buy")] == [
@@ -436,57 +435,3 @@ def test_a_rebuild_launches_by_itself_and_who_reads_its_table_follows(game: Game
     assert prices == [(1, None), (2, "four")]
     game.step(buy(3, price="five"))
     assert (game.numbers("shop.buy"), game.known("shop.buy").layout_version) == ([1, 2, 3], 3)
-
-
-@spark
-def test_a_type_that_moves_is_a_partition_of_its_new_group_and_its_readers_go_on(game: Game) -> None:
-    stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
-    shop = event_group("shop", stream, match="shop.*")
-    vip = event_group("vip", stream, match="shop.buy", moved={"shop.buy": "shop"})
-    buys = sql_table("gold.buys", sql="SELECT n, _src FROM shop.shop__buy", keys=["_src"], refresh="rows", trigger=SnapshotTrigger())
-    first = replace(game, definitions=build_definitions(Lake("ev", [stream, shop, shop.table("shop.buy"), buys])))
-    first.step(buy(1), sell(1))
-    assert first.run_of("gold_buys", "ev__tables").success
-    event_hints(game.platform).say("shop", Hint(type="shop.buy", of="/price", says="double"), By(who="me", reason="cents"))
-
-    second = replace(game, definitions=build_definitions(Lake("ev", [stream, shop, vip, vip.table("shop.buy"), buys])))
-    second.ingest(buy(2, price=3), sell(2))
-    (request,) = second.tick("vip").run_requests
-    done = second.run("ev__vip", tags=dict(request.tags), asset_selection=request.asset_selection)
-    assert (told(done), checks(done)["nothing_waits"]) == ({"shop.buy": 1}, True)
-    assert second.instance.get_dynamic_partitions("ev__vip__types") == ["shop.buy"]
-    assert [(row["n"], row["price"]) for row in second.kept("shop.buy")] == [(1, None), (2, 3.0)]
-    assert [snapshot for snapshot, _, _ in second.events("shop.shop__buy")] == ["0", "1"]
-    assert second.run_of("gold_buys", "ev__tables").success
-    assert sorted(row["n"] for row in read(second.platform.location("gold.buys"))) == [1, 2]
-    assert (told(second.step()), second.numbers("shop.sell")) == ({}, [1, 2])
-    assert [*event_types(game.platform).types("shop")] == ["shop.sell"]
-
-
-@spark
-def test_a_group_whose_pattern_comes_to_match_a_type_that_nobody_had_read_takes_all_events_of_it(game: Game) -> None:
-    game.step(buy(1), event("sale", n=1))  # a type of the group for the rest, which does not run
-    game.step(buy(2), event("sale", n=2))
-    stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
-    wide = replace(game, definitions=build_definitions(Lake("ev", [stream, event_group("shop", stream, match="s*")])))
-    done = wide.step()  # though nothing came
-    assert (checks(done), told(done), shown(done)["last fired because"]) == (FINE, {"sale": 2}, UNREAD)
-    assert wide.tick("shop").run_requests == []
-    wide.step(event("sale", n=3), event("soon", n=1), event("rest", n=1))
-    assert told(wide.run("ev__game_other")) == {"rest": 1}
-    assert (wide.numbers("sale"), wide.numbers("soon"), wide.numbers("shop.buy")) == ([1, 2, 3], [1], [1, 2])
-
-
-@spark
-def test_a_type_that_another_group_has_by_a_change_of_patterns_waits_until_that_is_declared(game: Game) -> None:
-    game.step(buy(1))
-    stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
-    kiosk = replace(game, definitions=build_definitions(Lake("ev", [stream, event_group("kiosk", stream, match="shop.*")])))
-    kiosk.ingest(buy(2))
-    (request,) = kiosk.tick("kiosk").run_requests
-    done = kiosk.run("ev__kiosk", tags=dict(request.tags), asset_selection=request.asset_selection)
-    assert checks(done) == {"rows_add_up": True, "no_type_fails": True, "nothing_waits": False, "nothing_breaks": True}
-    assert 'declare it as moved={"shop.buy": "shop"}' in shown(done)["types of the step"]
-    assert kiosk.numbers("shop.buy") == [1]
-    assert not Path(kiosk.platform.location("kiosk")).exists()
-    assert not checks(kiosk.run("ev__kiosk"))["nothing_waits"]

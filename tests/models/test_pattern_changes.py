@@ -3,23 +3,18 @@
 import pytest
 
 from tests.models.pattern_changes import MUTANTS, VARIATIONS, explored
+from tests.models.verdicts import assert_caught, assert_holds
 
 
 def test_events_of_a_type_that_nobody_had_read_are_written_once():
-    found = explored()
-    assert (found.path, found.problem) == ((), None)
-    assert found.states > 5_000
+    assert_holds(explored(), states=5_000)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_protocol_with_a_needed_rule_broken_is_caught(name: str):
-    found = explored(name)
-    assert found.problem
-    assert found.path
+    assert_caught(explored(name))
 
 
 @pytest.mark.parametrize("name", VARIATIONS)
 def test_a_rule_of_good_manners_may_be_broken(name: str):
-    found = explored(name)
-    assert (found.path, found.problem) == ((), None)
-    assert found.states > 2_000
+    assert_holds(explored(name), states=2_000)

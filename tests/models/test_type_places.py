@@ -4,28 +4,21 @@ import pytest
 
 from tests.models.type_places import explored
 from tests.models.type_rules import MUTANTS, VARIATIONS
+from tests.models.verdicts import assert_caught, assert_holds
 
 
 def test_each_row_is_applied_once_and_can_always_still_arrive():
-    found = explored()
-    assert found.path == ()
-    assert found.problem is None
-    assert found.states > 40_000
+    assert_holds(explored(), states=40_000)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_protocol_with_a_needed_rule_broken_is_caught(name: str):
-    found = explored(name)
-    assert found.problem
-    assert found.path
+    assert_caught(explored(name))
 
 
 @pytest.mark.parametrize("name", VARIATIONS)
 def test_a_rule_of_good_manners_may_be_broken(name: str):
-    found = explored(name)
-    assert found.path == ()
-    assert found.problem is None
-    assert found.states > 8_000
+    assert_holds(explored(name), states=8_000)
 
 
 def test_the_step_of_the_group_as_version_applies_rows_twice_when_a_lost_attempt_writes_a_type_that_failed():

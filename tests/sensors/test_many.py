@@ -105,13 +105,13 @@ def test_a_group_is_launched_for_events_that_a_step_left_once_they_are_due(world
     assert learning is not None
     types.learn("shop", [learning])
     with writing(world.engine) as connection:
-        event_patterns(platform).keep(connection, "shop", dict(flow.patterns))
+        event_patterns(platform).keep(connection, "shop", flow.patterns)
     for execution, due_ts in (("e1", 10**15), ("e2", AT_ONCE)):
         assert run_many(platform, sweep, launches, AllSucceed(), accepts).launches == ()
         with writing(world.engine) as connection:
             types.settle(connection, "shop", execution, [TypeResult(type="buy", table="buy", start=0, end=0, due_ts=due_ts)], "u")
     (launched,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
-    assert launched.reason == "1 types have events that a step left, which are due, such as buy"
+    assert launched.reason == "left by a step, and due: buy"
 
 
 def test_a_later_change_of_one_table_fires_its_flow_alone(world: World, platform: Platform, launches: dict[str, Launch]) -> None:

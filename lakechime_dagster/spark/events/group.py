@@ -112,8 +112,8 @@ class GroupStep:
     def _types(self, places: Mapping[str, TypePlace]) -> dict[str, KnownType]:
         """The group's types that the store knows, and those that come for the first time, each with where it begins then.
 
-        One that another group is said to have had, of which the store knows nothing, begins with
-        the stream, as nobody can tell how far that group came.
+        One that another group is said to have had, of which the store knows nothing, begins with the stream, as nobody can tell
+        how far that group came.
         """
         group = self.job.group
         known = {name: one for name, one in self.repository.types(group.name).items() if self._has(name)}
