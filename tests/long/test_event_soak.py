@@ -23,7 +23,7 @@ from tests.support.struck import instance_of
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
 
 DRIFT = Drift(types=300, seconds=max(60, int(MINUTES * 60)), rate=1_000, seed=6)
-KILLED_AT = (0.2, 0.3, 0.4)  # of the time, but behind the first step: it makes all tables; what follows is over before the last third
+KILLED_AT = (0.3, 0.4, 0.5)  # of the time, each another step's run: what follows the last one is over before the last third
 MAX_BYTES = 6_000_000
 SAMPLE = 20
 SHOWN = 5  # of what is wrong
@@ -65,10 +65,12 @@ def test_the_lag_of_hundreds_of_types_does_not_grow_though_runs_are_killed(lake:
     killed = []
     with running_prometheus(lake.repository, watched, milliseconds=5_000) as prometheus, Writer(lake.prepared) as writer:
         with Lag(lake, writer) as lag:
-            await_found(lambda: lag.settled, "the first step is settled", 3_600, writer.expect_health)
+            settled = 0
             for part in KILLED_AT:
                 await_found(lambda part=part: writer.files > part * DRIFT.seconds, f"{part:.0%} of the time", 3_600, writer.expect_health)
+                await_found(lambda before=settled: lag.settled > before, "another step is settled", 3_600, writer.expect_health)
                 killed.append(lake.kill_in_mid_step())
+                settled = lag.settled
             await_found(lambda: writer.is_through, "all lines are offered", 3_600, writer.expect_health)
         assert [panel.title for panel in PANELS if not prometheus.series(panel.expression)] == []
         lines = writer.lines
