@@ -1,0 +1,101 @@
+"""A column of a data set, and how a column of another one came from it; the kinds are those of OpenLineage's column lineage 1-2-0."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class ColumnRef:
+    """A column, or with None as `column` the data set itself.
+
+    `table` is the name of a table of the lake, or of a data set outside: its namespace, a slash and its name there.
+    """
+
+    table: str
+    column: str | None = None
+
+    def __str__(self) -> str:
+        return self.table if self.column is None else f"{self.table}.{self.column}"
+
+
+class Kind(StrEnum):
+    """How a source takes part; the first three are DIRECT, the others INDIRECT.
+
+    IDENTITY: the value as it is. TRANSFORMATION: a function of it. AGGREGATION: of it in several rows. INDIRECT ones say
+    which rows there are, or which of several values is taken. DRIVER is ours: a value that went through the driver program.
+    """
+
+    IDENTITY = "identity"
+    TRANSFORMATION = "transformation"
+    AGGREGATION = "aggregation"
+    JOIN = "join"
+    GROUP_BY = "group_by"
+    FILTER = "filter"
+    SORT = "sort"
+    WINDOW = "window"
+    CONDITIONAL = "conditional"
+    DRIVER = "driver"
+
+    @property
+    def is_direct(self) -> bool:
+        return self in _DIRECT
+
+    def then(self, outer: "Kind") -> "Kind":
+        """The kind of a source of a source: INDIRECT stays so, of two DIRECT ones the stronger holds."""
+        if not self.is_direct:
+            return self
+        if not outer.is_direct:
+            return outer
+        return max(self, outer, key=_DIRECT.index)
+
+
+_DIRECT = (Kind.IDENTITY, Kind.TRANSFORMATION, Kind.AGGREGATION)
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Source:
+    """A column, or a whole data set, that takes part in a column or in a statement.
+
+    `is_masking` says that its value cannot be told from the outcome, such as that of a hash or a count.
+    """
+
+    ref: ColumnRef
+    kind: Kind
+    is_masking: bool = False
+
+    def then(self, outer: Kind, is_masking: bool = False) -> "Source":
+        """The same source seen through one more step."""
+        return Source(self.ref, self.kind.then(outer), self.is_masking or is_masking)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ColumnLineage:
+    """What one column of a target came from: sources, in order and each once; or a constant; or what could not be told.
+
+    `opaque` holds reasons: what the column came from is not, or not only, the sources. Never is a column silently without any.
+    """
+
+    column: str
+    sources: tuple[Source, ...] = ()
+    opaque: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sources", tuple(sorted(set(self.sources))))
+        object.__setattr__(self, "opaque", tuple(sorted(set(self.opaque))))
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.opaque and not any(source.kind.is_direct for source in self.sources)
+
+    def joined(self, other: "ColumnLineage") -> "ColumnLineage":
+        """Of two statements that both give the column."""
+        return ColumnLineage(column=self.column, sources=self.sources + other.sources, opaque=self.opaque + other.opaque)
+
+
+def joined(columns: Iterable[ColumnLineage]) -> tuple[ColumnLineage, ...]:
+    """Each column once, in the order in which they are met first."""
+    found: dict[str, ColumnLineage] = {}
+    for one in columns:
+        found[one.column] = one.joined(found[one.column]) if one.column in found else one
+    return tuple(found.values())

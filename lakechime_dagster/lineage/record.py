@@ -1,0 +1,89 @@
+"""What one successful run tells of its writes: a statement for each, and a record of all of them on one target."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Source, joined
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """One write on one target.
+
+    `columns` are those that it assigns, by the target's names; one that it leaves as it is is not among them. `indirect` are
+    sources that decide which rows there are, told once for the whole statement. `inputs` are all data sets that it reads, the
+    target itself only if it reads that beyond what a merge looks up. `replaces` says that no row of the target stays.
+    `unknown` holds why something of it could not be told.
+    """
+
+    target: str
+    columns: tuple[ColumnLineage, ...] = ()
+    indirect: tuple[Source, ...] = ()
+    inputs: tuple[str, ...] = ()
+    replaces: bool = False
+    unknown: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("indirect", "inputs", "unknown"):
+            object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
+
+    def added(self, later: "Statement") -> "Statement":
+        """Of two statements of one run on one target: they add up, unless the later one replaces all."""
+        if later.replaces:
+            return later
+        return Statement(
+            target=self.target,
+            columns=joined((*self.columns, *later.columns)),
+            indirect=self.indirect + later.indirect,
+            inputs=self.inputs + later.inputs,
+            replaces=self.replaces,
+            unknown=self.unknown + later.unknown,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Producer:
+    """Who writes: a job in a namespace, as OpenLineage names them. Ours are the deployment and the flow."""
+
+    namespace: str
+    job: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineageRecord:
+    """What a successful run of a producer wrote on one target.
+
+    `at_ms` is when it succeeded. `version` is the snapshot that the target had then, `code` a digest of what was run. A record
+    of the same producer, target and run says the same: what comes again changes nothing.
+    """
+
+    producer: Producer
+    run_id: str
+    at_ms: int
+    statement: Statement
+    lane: str | None = None
+    step: int | None = None
+    version: str | None = None
+    code: str | None = None
+    owners: tuple[str, ...] = ()
+    links: dict[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def target(self) -> str:
+        return self.statement.target
+
+
+def summed(statements: Iterable[Statement]) -> tuple[Statement, ...]:
+    """One statement a target, of a run's statements in their order."""
+    by_target: dict[str, list[Statement]] = {}
+    for one in statements:
+        by_target.setdefault(one.target, []).append(one)
+    return tuple(reduce(Statement.added, several) for several in by_target.values())
+
+
+def inputs_of(columns: Iterable[ColumnLineage], indirect: Iterable[Source]) -> tuple[str, ...]:
+    """The data sets that take part in any way, each once."""
+    refs: list[ColumnRef] = [source.ref for source in indirect]
+    refs += [source.ref for one in columns for source in one.sources]
+    return tuple(sorted({ref.table for ref in refs}))

@@ -1,0 +1,39 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, joined
+
+KINDS = st.sampled_from(Kind)
+SOURCES = st.builds(Source, st.builds(ColumnRef, st.sampled_from("tu"), st.sampled_from("ab")), KINDS, st.booleans())
+COLUMNS = st.builds(
+    lambda column, sources, opaque: ColumnLineage(column=column, sources=tuple(sources), opaque=tuple(opaque)),
+    st.sampled_from("xy"), st.lists(SOURCES, max_size=4), st.lists(st.sampled_from(["udf", "rdd"]), max_size=2),
+)  # fmt: skip
+
+
+@given(KINDS, KINDS, KINDS)
+def test_three_steps_have_the_same_kind_however_they_are_taken_together(a: Kind, b: Kind, c: Kind) -> None:
+    assert a.then(b).then(c) is a.then(b.then(c))
+
+
+def test_what_only_decides_on_rows_never_becomes_a_value_again() -> None:
+    assert Kind.FILTER.then(Kind.IDENTITY) is Kind.FILTER
+    assert Kind.IDENTITY.then(Kind.CONDITIONAL) is Kind.CONDITIONAL
+    assert Kind.AGGREGATION.then(Kind.TRANSFORMATION) is Kind.AGGREGATION
+
+
+def test_what_was_masked_once_stays_masked() -> None:
+    hashed = Source(ColumnRef("crm.people", "email"), Kind.TRANSFORMATION, is_masking=True)
+    assert hashed.then(Kind.IDENTITY).is_masking
+
+
+@given(st.lists(COLUMNS), st.randoms())
+def test_the_lineage_of_columns_is_the_same_in_whatever_order_it_is_told(columns: list[ColumnLineage], random: object) -> None:
+    shuffled = list(columns)
+    random.shuffle(shuffled)  # pyright: ignore[reportAttributeAccessIssue]
+    assert set(joined(columns)) == set(joined(shuffled))
+
+
+def test_a_column_without_any_source_is_a_constant_only_if_nothing_is_left_untold() -> None:
+    assert ColumnLineage(column="a").is_constant
+    assert not ColumnLineage(column="a", opaque=("a UDF",)).is_constant

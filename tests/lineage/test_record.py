@@ -1,0 +1,30 @@
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
+from lakechime_dagster.lineage.record import Statement, inputs_of, summed
+
+FLIGHTS = Source(ColumnRef("bronze.flights", "dep_delay"), Kind.AGGREGATION)
+WEATHER = Source(ColumnRef("bronze.weather", "wind"), Kind.IDENTITY)
+
+
+def test_statements_of_one_run_on_one_target_add_up() -> None:
+    first = Statement(target="gold.a", columns=(ColumnLineage(column="delay", sources=(FLIGHTS,)),), inputs=("bronze.flights",))
+    second = Statement(target="gold.a", columns=(ColumnLineage(column="delay", sources=(WEATHER,)),), unknown=("an RDD",))
+    other = Statement(target="gold.b", inputs=("gold.a",))
+    added, unchanged = summed([first, other, second])
+    assert added.columns == (ColumnLineage(column="delay", sources=(FLIGHTS, WEATHER)),)
+    assert (added.inputs, added.unknown) == (("bronze.flights",), ("an RDD",))
+    assert unchanged == other
+
+
+def test_only_a_whole_replacement_clears_what_earlier_statements_of_the_run_wrote() -> None:
+    first = Statement(target="gold.a", columns=(ColumnLineage(column="delay", sources=(FLIGHTS,)),), unknown=("an RDD",))
+    second = Statement(target="gold.a", columns=(ColumnLineage(column="wind", sources=(WEATHER,)),), replaces=True)
+    assert summed([first, second]) == (second,)
+
+
+def test_all_data_sets_that_take_part_are_inputs() -> None:
+    joins = Source(ColumnRef("gold.days"), Kind.JOIN)
+    assert inputs_of([ColumnLineage(column="delay", sources=(FLIGHTS, WEATHER))], [joins]) == (
+        "bronze.flights",
+        "bronze.weather",
+        "gold.days",
+    )
