@@ -75,6 +75,10 @@ class SourceDeniedError(SourceUnreadableError):
         super().__init__(problem)
 
 
+class PlanUnreadableError(LakeChimeError):
+    """Spark does not show what it was asked to do, so that lineage is not known."""
+
+
 class SparkUnavailableError(LakeChimeError):
     """No Spark driver could be started or attached; says what is missing."""
 

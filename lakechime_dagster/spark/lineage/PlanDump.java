@@ -1,0 +1,440 @@
+package lakechime.lineage;
+
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.SparkContext;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerEvent;
+import org.apache.spark.scheduler.SparkListenerJobStart;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.JoinType;
+import org.apache.spark.sql.catalyst.plans.QueryPlan;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.util.package$;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd;
+import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart;
+import org.apache.spark.sql.types.DataType;
+
+/**
+ * A plan as JSON: its nodes by class and parameters, without literals, rows, texts and unknown objects, which may hold
+ * personal values. What it means is told elsewhere. Nodes with parts are in a list, each behind its parts, and named there by
+ * {"#": place}, so that a plan of any depth is read without recursion.
+ */
+public final class PlanDump {
+    private static final String TABLE = "lc:";
+    private static final String RESULT = "lc>";
+    private static final long STACK = 512L << 20; // bytes; only what is used is taken
+    private static final Set TEXTS = new HashSet(Arrays.asList(new String[] {
+        "name", "alias", "colName", "fieldName", "udfName", "functionName", "prettyName", "joinType", "side", "action"
+    }));
+    private static final Set LEFT_OUT = new HashSet(Arrays.asList(new String[] {
+        "metadata", "nullable", "qualifier", "explicitMetadata", "nonInheritableMetadataKeys", "evalMode", "timeZoneId", "origin",
+        "stats", "originStats", "originConstraints", "session", "stream", "hint", "resultId", "udfDeterministic"
+    }));
+    private static final Set OPTIONS = new HashSet(Arrays.asList(new String[] {
+        "path", "mergeSchema", "overwriteSchema", "partitionOverwriteMode"
+    }));
+
+    private final ArrayList nodes = new ArrayList();
+    private final Set hidden = new HashSet(); // ids and names that Spark made of an expression, with its literals
+
+    /** The dump of a plan; of one that cannot be made, why. `head` are fields of JSON, with a comma behind. */
+    public static StringBuilder of(final Object plan, final String head) {
+        final StringBuilder[] done = new StringBuilder[1];
+        Runnable work = new Runnable() {
+            public void run() {
+                try {
+                    PlanDump dump = new PlanDump();
+                    String root = dump.value(plan);
+                    done[0] = new StringBuilder("{\"v\":1,").append(head).append("\"error\":null,\"plan\":").append(root);
+                    done[0].append(",\"nodes\":[").append(String.join(",", dump.nodes)).append("]}");
+                } catch (StackOverflowError error) {
+                    done[0] = failed(head, "the plan is too deep");
+                } catch (Throwable error) {
+                    done[0] = failed(head, "the plan was not read: " + error.getClass().getName());
+                }
+            }
+        };
+        Thread thread = new Thread(null, work, "lakechime-plan", STACK);
+        thread.setDaemon(true);
+        thread.start();
+        try {
+            thread.join();
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+        }
+        return done[0] == null ? failed(head, "the plan was not read: interrupted") : done[0];
+    }
+
+    static StringBuilder failed(String head, String why) {
+        return new StringBuilder("{\"v\":1,").append(head).append("\"error\":").append(text(why)).append(",\"plan\":null,\"nodes\":[]}");
+    }
+
+    private String value(Object value) {
+        if (value == null || value instanceof scala.None$) return "null";
+        if (value instanceof scala.Some) return value(((scala.Some) value).get());
+        if (value instanceof Boolean || value instanceof Integer || value instanceof Long || value instanceof Short) return value.toString();
+        if (value instanceof ExprId) return Long.toString(((ExprId) value).id());
+        if (value instanceof DataType) return text(((DataType) value).catalogString());
+        if (value instanceof TreeNode) return node((TreeNode) value);
+        if (value instanceof JoinType) return text(((JoinType) value).sql().toLowerCase());
+        if (value instanceof TableIdentifier) return text(((TableIdentifier) value).unquotedString());
+        if (value instanceof CatalogTable) return catalogTable((CatalogTable) value);
+        if (value instanceof Identifier) return identifier((Identifier) value);
+        if (value instanceof RDD) return "{\"rdd\":" + ((RDD) value).id() + "}";
+        if (value instanceof Class) return text(((Class) value).getName());
+        if (value instanceof Object[]) return array((Object[]) value);
+        if (value instanceof scala.collection.Map) return options((scala.collection.Map) value);
+        if (value instanceof scala.collection.Iterable) return list(((scala.collection.Iterable) value).iterator());
+        if (value instanceof scala.Tuple2 || value instanceof scala.Tuple3) return list(((scala.Product) value).productIterator());
+        return object(value);
+    }
+
+    private String list(scala.collection.Iterator all) {
+        StringBuilder out = new StringBuilder("[");
+        for (boolean first = true; all.hasNext(); first = false) {
+            if (!first) out.append(',');
+            out.append(value(all.next()));
+        }
+        return out.append(']').toString();
+    }
+
+    private String array(Object[] all) {
+        StringBuilder out = new StringBuilder("[");
+        for (int i = 0; i < all.length; i++) {
+            if (i > 0) out.append(',');
+            out.append(value(all[i]));
+        }
+        return out.append(']').toString();
+    }
+
+    private static String options(scala.collection.Map options) {
+        StringBuilder out = new StringBuilder("{");
+        scala.collection.Iterator all = options.iterator();
+        while (all.hasNext()) {
+            scala.Tuple2 one = (scala.Tuple2) all.next();
+            String name = String.valueOf(one._1());
+            String known = null;
+            for (Object option : OPTIONS) if (((String) option).equalsIgnoreCase(name)) known = (String) option;
+            if (known == null && !name.equalsIgnoreCase("replaceWhere")) continue;
+            if (out.length() > 1) out.append(',');
+            out.append(known == null ? "\"replaceWhere\":true" : text(known) + ":" + text(String.valueOf(one._2())));
+        }
+        return out.append('}').toString();
+    }
+
+    private static String identifier(Identifier identifier) {
+        StringBuilder out = new StringBuilder("[");
+        String[] namespace = identifier.namespace();
+        for (int i = 0; i < namespace.length; i++) out.append(text(namespace[i])).append(',');
+        return out.append(text(identifier.name())).append(']').toString();
+    }
+
+    private static String catalogTable(CatalogTable table) {
+        String path = asked(table.storage().locationUri(), "get");
+        return "{\"identifier\":" + text(table.identifier().unquotedString()) + ",\"path\":" + path + "}";
+    }
+
+    /** Of a relation, a file index or a table of a data source, where it is; of anything else its class. */
+    private static String object(Object value) {
+        StringBuilder out = new StringBuilder("{\"o\":").append(text(value.getClass().getSimpleName()));
+        String path = pathOf(value);
+        if (path != null) out.append(",\"path\":").append(path);
+        return out.append('}').toString();
+    }
+
+    private static String pathOf(Object value) {
+        Object index = called(value, "location");
+        Object of = index == null ? value : index;
+        Object path = called(of, "path");
+        if (path == null) path = called(called(of, "deltaLog"), "dataPath");
+        if (path == null) {
+            Object roots = called(of, "rootPaths");
+            if (roots instanceof scala.collection.Seq && !((scala.collection.Seq) roots).isEmpty()) {
+                return text(String.valueOf(((scala.collection.Seq) roots).apply(0)));
+            }
+        }
+        if (path == null) path = called(called(of, "snapshotWithSchemaMode"), "dataPath");
+        return path == null || path instanceof scala.Option ? null : text(path.toString());
+    }
+
+    /** What a public method of no parameter gives, null where there is none or it fails. */
+    private static Object called(Object value, String name) {
+        if (value == null) return null;
+        try {
+            Method method = value.getClass().getMethod(name, new Class[0]);
+            method.setAccessible(true);
+            return method.invoke(value, new Object[0]);
+        } catch (Exception error) {
+            return null;
+        }
+    }
+
+    private static String asked(Object value, String name) {
+        Object answer = called(value, name);
+        return answer == null ? "null" : text(answer.toString());
+    }
+
+    private String node(TreeNode node) {
+        if (node instanceof Literal) {
+            Literal literal = (Literal) node;
+            return "{\"n\":\"Literal\",\"f\":{\"type\":" + text(literal.dataType().catalogString())
+                + ",\"isNull\":" + (literal.value() == null) + "}}";
+        }
+        if (node instanceof SubqueryAlias) {
+            String alias = ((SubqueryAlias) node).identifier().name();
+            if (alias.startsWith(TABLE)) {
+                return "{\"n\":\"Table\",\"f\":{\"name\":" + text(alias.substring(TABLE.length())) + "}," + output((QueryPlan) node) + "}";
+            }
+            if (alias.startsWith(RESULT)) {
+                String child = value(((SubqueryAlias) node).child());
+                String name = text(alias.substring(RESULT.length()));
+                return kept("{\"n\":\"Result\",\"f\":{\"name\":" + name + ",\"child\":" + child + "}," + output((QueryPlan) node) + "}");
+            }
+        }
+        if (node instanceof Alias) hide((Alias) node);
+        StringBuilder out = new StringBuilder("{\"n\":").append(text(node.getClass().getSimpleName())).append(",\"f\":{");
+        boolean isLeaf = fields(node, out) & node.children().isEmpty();
+        out.append('}');
+        if (node instanceof QueryPlan && !isOfChild((QueryPlan) node)) out.append(',').append(output((QueryPlan) node));
+        out.append('}');
+        return isLeaf ? out.toString() : kept(out.toString());
+    }
+
+    private String kept(String node) {
+        nodes.add(node);
+        return "{\"#\":" + (nodes.size() - 1) + "}";
+    }
+
+    /** The parameters of a node; whether none of them is a node. The last one, which columns come from, is looked at first. */
+    private boolean fields(TreeNode node, StringBuilder out) {
+        int before = nodes.size();
+        scala.Product product = (scala.Product) node;
+        StringBuilder all = new StringBuilder();
+        if (node instanceof NamedExpression) all.append(",\"exprId\":").append(value(idOf((NamedExpression) node)));
+        for (int i = product.productArity() - 1; i >= 0; i--) {
+            String name = product.productElementName(i);
+            Object value = product.productElement(i);
+            if (LEFT_OUT.contains(name) || (node instanceof Attribute && value instanceof DataType)) continue;
+            if (node instanceof LocalRelation && name.equals("data")) continue;
+            Object bare = value instanceof scala.Some ? ((scala.Some) value).get() : value;
+            boolean isText = bare instanceof String;
+            if (isText && name.equals("name") && node instanceof NamedExpression) bare = shown((NamedExpression) node);
+            String told = !isText ? value(value) : TEXTS.contains(name) ? text((String) bare) : "{\"o\":\"String\"}";
+            all.insert(0, "," + text(name) + ":" + told);
+        }
+        if (all.length() > 0) out.append(all.substring(1));
+        return before == nodes.size();
+    }
+
+    /** Of a name that Spark made, which shows its literals, nothing is told. */
+    private void hide(Alias alias) {
+        boolean isPlain = alias.name().matches("\\w+");
+        if (isPlain && !(alias.child() instanceof Literal)) return;
+        if (!alias.name().equals(package$.MODULE$.toPrettySQL(alias.child(), true))) return;
+        hidden.add(alias.exprId());
+        if (!isPlain) hidden.add(alias.name());
+    }
+
+    private String shown(NamedExpression named) {
+        return hidden.contains(named.name()) || hidden.contains(idOf(named)) ? "" : named.name();
+    }
+
+    private static ExprId idOf(NamedExpression named) {
+        try {
+            return named.exprId();
+        } catch (Exception error) {
+            return null; // of what is not resolved
+        }
+    }
+
+    private static boolean isOfChild(QueryPlan plan) {
+        try {
+            return plan.children().size() == 1 && plan.output().equals(((QueryPlan) plan.children().apply(0)).output());
+        } catch (Exception error) {
+            return false;
+        }
+    }
+
+    private String output(QueryPlan plan) {
+        scala.collection.Seq output;
+        try {
+            output = plan.output();
+        } catch (Exception error) {
+            return "\"out\":null"; // of what is not resolved, and of nothing else
+        }
+        StringBuilder out = new StringBuilder("\"out\":[");
+        for (int i = 0; i < output.size(); i++) {
+            Attribute one = (Attribute) output.apply(i);
+            if (i > 0) out.append(',');
+            out.append('[').append(one.exprId().id()).append(',').append(text(shown(one))).append(']');
+        }
+        return out.append(']').toString();
+    }
+
+    static String text(String text) {
+        StringBuilder out = new StringBuilder("\"");
+        for (int i = 0; i < text.length(); i++) {
+            char c = text.charAt(i);
+            if (c == '"' || c == '\\') {
+                out.append('\\').append(c);
+            } else if (c < ' ' || (c >= '\ud800' && c <= '\udfff')) {
+                out.append(String.format("\\u%04x", new Object[] {Integer.valueOf(c)}));
+            } else {
+                out.append(c);
+            }
+        }
+        return out.append('"').toString();
+    }
+
+    /**
+     * Keeps what is executed under the tags that are opened, until they are closed. There is one in a JVM for each revision, on a
+     * queue of its own; what a client that was killed left open is let go when others open.
+     */
+    public static final class Listener extends SparkListener {
+        private static final String QUEUE = "lakechimeLineage";
+        private static final int TAGS = 64;
+        private static final int CHARACTERS = 32 << 20; // of what is kept for one tag
+
+        private final Map opened = new LinkedHashMap(); // Opened by tag
+        private final Map running = new HashMap(); // Opened[] by id of a root execution
+
+        /** The one of this JVM: this one, if there was none. */
+        public Object installed(SparkContext context, String name) {
+            Object other = System.getProperties().putIfAbsent(name, this);
+            if (other == null) context.listenerBus().addToQueue(this, QUEUE);
+            return other == null ? this : other;
+        }
+
+        public StringBuilder dump(Object plan, String head) {
+            return PlanDump.of(plan, head);
+        }
+
+        /** Keeps from now on what is executed under a session's tag or under a job's. */
+        public synchronized void open(SparkContext context, String session, String job) {
+            Iterator tags = opened.keySet().iterator();
+            for (int more = opened.size() + 2 - TAGS; more > 0; more--) {
+                tags.next();
+                tags.remove();
+            }
+            Opened one = new Opened(lost(context));
+            opened.put(session, one);
+            opened.put(job, one);
+        }
+
+        /** A list of dumps in the order in which their executions ended. Waits until all events so far have come. */
+        public StringBuilder close(SparkContext context, String session, String job, long milliseconds) {
+            String late = null;
+            try {
+                context.listenerBus().waitUntilEmpty(milliseconds);
+            } catch (Exception error) {
+                late = "Spark's events did not come in time";
+            }
+            synchronized (this) {
+                Opened one = (Opened) opened.remove(job);
+                opened.remove(session);
+                if (one == null) return new StringBuilder("[").append(failed("\"name\":null,", "what was executed was let go")).append(']');
+                if (late != null) one.add(failed("\"name\":null,", late));
+                if (lost(context) > one.lost) one.add(failed("\"name\":null,", "Spark dropped events"));
+                if (one.left > 0) one.add(failed("\"name\":null,", one.left + " plans were too large to keep"));
+                return new StringBuilder("[").append(String.join(",", one.dumps)).append(']');
+            }
+        }
+
+        private static long lost(SparkContext context) {
+            String name = "queue." + QUEUE + ".numDroppedEvents";
+            return context.listenerBus().metrics().metricRegistry().counter(name).getCount();
+        }
+
+        public void onOtherEvent(SparkListenerEvent event) {
+            if (event instanceof SparkListenerSQLExecutionStart) {
+                started((SparkListenerSQLExecutionStart) event);
+            } else if (event instanceof SparkListenerSQLExecutionEnd) {
+                ended((SparkListenerSQLExecutionEnd) event);
+            }
+        }
+
+        /** A job of no statement, such as of an RDD: there is no plan of it. */
+        public synchronized void onJobStart(SparkListenerJobStart event) {
+            if (event.properties() == null || event.properties().getProperty("spark.sql.execution.id") != null) return;
+            String tags = event.properties().getProperty("spark.job.tags");
+            if (tags == null) return;
+            for (Object one : of(new HashSet(Arrays.asList(tags.split(","))))) {
+                ((Opened) one).add(failed("\"name\":\"job\",", "a job of an RDD"));
+            }
+        }
+
+        private synchronized void started(SparkListenerSQLExecutionStart start) {
+            Object root = start.rootExecutionId().isEmpty() ? null : start.rootExecutionId().get();
+            if (root != null && ((Long) root).longValue() != start.executionId()) return;
+            HashSet tags = new HashSet();
+            scala.collection.Iterator all = start.jobTags().iterator();
+            while (all.hasNext()) tags.add(all.next());
+            ArrayList found = of(tags);
+            if (!found.isEmpty()) running.put(Long.valueOf(start.executionId()), found);
+        }
+
+        private ArrayList of(Set tags) {
+            ArrayList found = new ArrayList();
+            for (Object tag : tags) if (opened.containsKey(tag) && !found.contains(opened.get(tag))) found.add(opened.get(tag));
+            return found;
+        }
+
+        private void ended(SparkListenerSQLExecutionEnd end) {
+            ArrayList found;
+            synchronized (this) {
+                found = (ArrayList) running.remove(Long.valueOf(end.executionId()));
+            }
+            if (found == null) return;
+            boolean hasFailed = end.errorMessage().isDefined() && !String.valueOf(end.errorMessage().get()).isEmpty();
+            String name = end.executionName().isEmpty() ? "null" : text(String.valueOf(end.executionName().get()));
+            String head = "\"id\":" + end.executionId() + ",\"name\":" + name + ",\"failed\":" + hasFailed + ",";
+            StringBuilder dump;
+            try {
+                dump = PlanDump.of(end.qe().analyzed(), head);
+            } catch (Throwable error) {
+                dump = failed(head, "there is no plan: " + error.getClass().getName());
+            }
+            synchronized (this) {
+                for (Object one : found) ((Opened) one).add(dump);
+            }
+        }
+    }
+
+    private static final class Opened {
+        final ArrayList dumps = new ArrayList();
+        final long lost;
+        int characters;
+        int left;
+
+        Opened(long lost) {
+            this.lost = lost;
+        }
+
+        void add(StringBuilder dump) {
+            if (characters + dump.length() > Listener.CHARACTERS) {
+                left++;
+                return;
+            }
+            characters += dump.length();
+            dumps.add(dump.toString());
+        }
+    }
+}

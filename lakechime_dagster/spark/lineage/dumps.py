@@ -1,0 +1,119 @@
+"""Plans of a session's JVM as data: dumped there by one small Java file, which the compiler that Spark itself brings compiles."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+from uuid import uuid4
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkAttributeError
+from pyspark.sql import DataFrame, SparkSession
+
+from lakechime_dagster.errors import PlanUnreadableError
+
+SOURCE = Path(__file__).with_name("PlanDump.java")
+PART = 7_000  # characters: py4j stalls for 44 ms on a text of more than some 8,000
+FLUSH = 20_000  # milliseconds to wait for the events of what has ended
+
+Dump = dict[str, Any]
+
+
+@dataclass
+class Watched:
+    """What a session executed while it was watched, in the order in which it ended; complete when `watched` has ended."""
+
+    dumps: list[Dump] = field(default_factory=list)
+
+
+class PlanDumper:
+    """Dumps of the plans of one session.
+
+    A dump is `{"v": 1, "name", "error", "plan": NODE}`, with null as plan and the reason as `error` where there is none; one of
+    an execution has its `id` and whether it `failed` too. A NODE is `{"n": class, "f": {parameter: value}, "out": [[id, name]]}`.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        """The dumper of this JVM.
+
+        Raises:
+            PlanUnreadableError: the session is one of Spark Connect, or its Spark lacks what the dumper needs.
+        """
+        self._session: Any = spark
+        try:
+            self._context: Any = cast(Any, spark.sparkContext)._jsc.sc()
+            self._listener = _installed(spark)
+        except PySparkAttributeError:
+            raise PlanUnreadableError("a session of Spark Connect shows no plans") from None
+        except Py4JError as error:
+            raise PlanUnreadableError(f"Spark does not load what reads plans: {_first_line(error)}") from error
+
+    def of(self, frame: DataFrame, name: str = "result") -> Dump:
+        """The dump of a frame's analyzed plan."""
+        return read_dump(_text(self._listener.dump(cast(Any, frame)._jdf.queryExecution().analyzed(), f'"name":{json.dumps(name)},')))
+
+    @contextmanager
+    def watched(self) -> Iterator[Watched]:
+        """Notes what the session executes meanwhile: its statements in whichever thread, each once, and this thread's jobs without one."""
+        session = f"spark-session-{self._session._jsparkSession.sessionUUID()}"
+        job = f"lakechime-watched-{uuid4().hex}"  # jobs of RDDs do not have the session's tag
+        self._listener.open(self._context, session, job)
+        self._session.sparkContext.addJobTag(job)
+        watched = Watched()
+        try:
+            yield watched
+        finally:
+            self._session.sparkContext.removeJobTag(job)
+            watched.dumps += [_nested(one) for one in json.loads(_text(self._listener.close(self._context, session, job, FLUSH)))]
+
+
+def read_dump(text: str) -> Dump:
+    """The dump that a text of `PlanDump` says, its nodes in each other."""
+    return _nested(json.loads(text))
+
+
+def _nested(flat: dict[str, Any]) -> Dump:
+    """Each node stands behind its parts, so that those are made when it is read; no depth is too deep."""
+    nodes: list[Any] = []
+    for one in flat.pop("nodes"):
+        nodes.append({**one, "f": {name: _filled(value, nodes) for name, value in one["f"].items()}})
+    return {**flat, "plan": _filled(flat["plan"], nodes)}
+
+
+def _filled(value: Any, nodes: list[Any]) -> Any:
+    if isinstance(value, list):
+        return [_filled(one, nodes) for one in value]
+    if isinstance(value, dict) and "#" in value:
+        return nodes[value["#"]]
+    return value
+
+
+def _installed(spark: SparkSession) -> Any:
+    """The listener of this revision in the session's JVM, made there once."""
+    jvm: Any = spark._jvm
+    context: Any = spark.sparkContext
+    source = SOURCE.read_text(encoding="utf-8")
+    name = f"lakechime.lineage.{hashlib.sha256(f'{spark.version}{source}'.encode()).hexdigest()[:16]}"
+    found = jvm.java.lang.System.getProperties().get(name)
+    if found is not None:
+        return found
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(source)
+    loaded = compiler.getClassLoader().loadClass("lakechime.lineage.PlanDump$Listener")
+    maker = loaded.getDeclaredConstructor(context._gateway.new_array(jvm.java.lang.Class, 0))
+    return maker.newInstance(context._gateway.new_array(jvm.java.lang.Object, 0)).installed(context._jsc.sc(), name)
+
+
+def _text(characters: Any) -> str:
+    """A long text out of the JVM, in parts."""
+    length = characters.length()
+    return "".join(characters.substring(start, min(start + PART, length)) for start in range(0, length, PART))
+
+
+def _first_line(error: Exception) -> str:
+    cause = getattr(error, "java_exception", error)
+    return next(iter(str(cause).splitlines()), type(error).__name__)

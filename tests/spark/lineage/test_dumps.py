@@ -1,0 +1,146 @@
+"""Plans as data: what is told of them, what is never told, and what a session executed while it was watched."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def dumper(spark: SparkSession) -> PlanDumper:
+    return PlanDumper(spark)
+
+
+def nodes_of(value: Any) -> Iterator[dict[str, Any]]:
+    """All nodes of a dump, whichever part of another they are."""
+    if isinstance(value, dict):
+        if "n" in value:
+            yield value
+        for one in value.values():
+            yield from nodes_of(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from nodes_of(one)
+
+
+def names_of(dump: Dump) -> list[str]:
+    return [node["n"] for node in nodes_of(dump["plan"])]
+
+
+def test_a_plan_is_cut_at_the_inner_alias_of_an_input(spark: SparkSession, dumper: PlanDumper) -> None:
+    below = spark.range(3).withColumn("below", F.lit(1))
+    dump = dumper.of(below.alias("lc:bronze.a").alias("a").where("a.id > 1").select("id"))
+    tables = [node for node in nodes_of(dump["plan"]) if node["n"] == "Table"]
+    assert [node["f"]["name"] for node in tables] == ["bronze.a"]
+    assert [name for _, name in tables[0]["out"]] == ["id", "below"]
+    assert "Range" not in names_of(dump)
+
+
+def test_nothing_personal_is_in_a_dump(spark: SparkSession, dumper: PlanDumper) -> None:
+    rows = spark.createDataFrame([("secret row", 1)], "s string, n int")
+    rows.createOrReplaceTempView("personal_rows")
+    query = """
+        select n, case when s = 'secret case' then 'secret then' end, regexp_extract(s, 'secret regexp'),
+               (select max(s) from personal_rows where s <> 'secret sub')
+        from personal_rows where s in ('secret list') or s like 'secret like%' or s rlike 'secret rlike' order by 1 limit 7
+    """
+    union = "select 'secret', concat(s, 'secret concat') from personal_rows union select s, 'secret union' from personal_rows"
+    told = json.dumps([
+        dumper.of(spark.sql(query)),
+        dumper.of(spark.sql(query).toDF("a", "b", "c", "d")),
+        dumper.of(spark.sql(union)),
+        dumper.of(spark.sql("select * from values ('secret value', 2) t(x, y)")),
+        dumper.of(rows.replace("secret old", "secret new").fillna("secret fill").where(F.col("s").startswith("secret start"))),
+    ])  # fmt: skip
+    spark.catalog.dropTempView("personal_rows")
+    assert "Aggregate" in told
+    assert "secret" not in told, told[max(0, told.find("secret") - 200) : told.find("secret") + 50]
+
+
+def test_ids_tell_columns_apart_through_aliases(spark: SparkSession, dumper: PlanDumper) -> None:
+    dump = dumper.of(spark.range(3).alias("lc:t").select((F.col("id") + 1).alias("more")))
+    (alias,) = [node for node in nodes_of(dump["plan"]) if node["n"] == "Alias"]
+    (table,) = [node for node in nodes_of(dump["plan"]) if node["n"] == "Table"]
+    read = [node for node in nodes_of(alias) if node["n"] == "AttributeReference"]
+    assert dump["plan"]["out"] == [[alias["f"]["exprId"], "more"]]
+    assert [node["f"]["exprId"] for node in read] == [table["out"][0][0]]
+
+
+def test_a_plan_of_any_depth_is_read(spark: SparkSession, dumper: PlanDumper) -> None:
+    frame = spark.range(1)
+    for _ in range(120):
+        frame = frame.where("id >= 0")
+    deep = dumper.of(frame)
+    wide = dumper.of(spark.range(1).select(sum((F.col("id") for _ in range(150)), F.lit(0)).alias("x")))
+    assert deep["error"] is None
+    node, depth = deep["plan"], 0
+    while node["n"] == "Filter":
+        node, depth = node["f"]["child"], depth + 1
+    assert (depth, node["n"]) == (120, "Range")
+    assert wide["error"] is None
+
+
+def test_where_a_leaf_and_a_target_are_is_told(spark: SparkSession, dumper: PlanDumper, tmp_path: Path) -> None:
+    source, target = tmp_path / "source table", tmp_path / "target"
+    spark.range(3).write.format("delta").save(str(source))
+    spark.range(3).write.format("delta").save(str(target))
+    with dumper.watched() as watched:
+        spark.read.format("delta").load(str(source)).write.format("delta").mode("append").save(str(target))
+        spark.sql(f"merge into delta.`{target}` t using delta.`{source}` s on t.id = s.id when matched then update set *")
+        spark.sql(f"update delta.`{target}` set id = 7 where id = 1")
+        spark.sql(f"insert overwrite delta.`{target}` select * from delta.`{source}`")
+    told = [json.dumps(dump) for dump in watched.dumps if "Command" in dump["plan"]["n"] or dump["plan"]["n"].startswith("Overwrite")]
+    assert [dump["plan"]["n"] for dump in watched.dumps if dump["error"] is None][-1].startswith("OverwriteByExpression")
+    assert len(told) == 4
+    for text in told:
+        assert str(target) in text
+    for text in (told[0], told[1], told[3]):
+        assert "source table" in text or "source%20table" in text
+
+
+def test_each_statement_is_watched_once_also_those_of_threads(spark: SparkSession, dumper: PlanDumper) -> None:
+    spark.range(5).count()
+    with dumper.watched() as watched:
+        spark.range(3).alias("lc:one").count()
+        thread = threading.Thread(target=lambda: spark.range(3).alias("lc:two").first())
+        thread.start()
+        thread.join()
+        spark.newSession().range(9).count()  # of this thread, so that it is ours
+        with pytest.raises(Exception, match="by zero"):
+            spark.range(1).select(F.expr("raise_error('by zero')")).collect()
+    spark.range(7).count()
+    assert [dump["failed"] for dump in watched.dumps] == [False, False, False, True]
+    tables = [[node["f"]["name"] for node in nodes_of(dump["plan"]) if node["n"] == "Table"] for dump in watched.dumps]
+    assert tables == [["one"], ["two"], [], []]
+
+
+def test_a_job_without_a_plan_is_told_as_one(spark: SparkSession, dumper: PlanDumper) -> None:
+    with dumper.watched() as watched:
+        assert spark.range(3).rdd.count() == 3
+    assert [(dump["name"], dump["plan"]) for dump in watched.dumps if dump["error"]] == [("job", None)]
+
+
+def test_two_dumpers_of_one_jvm_share_what_listens(spark: SparkSession, dumper: PlanDumper) -> None:
+    other = PlanDumper(spark.newSession())
+    assert other._listener.equals(dumper._listener)
+    with dumper.watched() as here:
+        spark.range(3).count()
+    with other.watched() as there:
+        pass
+    assert (len(here.dumps), len(there.dumps)) == (1, 0)
+
+
+def test_what_is_too_much_to_keep_is_told(spark: SparkSession, dumper: PlanDumper) -> None:
+    with dumper.watched() as watched:
+        for i in range(40):  # a client that was killed leaves what it had opened
+            dumper._listener.open(dumper._context, f"session {i}", f"job {i}")
+    assert [dump["error"] for dump in watched.dumps] == ["what was executed was let go"]
