@@ -1,0 +1,104 @@
+"""Tables of recorded lineage: who wrote what from where, and from when to when it held.
+
+Names begin with `lc_lineage_`. Keys of 16 bytes are digests of names that may be long. Times are milliseconds since the epoch, of the
+clocks of those who ran.
+"""
+
+import sqlalchemy as sa
+
+from lakechime_dagster.store.dialect import BIG
+from lakechime_dagster.store.schema import metadata
+
+KEY = sa.LargeBinary(16)
+
+# A data set, or a column of one.
+node = sa.Table(
+    "lc_lineage_node",
+    metadata,
+    sa.Column("node_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("key", KEY, nullable=False, unique=True),
+    sa.Column("dataset_id", BIG),  # null of a data set
+    sa.Column("name", sa.Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+# A producer at one of its targets.
+writer = sa.Table(
+    "lc_lineage_writer",
+    metadata,
+    sa.Column("writer_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("key", KEY, nullable=False, unique=True),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("job", sa.Text, nullable=False),
+    sa.Column("target_id", BIG, nullable=False),
+    sa.Column("owners", sa.JSON, nullable=False, server_default="[]"),  # these two: as its newest run told them
+    sa.Column("links", sa.JSON, nullable=False, server_default="{}"),
+    sqlite_autoincrement=True,
+)
+
+# What a run may have told of a target, kept once however many runs tell it.
+told = sa.Table(
+    "lc_lineage_told",
+    metadata,
+    sa.Column("told_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("key", KEY, nullable=False, unique=True),
+    sa.Column("target_id", BIG, nullable=False),
+    sa.Column("replaces", sa.Boolean, nullable=False),
+    sa.Column("columns", sa.JSON, nullable=False),  # the names of those assigned
+    sa.Column("opaque", sa.JSON, nullable=False),  # reasons by column
+    sa.Column("unknown", sa.JSON, nullable=False),  # reasons
+    sqlite_autoincrement=True,
+)
+
+# A data set that is read; `parts` tells how it takes part, by the bits of `lineage.network`.
+told_input = sa.Table(
+    "lc_lineage_input",
+    metadata,
+    sa.Column("told_id", BIG, sa.ForeignKey("lc_lineage_told.told_id"), primary_key=True, autoincrement=False),
+    sa.Column("source_id", BIG, primary_key=True, autoincrement=False),
+    sa.Column("parts", sa.SmallInteger, nullable=False),
+)
+
+# A column or data set that takes part in a column, or in the target as a whole.
+told_edge = sa.Table(
+    "lc_lineage_edge",
+    metadata,
+    sa.Column("told_id", BIG, sa.ForeignKey("lc_lineage_told.told_id"), primary_key=True, autoincrement=False),
+    sa.Column("target_id", BIG, primary_key=True, autoincrement=False),
+    sa.Column("source_id", BIG, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.SmallInteger, primary_key=True, autoincrement=False),  # by `lineage.network`; a masking one is negative
+)
+
+# From when to when something was the newest that a writer told: `from` included, `to` not. `last` is when it was told last.
+interval = sa.Table(
+    "lc_lineage_interval",
+    metadata,
+    sa.Column("interval_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("writer_id", BIG, nullable=False),
+    sa.Column("told_id", BIG, nullable=False),
+    sa.Column("from_ms", BIG, nullable=False),
+    sa.Column("from_run", KEY, nullable=False),  # of runs at the same time the digests of their ids tell which is first
+    sa.Column("last_ms", BIG, nullable=False),
+    sa.Column("last_run", KEY, nullable=False),
+    sa.Column("to_ms", BIG),  # null while it holds
+    sa.Column("change", BIG, nullable=False),  # the position of what changed it last, other than `last`
+    sa.Index("lc_lineage_interval_of_writer", "writer_id", "from_ms", "from_run"),
+    sa.Index("lc_lineage_interval_change", "change"),
+    sqlite_autoincrement=True,
+)
+
+# A successful run of a writer.
+run = sa.Table(
+    "lc_lineage_run",
+    metadata,
+    sa.Column("writer_id", BIG, primary_key=True, autoincrement=False),
+    sa.Column("run_key", KEY, primary_key=True),
+    sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("at_ms", BIG, nullable=False),
+    sa.Column("told_id", BIG, nullable=False),
+    sa.Column("lane", sa.Text),
+    sa.Column("step", BIG),
+    sa.Column("version", sa.Text),
+    sa.Column("code", sa.Text),
+    sa.Index("lc_lineage_run_at", "writer_id", "at_ms", "run_key"),
+)

@@ -1,0 +1,38 @@
+"""Records of lineage that name only what matters."""
+
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
+from lakechime_dagster.lineage.record import LineageRecord, Producer, Statement, inputs_of
+
+
+def source(text: str, kind: Kind = Kind.IDENTITY, *, masking: bool = False) -> Source:
+    """A source by its name: the table up to the last dot and the column after it, or with a dot at the end the table itself."""
+    table, _, column = text.rpartition(".")
+    return Source(ColumnRef(table, column or None), kind, masking)
+
+
+def make_statement(
+    target: str = "gold.daily", *, inputs: tuple[str, ...] = (), indirect: tuple[Source, ...] = (), opaque: dict[str, str] | None = None,
+    unknown: tuple[str, ...] = (), replaces: bool = False, **columns: str | Source | tuple[Source, ...],
+) -> Statement:  # fmt: skip
+    """A statement by its columns: the name of the one column that it is a copy of, a source, or several."""
+    found = [ColumnLineage(column=name, sources=_sources(one)) for name, one in columns.items()]
+    found += [ColumnLineage(column=name, opaque=(reason,)) for name, reason in (opaque or {}).items()]
+    return Statement(
+        target=target, columns=tuple(found), indirect=indirect, inputs=inputs + inputs_of(found, indirect), unknown=unknown,
+        replaces=replaces,
+    )  # fmt: skip
+
+
+def make_record(
+    statement: Statement | None = None, *, run: str = "run-1", at: int = 1_000, job: str = "daily", namespace: str = "test",
+    owners: tuple[str, ...] = (),
+) -> LineageRecord:  # fmt: skip
+    """A record of a run that succeeded at a time in milliseconds."""
+    what = statement if statement is not None else make_statement(delay="bronze.flights.dep_delay")
+    return LineageRecord(producer=Producer(namespace=namespace, job=job), run_id=run, at_ms=at, statement=what, owners=owners)
+
+
+def _sources(given: str | Source | tuple[Source, ...]) -> tuple[Source, ...]:
+    if isinstance(given, str):
+        return (source(given),)
+    return (given,) if isinstance(given, Source) else given

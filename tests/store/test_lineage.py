@@ -1,0 +1,151 @@
+"""Lineage is kept once, in whatever order and however often it is told, on every database."""
+
+from collections.abc import Iterable
+from itertools import permutations
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine
+
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.lineage.columns import ColumnLineage, Kind
+from lakechime_dagster.lineage.record import LineageRecord, Producer, Statement
+from lakechime_dagster.store import lineage_schema as schema
+from lakechime_dagster.store.engine import memory_engine, reading, writing
+from lakechime_dagster.store.lineage import SqlLineage, record_on
+from lakechime_dagster.store.lineage_names import digest
+from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.schema import metadata
+from tests.lineage.factories import make_record, make_statement, source
+
+DELAY = make_statement(delay="bronze.flights.dep_delay")
+WIND = make_statement(delay="bronze.flights.dep_delay", wind=source("bronze.weather.wind", Kind.AGGREGATION))
+OPAQUE = make_statement(inputs=("bronze.flights",), opaque={"delay": "a UDF"}, unknown=("an RDD",))
+ELSEWHERE = make_statement("gold.other", delay="bronze.flights.dep_delay")
+TIMES = range(1, 6)
+RECORDS = st.builds(
+    make_record,
+    st.sampled_from([DELAY, WIND, OPAQUE, ELSEWHERE]),
+    run=st.sampled_from("abcdefgh"),
+    at=st.sampled_from(TIMES),
+    job=st.sampled_from(["one", "two"]),
+)
+
+
+def test_a_record_is_read_back_as_it_was_told(engine: Engine) -> None:
+    statement = make_statement(
+        delay=(source("bronze.flights.dep_delay"), source("bronze.flights.carrier", Kind.CONDITIONAL)),
+        who=source("crm.people.email", Kind.TRANSFORMATION, masking=True),
+        rows=source("bronze.flights.", Kind.AGGREGATION),
+        indirect=(source("bronze.weather.hour", Kind.JOIN),),
+        inputs=("bronze.airlines",), opaque={"guess": "a UDF"}, unknown=("an RDD",), replaces=True,
+    )  # fmt: skip
+    assert SqlLineage(engine).record(make_record(statement, at=7, owners=("team:ops",)))
+    (found,) = LineageStandings(engine).all()
+    assert by_name(found.statement) == by_name(statement)
+    assert (found.producer.job, found.from_ms, found.last_ms, found.to_ms, found.owners) == ("daily", 7, 7, None, ("team:ops",))
+
+
+def test_the_same_record_again_changes_nothing(engine: Engine) -> None:
+    lineage = SqlLineage(engine)
+    assert [lineage.record(make_record()) for _ in range(2)] == [True, False]
+    assert rows_of(engine) == {"node": 4, "writer": 1, "told": 1, "input": 1, "edge": 1, "interval": 1, "run": 1}
+
+
+def test_a_run_that_tells_what_the_one_before_it_told_adds_no_edges(engine: Engine) -> None:
+    SqlLineage(engine).record_all([make_record(run="a", at=1), make_record(run="b", at=2)])
+    assert rows_of(engine) == {"node": 4, "writer": 1, "told": 1, "input": 1, "edge": 1, "interval": 1, "run": 2}
+    (found,) = LineageStandings(engine).all()
+    assert (found.from_ms, found.last_ms) == (1, 2)
+
+
+def test_what_no_longer_holds_ends_and_is_still_told_of_its_time(engine: Engine) -> None:
+    SqlLineage(engine).record_all([make_record(DELAY, run="a", at=1), make_record(WIND, run="b", at=5)])
+    known = LineageStandings(engine)
+    assert [by_name(one.statement) for one in known.all()] == [by_name(WIND)]
+    assert [by_name(one.statement) for one in known.all(at_ms=4)] == [by_name(DELAY)]
+    assert known.all(at_ms=0) == []
+    assert [(one.from_ms, one.to_ms) for one in known.history("gold.daily")] == [(1, 5), (5, None)]
+
+
+def test_two_producers_of_one_target_hold_beside_each_other(engine: Engine) -> None:
+    SqlLineage(engine).record_all([make_record(DELAY, job="one"), make_record(WIND, job="two")])
+    known = LineageStandings(engine)
+    assert [one.producer.job for one in known.of_targets(["gold.daily"])] == ["one", "two"]
+    assert known.of_targets(["bronze.flights"]) == []
+
+
+def test_owners_are_those_of_the_newest_run_in_whatever_order_they_come(engine: Engine) -> None:
+    several = [make_record(run=run, at=at, owners=(owner,)) for run, at, owner in (("a", 1, "old"), ("b", 3, "new"), ("c", 2, "between"))]
+    for number, order in enumerate(permutations(several)):
+        here = [LineageRecord(**{**vars(one), "producer": Producer(namespace="test", job=str(number))}) for one in order]
+        for one in here:
+            SqlLineage(engine).record(one)
+    assert {one.owners for one in LineageStandings(engine).all()} == {("new",)}
+
+
+def test_a_record_that_no_store_can_hold_keeps_nothing_of_its_neighbours(engine: Engine) -> None:
+    with pytest.raises(InvalidValueError, match="run of a lineage record"):
+        SqlLineage(engine).record_all([make_record(), make_record(run="")])
+    assert set(rows_of(engine).values()) == {0}
+
+
+def test_hostile_names_are_kept_as_far_as_a_store_can_hold_them(engine: Engine) -> None:
+    columns = {"a\0b": "bronze.\ud800.é", "a\N{REPLACEMENT CHARACTER}b": "bronze.\N{REPLACEMENT CHARACTER}.é", "": "bronze.t.x"}
+    found = [ColumnLineage(column=name, sources=(source(one),)) for name, one in columns.items()]
+    statement = Statement(target="gold.'; drop table x --", columns=tuple(found))
+    SqlLineage(engine).record(make_record(statement))
+    (found,) = LineageStandings(engine).all()
+    assert found.statement.target == "gold.'; drop table x --"
+    assert [column.column for column in found.statement.columns] == ["", "a\N{REPLACEMENT CHARACTER}b"]
+
+
+def test_a_record_is_kept_with_the_transaction_that_it_came_in(engine: Engine) -> None:
+    def unlucky() -> None:
+        with writing(engine) as connection:
+            assert record_on(connection, make_record())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        unlucky()
+    assert LineageStandings(engine).all() == []
+
+
+@given(st.lists(RECORDS, max_size=10))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_holds_at_any_time_is_the_same_in_whatever_order_records_come(records: list[LineageRecord]) -> None:
+    engine = memory_engine()
+    metadata.create_all(engine)
+    lineage, known = SqlLineage(engine), LineageStandings(engine)
+    kept = [record for record in records if lineage.record(record)]
+    for at in (None, *TIMES, TIMES.stop):
+        found = {(one.producer, one.statement.target): by_name(one.statement) for one in known.all(at)}
+        assert found == expected(kept, TIMES.stop if at is None else at)
+    for target in ("gold.daily", "gold.other"):
+        for one in known.history(target):
+            assert one.from_ms <= one.last_ms
+            assert one.to_ms is None or one.last_ms <= one.to_ms
+
+
+def expected(records: Iterable[LineageRecord], at: int) -> dict[tuple[Producer, str], Statement]:
+    """By the newest run of each producer and target until then."""
+    in_order = sorted((one for one in records if one.at_ms <= at), key=lambda one: (one.at_ms, digest(one.run_id)))
+    return {(one.producer, one.target): by_name(one.statement) for one in in_order}
+
+
+def by_name(statement: Statement) -> Statement:
+    """The same with its columns in the order of their names."""
+    columns: tuple[ColumnLineage, ...] = tuple(sorted(statement.columns, key=lambda column: column.column))
+    return Statement(**{**vars(statement), "columns": columns})
+
+
+def rows_of(engine: Engine) -> dict[str, int]:
+    tables = [table for name, table in metadata.tables.items() if name.startswith("lc_lineage_")]
+    assert schema.node in tables
+    with reading(engine) as connection:
+        return {
+            table.name.removeprefix("lc_lineage_"): connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+            for table in tables
+        }
