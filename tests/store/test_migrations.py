@@ -16,7 +16,7 @@ from sqlalchemy import Engine, insert, inspect, text
 import lakechime_dagster
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import StoreVersionError
-from lakechime_dagster.store import event_schema, ledger_schema, migrations
+from lakechime_dagster.store import event_schema, ledger_schema, migrations, notice_schema
 from lakechime_dagster.store.engine import open_engine, reading, writing
 from lakechime_dagster.store.event_measures import measures
 from lakechime_dagster.store.event_types import SqlEventTypes
@@ -26,7 +26,9 @@ from lakechime_dagster.store.upgrade import VERSION_TABLE, check, newest_version
 from tests.factories import make_event
 from tests.support.postgres import fresh_database
 
-assert ledger_schema.metadata is event_schema.metadata is metadata  # every table is known before schemas are compared
+assert (
+    ledger_schema.metadata is event_schema.metadata is notice_schema.metadata is metadata
+)  # every table is known before schemas are compared
 
 UPGRADE = """
 import sys
