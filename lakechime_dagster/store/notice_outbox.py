@@ -92,7 +92,8 @@ class Outbox:
     def settle(self, sender: str, message: KeptMessage, problem: str | None) -> MessageState:
         """Keep what came of a message that this sender claimed; one that was not taken waits for another try, up to MAX_ATTEMPTS.
 
-        One whose change says another thing by now waits no longer. A result that comes after the claim was over still counts, unless another one has claimed it since.
+        One whose change says another thing by now waits no longer. A result that comes after the claim was over still counts,
+        unless another one has claimed it since.
         """
         outbox = schema.notice_outbox
         with writing(self.engine) as connection:
