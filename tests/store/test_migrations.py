@@ -16,7 +16,7 @@ from sqlalchemy import Engine, insert, inspect, text
 import lakechime_dagster
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import StoreVersionError
-from lakechime_dagster.store import event_schema, ledger_schema, migrations, notice_schema
+from lakechime_dagster.store import event_schema, ledger_schema, lineage_schema, migrations, notice_schema
 from lakechime_dagster.store.engine import open_engine, reading, writing
 from lakechime_dagster.store.event_measures import measures
 from lakechime_dagster.store.event_types import SqlEventTypes
