@@ -26,9 +26,8 @@ from lakechime_dagster.store.upgrade import VERSION_TABLE, check, newest_version
 from tests.factories import make_event
 from tests.support.postgres import fresh_database
 
-assert (
-    ledger_schema.metadata is event_schema.metadata is notice_schema.metadata is metadata
-)  # every table is known before schemas are compared
+SCHEMAS = (ledger_schema, event_schema, lineage_schema, notice_schema)
+assert all(one.metadata is metadata for one in SCHEMAS)  # every table is known before schemas are compared
 
 UPGRADE = """
 import sys
