@@ -6,10 +6,12 @@ from functools import reduce
 
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Source, joined
 
+READ = ""  # the target of a statement that only reads
+
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """One write on one target.
+    """One write on one target, or a query that only reads; the columns of that are by position, so that a name may come twice.
 
     `columns` are those that it assigns, by the target's names; one that it leaves as it is is not among them. `indirect` are
     sources that decide which rows there are, told once for the whole statement. `inputs` are all data sets that it reads, the

@@ -1,0 +1,51 @@
+-- spark
+SELECT nothing FROM shop.orders
+--> read: nothing = !column 'nothing' is in none of the tables
+
+-- spark
+SELECT o.nothing FROM shop.orders o
+--> read: nothing = !column 'nothing' is not in o
+
+-- spark
+SELECT x.a FROM elsewhere.pages x
+--> read: a = identity spark/elsewhere.pages.a + !table spark/elsewhere.pages is not known
+
+-- spark
+SELECT * FROM elsewhere.pages
+--> read: * = identity spark/elsewhere.pages + !table spark/elsewhere.pages is not known
+
+-- spark
+SELECT id FROM shop.orders, shop.customers
+--> read: id = identity shop.customers.id + identity shop.orders.id + !column 'id' may be of several tables
+
+-- spark
+SELECT s.a FROM (SELECT * FROM elsewhere.pages) s
+--> read: a = identity spark/elsewhere.pages + !table spark/elsewhere.pages is not known
+
+-- spark
+SELECT (SELECT amount FROM elsewhere.pages) AS x FROM shop.orders
+--> read: x = identity shop.orders.amount + !table spark/elsewhere.pages is not known
+
+-- spark
+SELECT guess() AS g FROM shop.orders
+--> read: g = !function guess() is not known
+
+-- spark
+SELECT id FROM RANGE(10)
+--> read: id = !table function range() is not followed !table function range() is not followed
+
+-- spark
+SELECT 1 AS one UNION ALL SELECT 1, 2
+--> read: one = !a union of 1 and 2 columns
+
+-- spark
+SELECT id FROM shop.customers WHERE nothing = 1
+--> read: id = identity shop.customers.id !column 'nothing' is in none of the tables
+
+-- trino
+SELECT d FROM shop.customers MATCH_RECOGNIZE (ORDER BY id MEASURES x.name AS d PATTERN (x) DEFINE x AS id > 1)
+--> read: d = identity shop.customers.id + identity shop.customers.name + !MATCH_RECOGNIZE is not followed !MATCH_RECOGNIZE is not followed
+
+-- trino
+SELECT * FROM TABLE(guess(1))
+--> read: * = !table function guess() is not followed !table function guess() is not followed

@@ -1,0 +1,83 @@
+"""What is refused before it is read, and by what a statement is known again."""
+
+import logging
+
+import pytest
+
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.lineage.sql.text import fingerprint, tokens_of
+from tests.lineage.sql.shapes import told
+
+
+def known_as(sql: str, dialect: str = "spark") -> str:
+    return fingerprint(tokens_of(sql, dialect), dialect)
+
+
+@pytest.mark.parametrize(
+    ("sql", "told_of"),
+    [
+        ("", "is empty"),
+        (" \n", "is empty"),
+        ("SELECT id FROM shop.orders WHERE d = {{ ds }}", "send the executed SQL"),
+        ("SELECT id FROM shop.orders WHERE d = '{{ ds }}'", "send the executed SQL"),
+        ("SELECT id FROM shop.orders [[WHERE id = {{x}}]]", "send the executed SQL"),
+        ("SELECT id FROM {% if x %} shop.orders {% endif %}", "send the executed SQL"),
+        ("SELECT id FROM shop.orders -- " + "x" * 10_000_000, "is too long"),
+        ("SELECT " + "(" * 2_000 + "id" + ")" * 2_000 + " FROM shop.orders", "is nested too deeply"),
+        ("SELECT " + "NOT " * 3_000 + "id FROM shop.orders", "is nested too deeply"),
+        ("SELECT id FROM shop.orders WHERE 'jane", "is cut off"),
+        ("SELECT id FROM WHERE name = 'jane@example.org'", "does not parse as spark at line 1, column 20"),
+        ("SELECT " + "1," * 60_000 + "1", "is too long"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_reason_and_without_its_text(sql: str, told_of: str) -> None:
+    with pytest.raises(InvalidValueError) as refused:
+        told(sql)
+    assert told_of in str(refused.value)
+    assert "jane" not in str(refused.value)
+
+
+def test_a_condition_of_thousands_of_parts_is_read() -> None:
+    sql = "SELECT id FROM shop.orders WHERE " + " OR ".join(f"amount = {number}" for number in range(3_000))
+    assert told(sql) == ["read: id = identity shop.orders.id | filter shop.orders.amount"]
+
+
+def test_an_unknown_dialect_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InvalidValueError, match="trino"):
+        told("SELECT 1", "cobol")
+
+
+def test_a_procedure_may_run_anything() -> None:
+    with pytest.raises(InvalidValueError, match="may run any statement"):
+        told("CALL refresh('jane')", "postgres")
+
+
+def test_what_is_not_understood_shows_its_text_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        assert told("EXPLAIN SELECT id FROM shop.orders WHERE name = 'jane'") == []
+    assert "jane" not in caplog.text
+
+
+def test_a_statement_is_known_again_by_its_words_without_its_values() -> None:
+    assert known_as("SELECT a FROM t WHERE b = 'jane' AND c IN (1, 2)") == known_as("SELECT a  FROM t\nWHERE b = 'joe' AND c IN (3, 4, 5)")
+    assert known_as("SELECT a FROM t WHERE b = 1 -- for jane") == known_as("SELECT a FROM t WHERE b = 2")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("SELECT a FROM t", "SELECT b FROM t"),
+        ("SELECT a, b FROM t GROUP BY 1", "SELECT a, b FROM t GROUP BY 2"),
+        ("SELECT a, b FROM t ORDER BY a, 1 DESC, 2", "SELECT a, b FROM t ORDER BY a, 1 DESC, 1"),
+        ("SELECT * FROM t PIVOT (SUM(a) FOR b IN ('x'))", "SELECT * FROM t PIVOT (SUM(a) FOR b IN ('y'))"),
+        ("SELECT a AS 'x' FROM t", "SELECT a AS 'y' FROM t"),
+        ("SELECT a FROM 'x.parquet'", "SELECT a FROM 'y.parquet'"),
+        ("SELECT a, '1' FROM t", "SELECT a, '1', '2' FROM t"),
+    ],
+)
+def test_values_that_name_columns_tell_statements_apart(one: str, other: str) -> None:
+    assert known_as(one, "duckdb") != known_as(other, "duckdb")
+
+
+def test_the_same_words_of_another_engine_are_another_statement() -> None:
+    assert known_as("SELECT a FROM t", "spark") != known_as("SELECT a FROM t", "trino")
