@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import total_ordering
 
 
-@dataclass(frozen=True, order=True, slots=True)
+@total_ordering
+@dataclass(frozen=True, slots=True)
 class ColumnRef:
     """A column, or with None as `column` the data set itself.
 
@@ -14,6 +16,10 @@ class ColumnRef:
 
     table: str
     column: str | None = None
+
+    def __lt__(self, other: "ColumnRef") -> bool:
+        """A data set comes before its columns."""
+        return (self.table, self.column is not None, self.column or "") < (other.table, other.column is not None, other.column or "")
 
     def __str__(self) -> str:
         return self.table if self.column is None else f"{self.table}.{self.column}"

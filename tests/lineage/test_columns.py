@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, joined
 
 KINDS = st.sampled_from(Kind)
-SOURCES = st.builds(Source, st.builds(ColumnRef, st.sampled_from("tu"), st.sampled_from("ab")), KINDS, st.booleans())
+SOURCES = st.builds(Source, st.builds(ColumnRef, st.sampled_from("tu"), st.sampled_from(["a", "b", None])), KINDS, st.booleans())
 COLUMNS = st.builds(
     lambda column, sources, opaque: ColumnLineage(column=column, sources=tuple(sources), opaque=tuple(opaque)),
     st.sampled_from("xy"), st.lists(SOURCES, max_size=4), st.lists(st.sampled_from(["udf", "rdd"]), max_size=2),
