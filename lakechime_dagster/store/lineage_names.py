@@ -89,6 +89,7 @@ def ensured_told(connection: Connection, statements: Mapping[bytes, Statement]) 
         return known
     refs = {ref for one in new.values() for source, target, _ in edges_of(one) for ref in (source, target)}
     refs |= {ColumnRef(name) for one in new.values() for name in (one.target, *parts_of(one))}
+    refs |= {ColumnRef(one.target, column.column) for one in new.values() for column in one.columns}
     nodes = ensured_nodes(connection, refs)
     for key, statement in sorted(new.items()):
         number, is_new = _made_told(connection, key, statement, nodes[ColumnRef(statement.target)])

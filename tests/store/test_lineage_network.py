@@ -1,0 +1,68 @@
+"""The network that is read from a store is that of the statements which hold, also when it is followed change by change."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine
+
+from lakechime_dagster.lineage.network import Network, network_of
+from lakechime_dagster.lineage.record import LineageRecord, Statement
+from lakechime_dagster.store.engine import memory_engine
+from lakechime_dagster.store.lineage import SqlLineage
+from lakechime_dagster.store.lineage_network import CurrentNetwork, network_at
+from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.schema import metadata
+from tests.lineage.factories import make_record, make_statement
+from tests.lineage.test_answers import STATEMENTS
+
+DECLARED = [Statement(target="gold.new", inputs=("s",)), Statement(target="t", inputs=("s",))]
+RECORDS = st.builds(make_record, STATEMENTS, run=st.sampled_from("abcdefgh"), at=st.integers(1, 5), job=st.sampled_from(["one", "two"]))
+
+
+def told(network: Network) -> list[set[tuple[str, str, int]]]:
+    """Its edges by names."""
+    return [
+        {
+            (str(network.ref(source)), str(network.ref(target)), kind)
+            for source, target, kind in zip(edges.sources.tolist(), edges.targets.tolist(), edges.kinds.tolist(), strict=True)
+        }
+        for edges in (network.inputs, network.edges, network.unsure)
+    ]
+
+
+@given(st.lists(st.lists(RECORDS, max_size=3), max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_a_network_follows_the_store_to_what_holds(batches: list[list[LineageRecord]]) -> None:
+    engine = memory_engine()
+    metadata.create_all(engine)
+    current = CurrentNetwork(engine, DECLARED)
+    for batch in batches:
+        before = current.network()
+        assert current.network() is before
+        SqlLineage(engine).record_all(batch)
+        standing = LineageStandings(engine).all()
+        assert told(current.network()) == told(network_of([one.statement for one in standing], DECLARED))
+    for at in range(7):
+        standing = LineageStandings(engine).all(at)
+        assert told(network_at(engine, at)) == told(network_of([one.statement for one in standing]))
+
+
+def test_a_network_is_read_from_every_database(engine: Engine) -> None:
+    lineage, current = SqlLineage(engine), CurrentNetwork(engine)
+    assert told(current.network()) == [set(), set(), set()]
+    first = make_statement(a="s.a", opaque={"b": "a UDF"}, inputs=("t",))
+    lineage.record(make_record(first, run="one", at=1))
+    assert told(current.network()) == told(network_of([first]))
+    second = make_statement(a="t.a", unknown=("an RDD",))
+    lineage.record(make_record(second, run="two", at=2))
+    assert told(current.network()) == told(network_at(engine)) == told(network_of([second]))
+    assert told(network_at(engine, 1)) == told(network_of([first]))
+
+
+@pytest.mark.parametrize("many", [1, 2])
+def test_what_is_read_at_once_or_by_parts_is_the_same(sqlite_engine: Engine, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    statements = [make_statement(f"gold.t{number}", a=f"s.c{number}", opaque={"b": "a UDF"}) for number in range(3)]
+    SqlLineage(sqlite_engine).record_all([make_record(one) for one in statements])
+    monkeypatch.setattr("lakechime_dagster.store.lineage_network.MANY", many)
+    monkeypatch.setattr("lakechime_dagster.store.lineage_network.ROWS", many)
+    assert told(network_at(sqlite_engine)) == told(network_of(statements))
