@@ -1,0 +1,243 @@
+"""A backfill as orders on lanes: is each lane's order done once, by a step that has read what its ancestors' orders made?
+
+A state machine, all of whose states are visited: `python -m tests.models.orders --all` explores the protocol, then every mutant, which
+must show a counterexample.
+
+The protocol. Of lanes a (reads a source), b (reads a), d (reads both) a plan orders some; b may be pruned, as it does not read what
+changed; d may be a fire key that ignores what comes late. A claim has two parts: a look, at the orders and then at the newest versions,
+and the claim itself, which lets only what was seen so through. (1) While the order of an input of the lane is open, nothing claims the
+lane. (2) The next claim of the lane, by whomever, takes the order, up to the newest versions; what it took stays with the execution,
+whatever becomes of its attempts. (3) Settling closes the order that the execution took, after the commit's event is registered.
+
+An attempt that is called lost lives on as a zombie; the target lets one commit of a step in. A step that finds everything equal
+leaves no commit, or a fence when it is not the first attempt. Cancelling drops what is not taken. Without commits of the source
+meanwhile nothing is cancelled, no lane fires twice for the plan, and all of it is done in the end.
+
+Folded: the run that begins a step, its death (a run that never moves again), and the loss of the ledger; these are laws 5 to 8.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.models.exploring import Exploration, explore
+from tests.models.reporting import main
+
+A, B, D = (0, 1, 2)
+NAMES = ("a", "b", "d")
+SOURCE = -1
+READS = ((SOURCE,), (A,), (A, B))
+NONE, WAITING, TAKEN, DONE = range(4)
+MUTANTS = {
+    "no_hold": "a lane is claimed while an order of its inputs is open",
+    "end_before_hold": "the newest versions are read before it is asked whether an order of its inputs is open",
+    "two_claims": "a claim for what came leaves the order for another one",
+    "end_is_place": "a claim of an order reads up to the place only",
+    "closed_at_claim": "an order is closed when it is claimed",
+    "closed_before_registered": "an order is closed before the commit's event is registered",
+    "closed_by_any": "settling closes the order of the lane, whether the execution took it or not",
+    "closed_by_commit_only": "a step that finds everything equal leaves its order open",
+    "next_attempt_forgets": "the next attempt does what came, and not what was ordered",
+    "next_attempt_takes": "the next attempt takes an order that came after the claim",
+    "pruned_is_awaited": "a lane waits also for inputs that the plan leaves out",
+    "key_is_not_forced": "a fire key that has fired is claimed for what comes late alone",
+}
+
+
+class Run(NamedTuple):
+    attempt: int
+    step: int
+    end: tuple[int, ...]
+    is_ordered: bool
+
+
+class Opened(NamedTuple):
+    end: tuple[int, ...]
+    took: bool
+    attempt: int = 1
+
+
+class Look(NamedTuple):
+    end: tuple[int, ...]
+    is_ordered: bool
+
+
+class Commit(NamedTuple):
+    step: int
+    end: tuple[int, ...]
+    is_ordered: bool
+
+
+class Lane(NamedTuple):
+    place: tuple[int, ...]
+    settled: int = 0
+    version: int = 0  # of the table: commits that changed data
+    seen: int = 0  # of these, how many are registered
+    look: Look | None = None
+    opened: Opened | None = None
+    runs: tuple[Run, ...] = ()
+    commit: Commit | None = None  # the newest one
+    order: int = NONE
+    made: int = 0  # the version that the order's step made, 0 for none
+    read: tuple[int, ...] | None = None  # the end of the step that did the order
+    fired: int = 0  # steps settled since the plan
+
+
+class State(NamedTuple):
+    lanes: tuple[Lane, Lane, Lane]
+    source: int = 0
+    is_planned: bool = False
+    is_cancelled: bool = False
+    losses: int = 0
+
+
+class Orders:
+    """The protocol, with at most one of its rules broken."""
+
+    def __init__(self, broken: str, *, prunes: bool, is_key: bool, sources: int, losses: int) -> None:
+        self.broken, self.sources, self.losses = broken, sources, losses
+        self.planned = (A, D) if prunes else (A, B, D)
+        self.is_key = is_key
+
+    def start(self) -> State:
+        first, second, third = (Lane(place=(0,) * len(reads)) for reads in READS)
+        return State((first, second, third))
+
+    def moves(self, state: State) -> Iterator[tuple[str, State]]:
+        if state.source < self.sources:
+            yield "the source commits", state._replace(source=state.source + 1)
+        if not state.is_planned:
+            yield "the plan is written", self._planned(state)
+        elif self.sources and not state.is_cancelled and any(lane.order == WAITING for lane in state.lanes):
+            dropped = [lane._replace(order=NONE if lane.order == WAITING else lane.order) for lane in state.lanes]
+            yield "the plan is cancelled", state._replace(lanes=(dropped[0], dropped[1], dropped[2]), is_cancelled=True)
+        for number in (A, B, D):
+            yield from self._claims(state, number)
+            yield from self._attempts(state, number)
+            yield from self._settles(state, number)
+
+    def problem(self, state: State) -> str | None:
+        for number, lane in enumerate(state.lanes):
+            if lane.order == DONE and lane.read is None and self.broken != "closed_at_claim":
+                return f"the order of {NAMES[number]} is closed, and no step did it"
+            if lane.read is not None:
+                late = [one for at, one in enumerate(READS[number]) if one in self.planned and state.lanes[one].made > lane.read[at]]
+                if late:
+                    return f"{NAMES[number]} did its order without what the order of {NAMES[late[0]]} made"
+            if not self.sources and lane.fired > 1:
+                return f"{NAMES[number]} fires twice for the plan"
+        return None
+
+    def is_quiet(self, state: State) -> bool:
+        lanes = state.lanes
+        at_work = any(lane.opened or lane.runs or lane.look or lane.order in (WAITING, TAKEN) or lane.seen < lane.version for lane in lanes)
+        behind = any(lanes[number].place != self._newest(state, number) for number in (A, B, D) if not self._is_key(number))
+        return state.is_planned and state.source == self.sources and not at_work and not behind
+
+    def _planned(self, state: State) -> State:
+        lanes = [lane._replace(order=WAITING if number in self.planned else NONE, fired=0) for number, lane in enumerate(state.lanes)]
+        return state._replace(lanes=(lanes[0], lanes[1], lanes[2]), is_planned=True)
+
+    def _is_key(self, number: int) -> bool:
+        return self.is_key and number == D
+
+    def _newest(self, state: State, number: int) -> tuple[int, ...]:
+        return tuple(state.source if one == SOURCE else state.lanes[one].seen for one in READS[number])
+
+    def _is_held(self, state: State, number: int) -> bool:
+        """Whether the lane has an order, and one of its inputs too."""
+        if state.lanes[number].order != WAITING or self.broken == "no_hold":
+            return False
+        inputs = [state.lanes[one] for one in READS[number] if one != SOURCE]
+        if self.broken == "pruned_is_awaited":
+            return any(one.order != DONE for one in inputs)
+        return any(one.order in (WAITING, TAKEN) for one in inputs)
+
+    def _claims(self, state: State, number: int) -> Iterator[tuple[str, State]]:
+        lane, name = state.lanes[number], NAMES[number]
+        if lane.opened:
+            return
+        newest, is_held = self._newest(state, number), self._is_held(state, number)
+        is_ordered = lane.order == WAITING and not (self.broken == "key_is_not_forced" and self._is_key(number))
+        has_come = newest != lane.place and not self._is_key(number)
+        if lane.look is None:
+            if (is_ordered or has_come) and (not is_held or self.broken == "end_before_hold"):
+                yield f"{name} is looked at", _with(state, number, lane._replace(look=Look(newest, is_ordered)))
+            return
+        end, saw = lane.look
+        gone = lane._replace(look=None)
+        if is_held or (is_ordered and not saw) or (not is_ordered and (end == lane.place or self._is_key(number))):
+            yield f"{name} is not claimed", _with(state, number, gone)
+            return
+        took = is_ordered and not (self.broken == "two_claims" and has_come)
+        end = lane.place if took and self.broken == "end_is_place" else end
+        order = lane.order if not took else DONE if self.broken == "closed_at_claim" else TAKEN
+        runs = (*lane.runs, Run(1, lane.settled + 1, end, took))
+        claimed = gone._replace(opened=Opened(end, took), runs=runs, order=order)
+        yield f"{name} is claimed{' with its order' if took else ''}", _with(state, number, claimed)
+
+    def _attempts(self, state: State, number: int) -> Iterator[tuple[str, State]]:
+        lane, name = state.lanes[number], NAMES[number]
+        opened = lane.opened
+        has_committed = lane.commit is not None and lane.commit.step == lane.settled + 1
+        if opened and state.losses < self.losses and not has_committed:
+            took, order = opened.took, lane.order
+            if self.broken == "next_attempt_takes" and order == WAITING and not self._is_held(state, number):
+                took, order = True, TAKEN
+            end, attempt = self._newest(state, number), opened.attempt + 1
+            run = Run(attempt, lane.settled + 1, end, took and self.broken != "next_attempt_forgets")
+            lost = lane._replace(opened=Opened(end, took, attempt), runs=(*lane.runs, run), order=order)
+            yield f"attempt {opened.attempt} of {name} is called lost", _with(state, number, lost)._replace(losses=state.losses + 1)
+        for run in lane.runs:
+            rest = lane._replace(runs=tuple(one for one in lane.runs if one != run))
+            who = f"attempt {run.attempt} of {name}"
+            if lane.settled >= run.step or (lane.commit is not None and lane.commit.step >= run.step):
+                yield f"{who} is too late", _with(state, number, rest)
+                continue
+            commit = Commit(run.step, run.end, run.is_ordered)
+            if number in self.planned or self.sources:
+                yield f"{who} commits", _with(state, number, rest._replace(commit=commit, version=lane.version + 1))
+            is_equal = number not in self.planned or run.is_ordered
+            if is_equal and opened and (run.attempt, opened.attempt) == (1, 1):
+                yield f"{who} finds nothing", _with(state, number, self._settled(rest, commit, 0))
+            elif is_equal and run.attempt > 1:
+                yield f"{who} leaves a fence", _with(state, number, rest._replace(commit=commit))
+
+    def _settles(self, state: State, number: int) -> Iterator[tuple[str, State]]:
+        lane, name = state.lanes[number], NAMES[number]
+        if lane.seen < lane.version:
+            yield f"the commit of {name} is registered", _with(state, number, lane._replace(seen=lane.version))
+        is_told = lane.seen == lane.version or self.broken == "closed_before_registered"
+        if lane.opened and lane.commit and lane.commit.step == lane.settled + 1 and is_told:
+            yield f"{name} is settled", _with(state, number, self._settled(lane, lane.commit, lane.version))
+
+    def _settled(self, lane: Lane, commit: Commit, version: int) -> Lane:
+        assert lane.opened is not None
+        closes = lane.opened.took or (self.broken == "closed_by_any" and lane.order == WAITING)
+        if self.broken == "closed_by_commit_only" and not version:
+            closes = False
+        done = lane._replace(place=commit.end, settled=commit.step, opened=None, fired=lane.fired + 1)
+        if commit.is_ordered:
+            done = done._replace(made=version, read=commit.end)
+        return done._replace(order=DONE) if closes else done
+
+
+def _with(state: State, number: int, lane: Lane) -> State:
+    first, second, third = (lane if at == number else one for at, one in enumerate(state.lanes))
+    return state._replace(lanes=(first, second, third))
+
+
+def explored(broken: str = "", wide: bool = False) -> Exploration:
+    """All shapes of the plan; the first that has a problem, else how many states they have together."""
+    states = 0
+    for sources, losses in ((0, 1), (1, int(wide or bool(broken)))):
+        for prunes, is_key in ((False, False), (True, True), (False, True), (True, False)):
+            found = explore(Orders(broken, prunes=prunes, is_key=is_key, sources=sources, losses=losses))
+            states += found.states
+            if found.problem:
+                return Exploration(states, found.problem, found.path)
+    return Exploration(states)
+
+
+if __name__ == "__main__":
+    sys.exit(main(explored, MUTANTS, {}))
