@@ -77,6 +77,7 @@ def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Ma
         expect=table.expect,
         watermark=table.watermark,
         comment=table.description,
+        ordered=running.ordered,
         **_tried(running),
     )
 

@@ -129,7 +129,12 @@ def _wanted(platform: Platform, flow: Flow, row: FlowRow, lane: LaneRow, key: Fi
 
 
 def _woken(platform: Platform, flow: Flow, row: FlowRow, lane: LaneRow, key: FireKey | None) -> Firing:
-    """What a person wants, where an event or a snapshot came since the lane's place."""
+    """What a person wants, where an event or a snapshot came since the lane's place, or a backfill ordered it."""
+    orders = platform.evaluator.orders(row, lane.key)
+    if orders.held_back:
+        raise LaneConflictError(f"{flow.name} {lane.key}".strip() + f" waits: {orders.held_back}")
+    if orders.ids and (key is None or lane.fired):
+        return Firing(key=lane.key, fire_key=key, reason=f"{BY_HAND}; {orders.sentence}")
     end = platform.evaluator.end_of(flow, row, lane)
     has_new_snapshot = end.sources != lane.place.sources or (end.sources and not lane.settled)
     is_asked = flow.has_types and bool(due_types(platform, flow, lane))

@@ -12,6 +12,7 @@ EXECUTION_TAG = "lakechime/execution"
 LANE_TAG = "lakechime/lane"
 CAUSE_TAG = "lakechime/cause"
 ATTEMPT_TAG = "lakechime/attempt"
+BACKFILL_TAG = "lakechime/backfill"
 MAINTENANCE_TAG = "lakechime/maintenance"
 MAINTENANCE = "__maintenance"  # what the name of a table's maintenance ends with
 # checks of a table that follows a database
@@ -53,4 +54,5 @@ def run_tags(execution: Execution) -> dict[str, str]:
         LANE_TAG: lane[:MAX_TAG],
         CAUSE_TAG: execution.cause.value,
         ATTEMPT_TAG: str(execution.attempt),
+        **({BACKFILL_TAG: execution.backfill[:MAX_TAG]} if execution.backfill else {}),
     }

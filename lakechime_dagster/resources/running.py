@@ -15,12 +15,14 @@ from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError, LaneHeldError
 from lakechime_dagster.resources.platform import FIRED, Platform, tags_of
+from lakechime_dagster.store.backfills import Backfills
 from lakechime_dagster.store.consumed import events_of
 from lakechime_dagster.store.matched import matched_before
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import CommitStamp, Execution
 from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.orders import Span
 
 if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
@@ -93,6 +95,14 @@ class RunningExecution:
         engine, source = self.platform.store.engine, (self.flow.cluster, table)
         read = matched_before(engine, source, end.table_uid, self.flow.trigger.tags, asked, start.position)
         return sorted(version for version in versions if SnapshotId(str(version)) not in read)
+
+    @property
+    def ordered(self) -> tuple[Span, ...]:
+        """What backfills ordered of a lane without a fire key: rows of its inputs that it takes as if they had changed."""
+        if not self.execution.backfill:
+            return ()
+        orders = Backfills(self.platform.ledger).orders_of(self.execution.execution_id)
+        return tuple(order.span for order in orders if order.span is not None)
 
     def now(self) -> dt.datetime:
         """The store's clock."""

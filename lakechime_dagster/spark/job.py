@@ -12,6 +12,7 @@ from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.tables import RefreshMode
 from lakechime_dagster.schema.replay import Drained
 from lakechime_dagster.triggers.lanes import Committed, Place
+from lakechime_dagster.triggers.orders import Span
 
 Partition = tuple[PartitionValue, ...]
 
@@ -48,7 +49,7 @@ class TableJob:
     true of each row. `start` is the place of the lane, where it is known. `may_settle_empty` is True for a first attempt
     only: with nothing to do it leaves no commit, any later attempt leaves an empty one as a fence. `has_committed` says
     that an earlier step of the lane left a commit in the target, as the ledger knows. `always_write` replaces a full table
-    even when nothing differs.
+    even when nothing differs. `ordered` are rows of the inputs that are taken as if they had changed, for a backfill.
     """
 
     name: str
@@ -67,6 +68,7 @@ class TableJob:
     may_settle_empty: bool = True
     has_committed: bool = False
     always_write: bool = False
+    ordered: tuple[Span, ...] = ()
 
     @property
     def reads_single_commits(self) -> bool:

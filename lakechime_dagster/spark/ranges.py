@@ -30,7 +30,7 @@ class ReadMethod(StrEnum):
 
     NOTHING: no commit of the range changed data. LOG_FILES: only appends, so their files are the change. CHANGE_FEED:
     Delta's record of changes. VERSION_DIFF: no such record, so the files that were replaced are compared. WHOLE:
-    everything at the end snapshot.
+    everything at the end snapshot. ORDERED: nothing came, but a backfill ordered rows to be taken again.
     """
 
     NOTHING = "nothing"
@@ -38,6 +38,7 @@ class ReadMethod(StrEnum):
     CHANGE_FEED = "change_feed"
     VERSION_DIFF = "version_diff"
     WHOLE = "whole"
+    ORDERED = "ordered"
 
 
 @dataclass(frozen=True, kw_only=True)

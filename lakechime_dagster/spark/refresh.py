@@ -32,6 +32,7 @@ from lakechime_dagster.spark.job import Outcome, TableJob, TableResult
 from lakechime_dagster.spark.literals import local, local_rows
 from lakechime_dagster.spark.names import column, require_columns, spelled
 from lakechime_dagster.spark.narrow import narrowed
+from lakechime_dagster.spark.ordered import ordered_notes, with_ordered
 from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.shape import same_type
@@ -100,7 +101,7 @@ class Attempt:
 
     def run(self) -> TableResult:
         with self._phase("read"):
-            inputs = [self._kept_images(one) for one in open_inputs(self.spark, self.job, self.open_log)]
+            inputs = [self._kept_images(one) for one in with_ordered(self.job, open_inputs(self.spark, self.job, self.open_log))]
             work = self._kept_rows(self._as_stored(self._work(inputs)))
         with self._phase("compute"):
             computed = self._named(self._compute(work))
@@ -125,7 +126,7 @@ class Attempt:
             sources=tuple(result for one in inputs if (result := one.result()) is not None),
             partitions=written.partitions, files=written.files, bytes=written.bytes, watermark=stamp.watermark,
             schema=tuple((name, kind.simpleString()) for name, kind in ((f.name, f.dataType) for f in sifted.good.schema)),
-            seconds=dict(self._phase.seconds), notes=work.notes,
+            seconds=dict(self._phase.seconds), notes=(*work.notes, *ordered_notes(self.job)),
         )  # fmt: skip
 
     def _work(self, inputs: Sequence[Input]) -> Work:

@@ -19,6 +19,7 @@ from lakechime_dagster.store.interventions import PlaceAt
 from lakechime_dagster.store.ledger import Claim, Ledger
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.store.moment import Moment, past, present
+from lakechime_dagster.store.orders import lane_orders
 from lakechime_dagster.store.past import lanes_at
 from lakechime_dagster.store.registry import lanes_of
 from lakechime_dagster.store.snapshots import newest_snapshot, without_snapshot
@@ -28,6 +29,7 @@ from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, LaneId, Place
 from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, SnapshotTrigger, StartFrom
+from lakechime_dagster.triggers.orders import NO_ORDERS, LaneOrders
 
 EXPLAINED = 3  # keys of which is told what they lack
 AskTarget = Callable[[LaneId], Committed | None]  # the newest commit of a lane in the flow's target
@@ -110,7 +112,10 @@ class Evaluator:
     def claim(
         self, flow: Flow, row: FlowRow, firing: Firing, ask_target: AskTarget, *, cause: Cause, fired: bool = True
     ) -> Execution | None:
-        """Claim one lane's next step, up to the newest position or as much as the flow takes; None when somebody moved the lane first."""
+        """Claim one lane's next step, up to the newest position or as much as the flow takes, and the orders that wait for it.
+
+        None when somebody moved the lane first, or an order of its inputs must be done before.
+        """
         known = self.ledger.lanes(row).get(firing.key)
         atoms = firing.fire_key.atoms if firing.fire_key else ()
         if known is None:
@@ -120,6 +125,9 @@ class Evaluator:
                 return None  # the ledger was lost; the next evaluation sees what its target already has
         if firing.settled is not None and known.settled != firing.settled:
             return None  # somebody claimed and settled between the decision and this claim: what it saw is consumed
+        waiting = self.orders(row, firing.key)  # before the end is read: what the orders of its inputs made is within it
+        if waiting.held_back:
+            return None
         knows_all = all(table in known.place.sources for table in flow.trigger.tables)
         end = replace(self.end_of(flow, row, known, flow.max_commits if knows_all else None), feed=firing.feed, has_more=firing.has_more)
         try:
@@ -133,6 +141,7 @@ class Evaluator:
                     partition_key=flow.dagster_key(firing.fire_key) if firing.fire_key else None,
                     fired=fired,
                     atoms=atoms,
+                    orders=waiting.ids,
                 ),
             )
         except LaneConflictError:
@@ -152,6 +161,11 @@ class Evaluator:
             lanes = [lane, *lanes_of(connection, row.flow_id).values()] if flow.is_partitioned else [lane]
             known = max((one.place for one in lanes), key=lambda place: place.position)
             return Place(position=through, sources=self._sources(connection, flow, known, known.position, through))
+
+    def orders(self, row: FlowRow, key: str) -> LaneOrders:
+        """The orders of backfills that wait for a lane."""
+        with reading(self.engine) as connection:
+            return lane_orders(connection, row.flow_id, key).get(key, NO_ORDERS)
 
     def waits(self, flow: Flow, row: FlowRow, lane: LaneRow, key: FireKey | None) -> bool:
         """Whether something waits for a lane, whatever the pace of its trigger and however many others run."""
@@ -199,7 +213,7 @@ class Evaluator:
                 )
 
     def _snapshot(self, connection: Connection, flow: Flow, trigger: SnapshotTrigger, row: FlowRow, moment: Moment) -> Decision:
-        lane = moment.views.get("", LaneView(place=row.start))
+        lane = moment.views.get("") or LaneView(place=row.start, orders=moment.orders.get("", NO_ORDERS))
         lane = replace(lane, blocked=moment.blocked or lane.blocked)
         tables = [(flow.cluster, table) for table in trigger.tables]
         since = max(lane.place.position, row.looked)
@@ -219,9 +233,10 @@ class Evaluator:
             states[atom] = AtomState(available=False, near_miss=near)
         late = evidence.late_lanes(connection, row.flow_id, row.looked, through) if trigger.late is Late.REFIRE else {}
         start = LaneView(place=row.start)
+        new = {text: replace(start, orders=orders) for text, orders in moment.orders.items()}  # which have no lane yet
         found = [
             KeyEvidence(
-                key=key, lane=views.get(key.text, start), fired=key.text in lanes and lanes[key.text].fired,
+                key=key, lane=views.get(key.text) or new.get(key.text, start), fired=key.text in lanes and lanes[key.text].fired,
                 late_events=late.get(key.text, 0), atoms=states,
             )
             for key in keys

@@ -15,6 +15,7 @@ from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.ledger import Ledger
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
+from lakechime_dagster.store.orders import cancel_waiting
 from lakechime_dagster.store.registry import TICK_NOTE_MS, hold_places, lanes_of, nothing_looked
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState, Place
 
@@ -31,6 +32,8 @@ class Action(StrEnum):
     SKIP = "skip"
     RETRY = "retry"
     FORGET = "forget"
+    BACKFILL = "backfill"
+    CANCEL = "cancel"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +74,7 @@ class Interventions:
         with writing(self.ledger.engine) as connection:
             values = {"paused_ts": now_ms(connection), "paused_reason": by.reason}
             connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**values))
-            _record(connection, flow, Action.PAUSE, by, {"paused": flow.paused_reason}, {"paused": by.reason})
+            record(connection, flow, Action.PAUSE, by, {"paused": flow.paused_reason}, {"paused": by.reason})
 
     def resume(self, flow: FlowRow, by: By, place_at: PlaceAt | None = None, ends: Mapping[str, Place] | None = None) -> None:
         """Go on; with `place_at` every lane is put there first (`latest`, `since`), without it all that waited is consumed.
@@ -85,7 +88,7 @@ class Interventions:
             connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**values))
             released = self._released(connection, flow, ends or {})
             before = {"paused": flow.paused_reason, "held": released, "places": [[lane.key, lane.place.to_json()] for lane, _ in moved]}
-            _record(connection, flow, Action.RESUME, by, before, {"places": [[lane.key, place.to_json()] for lane, place in moved]})
+            record(connection, flow, Action.RESUME, by, before, {"places": [[lane.key, place.to_json()] for lane, place in moved]})
 
     def seek(self, flow: FlowRow, key: str | None, by: By, place_at: PlaceAt, *, dry_run: bool = False) -> list[tuple[LaneRow, Place]]:
         """Put one lane, or all of a flow, at another place; returns the lanes as they were, each with its new place.
@@ -99,7 +102,7 @@ class Interventions:
             moved = self._move(connection, flow, key, place_at, dry_run=dry_run)
             if not dry_run:
                 for lane, place in moved:
-                    _record(
+                    record(
                         connection, flow, Action.SEEK, by, {"place": lane.place.to_json()}, {"place": place.to_json()}, lane_key=lane.key
                     )
             return moved
@@ -111,7 +114,7 @@ class Interventions:
             flow = self._open_flow(connection, current)
             self.ledger.close(connection, current, ExecutionState.SKIPPED, current.end, None, f"skipped by {by.who}: {by.reason}")
             before, after = {"place": current.start.to_json()}, {"place": current.end.to_json()}
-            _record(connection, flow, Action.SKIP, by, before, after, lane_key=current.lane.key, execution_id=current.execution_id)
+            record(connection, flow, Action.SKIP, by, before, after, lane_key=current.lane.key, execution_id=current.execution_id)
 
     def retry(self, execution: Execution, by: By) -> Execution:
         """Try an open execution again at once, also one that is held.
@@ -131,7 +134,7 @@ class Interventions:
             connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == lane.lane_id).values(**active))
             following = self.ledger.next_attempt(connection, current, current.end, due_ts=now_ms(connection))
             before, after = {"attempt": current.attempt}, {"attempt": following.attempt}
-            _record(connection, flow, Action.RETRY, by, before, after, lane_key=current.lane.key, execution_id=current.execution_id)
+            record(connection, flow, Action.RETRY, by, before, after, lane_key=current.lane.key, execution_id=current.execution_id)
             return following
 
     def forget(self, flow: FlowRow, by: By, *, dry_run: bool = False) -> list[LaneRow]:
@@ -153,7 +156,7 @@ class Interventions:
                     "code or stop its sensor, and try again later"
                 )
             if not dry_run:
-                _record(connection, current, Action.FORGET, by, {"places": [[lane.key, lane.place.to_json()] for lane in lanes]}, {})
+                record(connection, current, Action.FORGET, by, {"places": [[lane.key, lane.place.to_json()] for lane in lanes]}, {})
                 _drop(connection, current)
             return lanes
 
@@ -222,6 +225,7 @@ class Interventions:
 
 def _drop(connection: Connection, flow: FlowRow) -> None:
     """Remove what a flow has, and leave its row for what people did to it."""
+    cancel_waiting(connection, schema.order.c.flow_id == flow.flow_id)
     lanes = sa.select(schema.lane.c.lane_id).where(schema.lane.c.flow_id == flow.flow_id)
     executions = sa.select(schema.execution.c.execution_id).where(schema.execution.c.lane_id.in_(lanes))
     connection.execute(sa.delete(schema.attempt).where(schema.attempt.c.execution_id.in_(executions)))
@@ -232,10 +236,11 @@ def _drop(connection: Connection, flow: FlowRow) -> None:
     connection.execute(sa.update(schema.flow).where(this).values(forgotten_ts=now_ms(connection), **unset))
 
 
-def _record(
+def record(
     connection: Connection, flow: FlowRow, action: Action, by: By, before: dict[str, Any], after: dict[str, Any],
     *, lane_key: str | None = None, execution_id: str | None = None,
 ) -> None:  # fmt: skip
+    """Keep what somebody did to a flow, in the transaction that does it."""
     values = {"ts": now_ms(connection), "who": by.who, "action": action.value, "flow_id": flow.flow_id, "lane_key": lane_key}
     values |= {"execution_id": execution_id, "reason": by.reason, "before": before, "after": after}
     connection.execute(sa.insert(schema.intervention).values(**values))

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from lakechime_dagster.dce.text import storable
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.store import orders
 from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.ledger_rows import (
@@ -38,7 +39,10 @@ BACKOFF_MS = (0, 10_000, 30_000, 120_000, 300_000)  # before attempts 2, 3, 4, 5
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a claim takes: the end of its range and why; `fired` says whether a partition trigger's key counts as fired by it."""
+    """What a claim takes: the end of its range and why; `fired` says whether a partition trigger's key counts as fired by it.
+
+    `orders` are those that waited for the lane before its end was read.
+    """
 
     end: Place
     cause: Cause = Cause.TRIGGER
@@ -46,6 +50,7 @@ class Claim:
     partition_key: str | None = None
     fired: bool = True
     atoms: tuple[Atom, ...] = ()
+    orders: tuple[int, ...] = ()
 
 
 class Ledger(Registry):
@@ -60,7 +65,7 @@ class Ledger(Registry):
         at work, so that nothing but a commit may settle this step.
 
         Raises:
-            LaneConflictError: when the lane has moved since, is not active, or has an open execution.
+            LaneConflictError: when the lane has moved since, is not active, has an open execution, or other orders than were seen.
         """
         with writing(self.engine) as connection:
             current = lane_at(connection, flow.flow_id, lane.key, lock=True)
@@ -79,6 +84,7 @@ class Ledger(Registry):
                 )
             )  # fmt: skip
             connection.execute(sa.insert(schema.attempt).values(execution_id=execution_id, number=attempt, due_ts=now))
+            orders.take(connection, flow.flow_id, lane.key, claim.orders, execution_id)
             if claim.fired and not current.fired:
                 connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == current.lane_id).values(fired=True))
                 remember_atoms(connection, current.lane_id, claim.atoms)
@@ -280,6 +286,7 @@ class Ledger(Registry):
             .where(schema.execution.c.execution_id == execution.execution_id)
             .values(state=state.value, end_place=end.to_json(), settled_ts=now_ms(connection), version=version, reason=reason)
         )
+        orders.close(connection, execution.execution_id, is_done=state is ExecutionState.SETTLED)
         lane = self.lane_of(connection, execution)
         values = {
             "settled": execution.step, "place": end.to_json(), "place_tx": end.position.tx_id, "place_seq": end.position.seq,

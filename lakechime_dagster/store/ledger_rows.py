@@ -133,7 +133,7 @@ def execution_from(row: sa.Row[Any]) -> Execution:
         execution_id=row.execution_id, lane=LaneId(row.deployment, row.flow, row.key), step=row.step, state=ExecutionState(row.state),
         cause=Cause(row.cause), start=Place.from_json(row.start_place), end=Place.from_json(row.end_place), attempt=row.attempt,
         run_id=row.run_id, partition_key=row.partition_key, claimed_ts=row.claimed_ts, lease_until=row.lease_until,
-        next_attempt_ts=row.due_ts, settled_ts=row.settled_ts, reason=row.reason, version=row.version,
+        next_attempt_ts=row.due_ts, settled_ts=row.settled_ts, reason=row.reason, version=row.version, backfill=row.backfill or "",
     )  # fmt: skip
 
 

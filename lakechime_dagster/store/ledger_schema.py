@@ -80,6 +80,7 @@ execution = sa.Table(
     sa.Column("settled_ts", sa.BigInteger),
     sa.Column("version", sa.String(128)),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("backfill", sa.Text),
     sa.UniqueConstraint("lane_id", "step", name="lc_execution_step"),
     sa.Index(
         "lc_execution_open", "lane_id", unique=True, sqlite_where=sa.text("state = 'OPEN'"), postgresql_where=sa.text("state = 'OPEN'")
@@ -100,6 +101,43 @@ attempt = sa.Table(
     sa.Column("outcome", sa.String(16)),
     sa.Column("error", sa.Text),
     sa.Index("lc_attempt_run", "run_id"),
+)
+
+backfill = sa.Table(
+    "lc_backfill",
+    metadata,
+    sa.Column("backfill_id", sa.String(36), primary_key=True),
+    sa.Column("deployment", sa.String(64), nullable=False),
+    sa.Column("asked", sa.JSON, nullable=False),
+    sa.Column("max_in_flight", sa.Integer, nullable=False),
+    sa.Column("who", sa.String(128), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("created_ts", sa.BigInteger, nullable=False),
+    sa.Column("cancelled_ts", sa.BigInteger),
+    sa.Index("lc_backfill_created", "deployment", "created_ts"),
+)
+
+order = sa.Table(
+    "lc_order",
+    metadata,
+    sa.Column("order_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("backfill_id", sa.String(36), sa.ForeignKey("lc_backfill.backfill_id"), nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("flow_id", Id, sa.ForeignKey("lc_flow.flow_id"), nullable=False),
+    sa.Column("key", sa.String(512), nullable=False),
+    sa.Column("waits_for", sa.JSON, nullable=False),
+    sa.Column("span", sa.JSON(none_as_null=True)),
+    sa.Column("why", sa.Text, nullable=False, server_default=""),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("execution_id", sa.String(36)),
+    sa.Column("closed_ts", sa.BigInteger),
+    sa.Column("closed_tx", sa.BigInteger),  # the transaction that closed it: what it made is visible when all up to there have ended
+    sa.UniqueConstraint("backfill_id", "number", name="lc_order_number"),
+    sa.Index(
+        "lc_order_waiting", "flow_id", "key", sqlite_where=sa.text("state = 'WAITING'"), postgresql_where=sa.text("state = 'WAITING'")
+    ),
+    sa.Index("lc_order_execution", "execution_id"),
+    sqlite_autoincrement=True,
 )
 
 intervention = sa.Table(

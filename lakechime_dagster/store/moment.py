@@ -1,7 +1,7 @@
 """The moment that a flow is decided for: now, or a past time."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
@@ -11,10 +11,12 @@ from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.evidence import head_at
 from lakechime_dagster.store.ledger_rows import EXECUTIONS, FlowRow, LaneRow, execution_from
+from lakechime_dagster.store.orders import lane_orders
 from lakechime_dagster.store.past import lanes_at, open_at, paused_at
 from lakechime_dagster.store.registry import lanes_of
 from lakechime_dagster.triggers.decision import LaneView
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState
+from lakechime_dagster.triggers.orders import NO_ORDERS, LaneOrders
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Moment:
     lanes: Mapping[str, LaneRow]
     opened: Mapping[str, Execution]  # by lane
     blocked: str  # why the flow may not fire at all
+    orders: Mapping[str, LaneOrders] = field(default_factory=dict)  # by lane
 
     @property
     def views(self) -> dict[str, LaneView]:
@@ -37,6 +40,7 @@ class Moment:
                 settled=lane.settled,
                 open=_open_sentence(self.opened[key]) if key in self.opened else "",
                 blocked=lane.blocked_sentence(self.flow),
+                orders=self.orders.get(key, NO_ORDERS),
             )
             for key, lane in self.lanes.items()
         }
@@ -48,7 +52,7 @@ def present(connection: Connection, row: FlowRow) -> Moment:
     return Moment(
         flow=row.name, now=now_ms(connection), through=head_within(connection), lanes=lanes_of(connection, row.flow_id),
         opened={execution.lane.key: execution for execution in map(execution_from, connection.execute(query))},
-        blocked=row.blocked_sentence,
+        blocked=row.blocked_sentence, orders=lane_orders(connection, row.flow_id),
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.evaluation import Accepts, Evaluator, any_key
 from lakechime_dagster.store.events import head_within
 from lakechime_dagster.store.ledger_rows import FlowRow, blocked_sentence
+from lakechime_dagster.store.orders import flows_with_orders
 from lakechime_dagster.store.queries import changes_data, for_the_first_time, is_after, is_data, is_through
 from lakechime_dagster.store.schema import FOLDED_VERSIONS, HISTORY, dce_event, dce_table
 from lakechime_dagster.triggers.decision import Decision, LaneView, Waiting, decide_snapshot
@@ -115,6 +116,7 @@ class Sweep:
                 dirty = _dirty_tables(connection, self._through, through)
                 self._restless |= {name: None for table in dirty for names in self._by_table.get(table, {}).values() for name in names}
             single = {name for name in self._apart if self._is_due(name, new or {}, now)}
+            single |= {self._ids[flow_id] for flow_id in flows_with_orders(connection) if flow_id in self._ids}
             self._restless |= dict.fromkeys(sorted(single))  # until they are decided: an evaluation may fail
             together, undecided = self._together(connection, new or {}, single, now, through, most)
         found = together | {name: self._evaluated(name, through, (accepts or {}).get(name, any_key)) for name in sorted(single)}

@@ -15,6 +15,7 @@ from lakechime_dagster.triggers.feeds import FeedPlace
 from lakechime_dagster.triggers.grid import Schedule, from_milliseconds
 from lakechime_dagster.triggers.lanes import Place
 from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.orders import NO_ORDERS, LaneOrders
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,29 +73,33 @@ class LaneView:
     """What the ledger says of a lane when its trigger is evaluated.
 
     `blocked` is a sentence when the lane may not claim (paused, held, stale); `open` one when an execution is open. A lane
-    that is held is both: its open execution waits for a person.
+    that is held is both: its open execution waits for a person. `orders` are those of backfills that its next claim takes.
     """
 
     place: Place = field(default_factory=Place)
     settled: int = 0
     open: str = ""
     blocked: str = ""
+    orders: LaneOrders = NO_ORDERS
 
 
 def decide_snapshot(
     name: str, trigger: SnapshotTrigger, lane: LaneView, waiting: Sequence[Waiting], *, now_ms: int, through: Position
 ) -> Decision:
-    """Fire when a matching event waits whose grid point has come and whose quiet time is over."""
+    """Fire when a matching event waits whose grid point has come and whose quiet time is over, or when a backfill ordered it."""
     matching = [table for table in waiting if table.count]
     total = sum(table.count for table in matching)
     counted = _counted(total, matching)
 
     def answer(fires: bool, *reasons: str) -> Decision:
         firings = (Firing(reason=reasons[0], settled=lane.settled),) if fires else ()
-        return Decision(trigger=name, fires=fires, reasons=reasons, firings=firings, through=through, waits=bool(total or lane.open))
+        waits = bool(total or lane.open or lane.orders.ids)
+        return Decision(trigger=name, fires=fires, reasons=reasons, firings=firings, through=through, waits=waits)
 
-    if lane.blocked or lane.open:
-        return answer(False, lane.blocked or lane.open, *([counted] if total else []))
+    if hindrance := lane.blocked or lane.open or lane.orders.held_back:
+        return answer(False, hindrance, *([counted] if total else []))
+    if lane.orders.ids:
+        return answer(True, lane.orders.sentence, *([counted] if total else []))
     if not total:
         return answer(False, _nothing(trigger, waiting))
     now = from_milliseconds(now_ms)
@@ -153,7 +158,7 @@ def decide_partition(
     name: str, trigger: PartitionTrigger, keys: Sequence[KeyEvidence], *, in_flight: int, activated_ms: int, now_ms: int,
     through: Position, blocked: str = "", accepts: Callable[[Firing], bool] = lambda firing: True,
 ) -> Decision:  # fmt: skip
-    """Fire for each complete key that has not fired, oldest first, and for late changes of fired keys.
+    """Fire for each complete key that has not fired, oldest first, and for late changes of fired keys and what backfills ordered.
 
     What `accepts` says cannot be launched takes no room; it is asked until there is no room left.
     """
@@ -161,18 +166,25 @@ def decide_partition(
     blocked_keys: list[str] = []
     waiting: list[str] = []
     expired = done = busy = 0
-    kept = False  # late events, or an open step, that a blocked lane must not forget
+    kept = False  # late events, orders, or an open step, that a blocked lane must not forget
     for evidence in keys:
         if evidence.lane.open and evidence.lane.blocked:
             blocked_keys.append(f"{evidence.key.text}: {evidence.lane.blocked}")
             kept = True
         elif evidence.lane.open:
             busy += 1
+        elif evidence.lane.orders.held_back:
+            done += evidence.fired
+            blocked_keys.append(f"{evidence.key.text}: {evidence.lane.orders.held_back}")
+            kept = True
         elif evidence.fired:
             done += 1
-            if trigger.late is Late.REFIRE and evidence.lane.blocked:
+            is_ordered = bool(evidence.lane.orders.ids)
+            if (trigger.late is Late.REFIRE or is_ordered) and evidence.lane.blocked:
                 blocked_keys.append(f"{evidence.key.text}: {evidence.lane.blocked}")
-                kept = kept or bool(evidence.late_events)
+                kept = kept or bool(evidence.late_events) or is_ordered
+            elif is_ordered:
+                firings.append(_firing(evidence, f"{evidence.key.text} is {evidence.lane.orders.sentence}"))
             elif trigger.late is Late.REFIRE and evidence.late_events:
                 reason = f"{_events(evidence.late_events)} came late for {evidence.key.text}"
                 firings.append(_firing(evidence, reason))

@@ -95,7 +95,8 @@ class Place:
 class Execution:
     """Step n of a lane: the frozen range (start, end] and who is at it.
 
-    `attempt` counts Dagster runs at this step from 1. `run_id` is the run that began the newest attempt.
+    `attempt` counts Dagster runs at this step from 1. `run_id` is the run that began the newest attempt. `backfill` names
+    those whose orders it took, with commas between.
     Times are milliseconds of the store's clock.
     """
 
@@ -115,6 +116,7 @@ class Execution:
     settled_ts: int | None = None
     version: str | None = None
     reason: str = ""
+    backfill: str = ""
 
     @property
     def run_key(self) -> str:

@@ -1,0 +1,101 @@
+"""What a backfill orders is computed again beside what changed, and nothing else; equal outcomes leave no commit."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakechime_dagster.lake.reads import ReadMode
+from lakechime_dagster.lake.tables import RefreshMode
+from lakechime_dagster.spark.job import Counts, Outcome
+from lakechime_dagster.triggers.orders import Span
+from tests.support.refreshes import DAYS, Source, balanced, flights_source, make_flow
+
+pytestmark = pytest.mark.spark
+
+FIRST_DAY = Span(tables=("flights",), column="DAY", since="2013-01-01", until="2013-01-02")
+ROWS = [(DAYS[0], 1, "JFK", 5), (DAYS[0], 2, "LGA", 7), (DAYS[1], 3, "JFK", 9), (DAYS[2], 4, "EWR", 1)]
+
+
+def version(number: int) -> Callable[..., DataFrame]:
+    """The code of a table; another version gives other values."""
+    return lambda flights, **_: flights.select("k", "day", (F.col("delay") * number).alias("delay"))
+
+
+def by_key(rows: list[tuple[Any, ...]]) -> dict[Any, Any]:
+    return {row[0]: row[-1] for row in rows}
+
+
+def test_rows_of_the_ordered_days_are_computed_again_with_what_came_and_a_second_time_nothing_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flights = flights_source(tmp_path, *ROWS)
+    flow = make_flow(spark, tmp_path, {"flights": flights}, version(1), keys=("k",))
+    flow.run()
+    flights.write((DAYS[2], 5, "EWR", 3))
+    flights.update({"delay": "6"}, "k = 1")  # which is both ordered and touched
+    result = flow.run(compute=version(10), ordered=(FIRST_DAY,))
+    balanced(result)
+    assert by_key(flow.rows) == {1: 60, 2: 70, 3: 9, 4: 1, 5: 30}
+    assert result.counts == Counts(rows_in=3, returned=3, inserted=1, updated=2)
+    assert result.notes == ("taken again for a backfill: rows of flights with DAY >= 2013-01-01 and < 2013-01-02",)
+    again = flow.run(compute=version(10), ordered=(FIRST_DAY,))
+    assert (again.outcome, again.committed, again.counts.unchanged) == (Outcome.NOTHING, None, 2)
+
+
+def test_groups_of_the_ordered_days_are_computed_whole_again_where_a_part_of_a_day_is_all_of_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flights = flights_source(tmp_path, *ROWS)
+    text = "SELECT origin, {} AS delay FROM flights GROUP BY origin"
+    flow = make_flow(
+        spark, tmp_path, {"flights": flights}, sql=text.format("sum(delay)"), keys=("origin",), refresh=RefreshMode.AFFECTED_KEYS
+    )
+    flow.run()
+    hours = replace(FIRST_DAY, since="2013-01-01T08:00", until="2013-01-01T20:00")
+    flow.run(sql=text.format("-sum(delay)"), ordered=(hours,))
+    assert by_key(flow.rows) == {"JFK": -14, "LGA": -7, "EWR": 1}
+
+
+def test_partitions_and_whole_tables_are_computed_again(spark: SparkSession, tmp_path: Path) -> None:
+    flights = flights_source(tmp_path, *ROWS)
+    text = "SELECT day, {} AS delay FROM flights GROUP BY day"
+    for mode, wanted in ((RefreshMode.PARTITIONS, [-12, 9, 1]), (RefreshMode.FULL, [-12, -9, -1])):
+        flow = make_flow(
+            spark, tmp_path / mode, {"flights": flights}, sql=text.format("sum(delay)"), partitioned_by=("day",), refresh=mode
+        )  # fmt: skip
+        flow.run()
+        flow.run(sql=text.format("-sum(delay)"), ordered=(FIRST_DAY,))
+        assert [delay for _, delay in flow.rows] == wanted
+    assert flow.run(sql=text.format("-sum(delay)"), ordered=(FIRST_DAY,)).outcome is Outcome.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("tables", "read", "wanted"),
+    [
+        (("weather",), {"rejoin": "weather", "on": ("origin",)}, {1: 10, 2: 20, 3: 10, 4: None}),  # which has no day
+        (("weather",), {}, {1: 10, 2: 20, 3: 1, 4: None}),  # read as a snapshot: what of it changed is not known
+    ],
+    ids=["rejoined", "snapshot"],
+)
+def test_what_joins_an_ordered_table_is_computed_again(
+    spark: SparkSession, tmp_path: Path, tables: tuple[str, ...], read: dict[str, Any], wanted: dict[int, int | None]
+) -> None:
+    weather = Source(tmp_path / "weather", pa.schema([("origin", pa.string()), ("wind", pa.int64())]))
+    weather.write(("JFK", 1), ("LGA", 2))
+
+    def joined(factor: int) -> Callable[..., DataFrame]:
+        return lambda flights, weather: flights.join(weather, "origin", "left").select("k", (F.col("wind") * factor).alias("wind"))
+
+    sources = {"flights": flights_source(tmp_path, *ROWS), "weather": weather}
+    flow = make_flow(
+        spark, tmp_path, sources, joined(1), keys=("k",), inputs={"flights": read, "weather": {"mode": ReadMode.SNAPSHOT}}
+    )  # fmt: skip
+    flow.run()
+    flow.run(compute=joined(10), ordered=(Span(tables=tables, column="day", since="2013-01-01", until="2013-01-02"),))
+    assert by_key(flow.rows) == wanted

@@ -1,0 +1,303 @@
+"""Orders over a real ledger: held until what their inputs' orders made can be read, taken by the next claim, closed by its end."""
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.errors import InvalidValueError, LaneConflictError, NotFoundError
+from lakechime_dagster.store.backfills import Backfills
+from lakechime_dagster.store.dialect import TransactionId
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.interventions import Action, By
+from lakechime_dagster.store.ledger import Claim
+from lakechime_dagster.store.sweep import Sweep
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import Execution
+from lakechime_dagster.triggers.orders import Order, OrderState, Span
+from tests.support.world import World, a_flow, nothing_committed, one, place
+
+ME = By(who="me", reason="a column was wrong")
+SPAN = Span(tables=("bronze.orders",), column="day", since="2013-01-01", until="2013-01-02")
+SILVER = a_flow("silver", "bronze.orders", reads=("bronze.orders",))
+GOLD = a_flow("gold", "silver.orders", reads=("silver.orders",))
+
+
+def daily(**fields: Any) -> Flow:
+    """A flow per day that ignores what comes late."""
+    condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
+    return Flow(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-04"), **fields))
+
+
+def caught_up(world: World, *flows: Flow) -> None:
+    """What the flows read is there, and consumed."""
+    world.change("bronze.orders", 0, partition=["2013-01-01"])
+    world.change("silver.orders", 0)
+    for flow in flows:
+        for execution in world.fire(flow):
+            world.ledger.settle(execution, None)
+
+
+def order(world: World, *orders: Order, most: int = 4) -> str:
+    return Backfills(world.ledger).order(orders, {}, ME, max_in_flight=most)
+
+
+def chain(world: World) -> str:
+    """A backfill of silver, and of gold which reads it."""
+    return order(world, Order(number=0, flow="silver", span=SPAN), Order(number=1, flow="gold", waits_for=(0,), span=SPAN))
+
+
+def states(world: World, backfill: str) -> list[OrderState]:
+    return [one.state for one in Backfills(world.ledger).orders(backfill)]
+
+
+def settle(world: World, execution: Execution) -> None:
+    world.ledger.settle(execution, None)
+
+
+def test_a_lane_runs_for_an_order_though_nothing_came_and_its_end_closes_the_order(world: World) -> None:
+    caught_up(world, SILVER)
+    assert not world.decide(SILVER).fires
+    backfill = order(world, Order(number=0, flow="silver", span=SPAN))
+    assert world.decide(SILVER).reasons == (f"ordered by backfill {backfill}",)
+    execution = one(world.fire(SILVER))
+    assert (execution.step, execution.backfill, execution.ranges()) == (2, backfill, {})
+    assert [one.span for one in Backfills(world.ledger).orders_of(execution.execution_id)] == [SPAN]
+    assert states(world, backfill) == [OrderState.TAKEN]
+    settle(world, execution)
+    assert states(world, backfill) == [OrderState.DONE]
+    assert not world.decide(SILVER).fires
+
+
+def test_the_next_claim_takes_the_order_and_what_came_in_one_step(world: World) -> None:
+    caught_up(world, SILVER)
+    world.change("bronze.orders", 1, partition=["2013-01-02"])
+    backfill = order(world, Order(number=0, flow="silver", span=SPAN))
+    execution = one(world.fire(SILVER))
+    assert (execution.ranges()["bronze.orders"].end, execution.backfill) == ("1", backfill)
+    settle(world, execution)
+    assert world.fire(SILVER) == []
+
+
+def test_nothing_claims_a_lane_while_an_order_of_its_input_is_open(world: World) -> None:
+    caught_up(world, SILVER, GOLD)
+    backfill = chain(world)
+    world.change("silver.orders", 1)
+    held = f"backfill {backfill} ordered it, after silver"
+    assert world.decide(GOLD).reasons == (held, "1 event waits (1 of silver.orders)")
+    assert world.fire(GOLD) == []
+    execution = one(world.fire(SILVER))
+    assert world.decide(GOLD).reasons[0] == held
+    world.change("silver.orders", 2)
+    settle(world, execution)
+    assert one(world.fire(GOLD)).ranges()["silver.orders"].end == "2"
+
+
+def test_an_order_that_came_after_the_look_is_not_passed_by_a_claim(world: World) -> None:
+    caught_up(world, SILVER)
+    row = world.evaluator.activate(SILVER)
+    lane = world.ledger.lanes(row)[""]
+    backfill = order(world, Order(number=0, flow="silver", span=SPAN))
+    with pytest.raises(LaneConflictError, match="since it was looked at"):
+        world.ledger.claim(row, lane, Claim(end=place(9)))
+    assert states(world, backfill) == [OrderState.WAITING]
+
+
+def test_a_claim_never_reads_up_to_before_what_the_order_of_its_input_made(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest position is read after it is seen that no order of an input is open, never before."""
+    caught_up(world, SILVER, GOLD)
+    chain(world)
+    silver = one(world.fire(SILVER))
+    row = world.evaluator.activate(GOLD)
+    order_of_reading: list[str] = []
+    look, read = type(world.evaluator).orders, type(world.evaluator).end_of
+    monkeypatch.setattr(type(world.evaluator), "orders", lambda *given: order_of_reading.append("orders") or look(*given))
+    monkeypatch.setattr(type(world.evaluator), "end_of", lambda *given: order_of_reading.append("end") or read(*given))
+    settle(world, silver)
+    world.evaluator.fire(GOLD, row, world.evaluator.evaluate(GOLD, row), nothing_committed)
+    assert order_of_reading == ["orders", "end"]
+
+
+def test_an_execution_that_was_claimed_before_leaves_the_order_for_the_next_one(world: World) -> None:
+    caught_up(world)
+    execution = one(world.fire(SILVER))
+    backfill = order(world, Order(number=0, flow="silver", span=SPAN))
+    settle(world, execution)
+    assert (execution.backfill, states(world, backfill)) == ("", [OrderState.WAITING])
+    assert one(world.fire(SILVER)).backfill == backfill
+
+
+def test_the_next_attempt_of_a_lost_one_still_has_the_order_and_takes_no_other(world: World) -> None:
+    caught_up(world, SILVER)
+    first = order(world, Order(number=0, flow="silver", span=SPAN))
+    execution = one(world.fire(SILVER))
+    second = order(world, Order(number=0, flow="silver", span=SPAN))
+    following = world.ledger.lose(execution, "killed")
+    assert following is not None
+    assert (following.attempt, following.backfill) == (2, first)
+    settle(world, following)
+    assert (states(world, first), states(world, second)) == ([OrderState.DONE], [OrderState.WAITING])
+
+
+def test_a_step_that_a_person_gives_up_ends_its_order_and_lets_the_readers_go_on(world: World) -> None:
+    caught_up(world, SILVER, GOLD)
+    backfill = chain(world)
+    world.people.skip(one(world.fire(SILVER)), ME)
+    assert states(world, backfill) == [OrderState.SKIPPED, OrderState.WAITING]
+    assert one(world.fire(GOLD)).backfill == backfill
+
+
+def test_no_more_lanes_than_may_be_are_in_flight(world: World) -> None:
+    others = [a_flow(f"s{number}", "bronze.orders", reads=("bronze.orders",)) for number in range(3)]
+    caught_up(world, *others)
+    backfill = order(world, *(Order(number=number, flow=flow.name, span=SPAN) for number, flow in enumerate(others)), most=2)
+    first, second = one(world.fire(others[0])), one(world.fire(others[1]))
+    assert world.decide(others[2]).reasons == (f"backfill {backfill} has 2 lanes in flight, which is as many as may be at once",)
+    assert world.fire(others[2]) == []
+    settle(world, first)
+    settle(world, second)
+    assert one(world.fire(others[2])).backfill == backfill
+
+
+def test_many_keys_that_one_decision_fires_are_no_more_than_may_be_in_flight(world: World) -> None:
+    flow = daily()
+    for version, day in enumerate(("2013-01-01", "2013-01-02", "2013-01-03")):
+        world.change("bronze.orders", version, partition=[day])
+    keys = [execution.lane.key for execution in world.fire(flow) if world.ledger.settle(execution, None)]
+    order(world, *(Order(number=number, flow="daily", key=key) for number, key in enumerate(keys)), most=2)
+    assert len(world.decide(flow).firings) == 3
+    assert len(world.fire(flow)) == 2
+
+
+def test_of_claims_at_once_no_more_than_may_be_in_flight_take_an_order(world: World) -> None:
+    others = [a_flow(f"s{number}", "bronze.orders") for number in range(2)]
+    caught_up(world, *others)
+    order(world, *(Order(number=number, flow=flow.name, span=SPAN) for number, flow in enumerate(others)), most=1)
+    rows = [world.evaluator.activate(flow) for flow in others]
+    looks = [(row, world.ledger.lanes(row)[""], world.evaluator.orders(row, "").ids) for row in rows]
+    [first, second] = [(row, lane, Claim(end=place(9), orders=ids)) for row, lane, ids in looks]
+    world.ledger.claim(*first)
+    with pytest.raises(LaneConflictError, match="has 1 lanes in flight"):
+        world.ledger.claim(*second)
+
+
+def test_a_decision_that_was_made_before_an_order_claims_nothing_that_is_held_back(world: World) -> None:
+    caught_up(world, SILVER, GOLD)
+    world.change("silver.orders", 1)
+    row, decision = world.evaluator.activate(GOLD), world.decide(GOLD)
+    assert decision.fires
+    chain(world)
+    assert world.evaluator.fire(GOLD, row, decision, nothing_committed) == []
+
+
+def test_a_fired_key_that_is_held_back_does_not_fire_for_what_came_late(world: World) -> None:
+    flow = daily(late="refire")
+    caught_up(world, flow, SILVER)
+    world.change("bronze.orders", 1, partition=["2013-01-01"])
+    backfill = order(world, Order(number=0, flow="silver"), Order(number=1, flow="daily", key="day=2013-01-01", waits_for=(0,)))
+    decision = world.decide(flow)
+    assert not decision.fires
+    assert decision.reasons[0] == f"day=2013-01-01: backfill {backfill} ordered it, after silver"
+    assert decision.waits
+
+
+def test_cancelling_drops_what_is_not_taken(world: World) -> None:
+    caught_up(world, SILVER, GOLD)
+    backfill = chain(world)
+    execution = one(world.fire(SILVER))
+    assert Backfills(world.ledger).cancel(backfill, ME) == 1
+    assert states(world, backfill) == [OrderState.TAKEN, OrderState.CANCELLED]
+    assert not world.decide(GOLD).fires
+    settle(world, execution)
+    assert states(world, backfill) == [OrderState.DONE, OrderState.CANCELLED]
+    assert Backfills(world.ledger).cancel(backfill, ME) == 0
+
+
+def test_a_fired_key_is_run_once_more_with_what_came_late_though_it_ignores_that(world: World) -> None:
+    flow = daily()
+    caught_up(world, flow)
+    world.change("bronze.orders", 1, partition=["2013-01-01"])
+    assert not world.decide(flow).fires
+    backfill = order(world, Order(number=0, flow="daily", key="day=2013-01-01"))
+    assert world.decide(flow).reasons[0] == f"day=2013-01-01 is ordered by backfill {backfill}"
+    execution = one(world.fire(flow))
+    assert (execution.step, execution.backfill) == (2, backfill)
+    settle(world, execution)
+    assert world.fire(flow) == []
+
+
+def test_a_key_that_refires_does_so_once_for_its_order_and_what_came_late(world: World) -> None:
+    flow = daily(late="refire")
+    caught_up(world, flow)
+    world.change("bronze.orders", 1, partition=["2013-01-01"])
+    order(world, Order(number=0, flow="daily", key="day=2013-01-01"))
+    settle(world, one(world.fire(flow)))
+    assert world.fire(flow) == []
+
+
+def test_a_key_that_has_not_fired_still_waits_for_its_partitions(world: World) -> None:
+    flow = daily()
+    caught_up(world, flow)
+    backfill = order(world, Order(number=0, flow="daily", key="day=2013-01-02"))
+    assert not world.decide(flow).fires
+    world.change("bronze.orders", 1, partition=["2013-01-02"])
+    assert one(world.fire(flow)).backfill == backfill
+
+
+def test_a_flow_that_rested_is_decided_when_it_is_ordered_and_again_when_it_is_free(world: World) -> None:
+    caught_up(world, SILVER, GOLD)
+    other = a_flow("other", "bronze.orders")  # which is decided together with all that read nothing else
+    world.tick_of_the_sensor(other)
+    sweep = Sweep(world.evaluator, [SILVER, GOLD, other])
+    while sweep.decisions():
+        pass
+    backfill = chain(world)
+    order(world, Order(number=0, flow="other"))
+    found = sweep.decisions()
+    assert {name: decision.fires for name, decision in found.items()} == {"silver": True, "gold": False, "other": True}
+    [execution] = world.evaluator.fire(SILVER, sweep.rows["silver"], found["silver"], nothing_committed)
+    assert not sweep.decisions()["gold"].fires
+    settle(world, execution)
+    assert sweep.decisions()["gold"].reasons == (f"ordered by backfill {backfill}",)
+
+
+def test_what_people_did_is_kept_with_each_flow(world: World) -> None:
+    caught_up(world, SILVER, GOLD)
+    backfill = chain(world)
+    Backfills(world.ledger).cancel(backfill, ME)
+    done = [(one.action, one.before, one.after) for one in world.people.history(world.evaluator.activate(GOLD))]
+    assert done == [(Action.CANCEL, {"backfill": backfill}, {}), (Action.BACKFILL, {}, {"backfill": backfill, "lanes": 1})]
+
+
+def test_a_flow_that_is_forgotten_holds_no_order(world: World) -> None:
+    caught_up(world, SILVER, GOLD)
+    backfill = chain(world)
+    world.people.forget(world.evaluator.activate(SILVER), ME)
+    assert states(world, backfill) == [OrderState.CANCELLED, OrderState.WAITING]
+    assert one(world.fire(GOLD)).backfill == backfill
+
+
+def test_a_backfill_of_nothing_and_one_that_is_not_there_are_told(world: World) -> None:
+    with pytest.raises(InvalidValueError, match="nothing is to be run"):
+        order(world)
+    with pytest.raises(NotFoundError, match="no backfill 'bf-0'"):
+        Backfills(world.ledger).cancel("bf-0", ME)
+    assert Backfills(world.ledger).backfills() == []
+
+
+@pytest.mark.services
+def test_a_lane_waits_until_what_the_order_of_its_input_made_can_be_read(postgres_engine: Engine) -> None:
+    """A transaction that began before holds back the feed: until it ends, the newest position is before the input's commit."""
+    world = World(postgres_engine)
+    caught_up(world, SILVER, GOLD)
+    chain(world)
+    execution = one(world.fire(SILVER))
+    with writing(postgres_engine) as other:
+        other.execute(sa.select(TransactionId()))
+        world.change("silver.orders", 1)
+        settle(world, execution)
+        assert world.fire(GOLD) == []
+    assert one(world.fire(GOLD)).ranges()["silver.orders"].end == "1"
