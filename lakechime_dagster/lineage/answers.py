@@ -1,6 +1,6 @@
 """What is asked of a network, and what it answers, as plain values: who is hit, how surely, by which way, and who is not and why."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +70,43 @@ def hits(
     shown = chosen if limit is None else chosen[:limit]
     ways = Paths(network, found[widest], widest, upstream=upstream) if with_paths else None
     return Hits(hits=tuple(tables.hit(at, ways) for at in shown), more=len(chosen) - len(shown))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotHit:
+    """A data set further down that is not hit, and why not."""
+
+    table: str
+    reason: str
+
+
+def not_hit(network: Network, refs: Iterable[ColumnRef], found: Hits) -> tuple[NotHit, ...]:
+    """What reads the data sets of columns, or reads what reads them, and is not hit by these columns; `found` are all that are."""
+    wanted = list(refs)
+    beginnings = {ref.table for ref in wanted}
+    hit = {one.table: {column.name for column in one.columns} for one in found.hits}
+    subjects = {table: {str(ref.column) for ref in wanted if ref.table == table} for table in beginnings}
+    readers = hits(network, [ColumnRef(table) for table in beginnings], with_paths=False)
+    several = [one.table for one in readers.hits if one.table not in hit and one.table not in beginnings]
+    return tuple(NotHit(table=table, reason=_why_not(network, table, hit | subjects)) for table in several)
+
+
+def _why_not(network: Network, table: str, changed: Mapping[str, set[str]]) -> str:
+    node = network.tables[table]
+    members = np.arange(node, network.columns_of(node).stop, dtype=np.int32)
+    back = network.backwards
+    read = [network.ref(int(one)) for one in np.unique(np.concatenate([side.next_of(members) for side in (back.direct, back.indirect)]))]
+    inputs = [network.labels[one] for one in np.unique(back.reading.next_of(members[:1])).tolist()]
+    parts: list[str] = []
+    for name in sorted(set(inputs) & set(changed)):
+        columns = sorted(str(ref.column) for ref in read if ref.table == name and ref.column is not None)
+        parts.append(f"of {name} it reads {_listed(columns) if columns else 'only the rows'}, not {_listed(sorted(changed[name]))}")
+    return "; ".join(parts) or f"it reads {_listed(inputs)}, which is not hit"
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 class _Tables:

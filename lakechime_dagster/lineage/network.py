@@ -84,14 +84,19 @@ class Network:
         return Adjacency(self.inputs.where(self.inputs.kinds & Part.DECLARED == 0), len(self))
 
     @cached_property
+    def declared(self) -> Adjacency:
+        """From data set to data set: inputs that are declared, and no run told of."""
+        return Adjacency(self.inputs.where(self.inputs.kinds & Part.DECLARED != 0), len(self))
+
+    @cached_property
     def maybe(self) -> Adjacency:
         """From data set to a column or data set: what may come from any of its columns, and what is declared to read it."""
-        declared = self.inputs.where(self.inputs.kinds & Part.DECLARED != 0)
-        return Adjacency(joined_edges([self.unsure, declared]), len(self))
+        return Adjacency(joined_edges([self.unsure, self.declared.edges]), len(self))
 
     @cached_property
     def backwards(self) -> "Backwards":
-        return Backwards(*(Adjacency(one.edges.reversed(), len(self)) for one in (self.direct, self.indirect, self.reading, self.maybe)))
+        sides = (self.direct, self.indirect, self.reading, self.declared, self.maybe)
+        return Backwards(*(Adjacency(one.edges.reversed(), len(self)) for one in sides))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +106,7 @@ class Backwards:
     direct: Adjacency
     indirect: Adjacency
     reading: Adjacency
+    declared: Adjacency
     maybe: Adjacency
 
 

@@ -1,0 +1,16 @@
+"""`lakechime lineage`: where columns come from, who reads them, and what a change of the code would hit."""
+
+import typer
+
+from lakechime_dagster.cli import lineage_hits
+
+app = typer.Typer(name="lineage", help="Column lineage: where columns come from and who reads them; plan it before any run.")
+app.command("upstream")(lineage_hits.upstream)
+app.command("downstream")(lineage_hits.downstream)
+app.command("impact")(lineage_hits.impact)
+app.command("path")(lineage_hits.path)
+
+
+@app.callback()
+def lineage() -> None:
+    """Column lineage: where columns come from and who reads them; plan it before any run."""

@@ -1,0 +1,144 @@
+"""Answers about lineage: what runs told, beside what the lake declares, with who owns each data set and when it was told of last.
+
+"Not known" and "nothing" are different answers: beside what was found stands why more may be, where it may.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.tables import SourceTable
+from lakechime_dagster.lineage.answers import Hits, NotHit, hits, not_hit
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.facts import TableFacts
+from lakechime_dagster.lineage.naming import meant
+from lakechime_dagster.lineage.network import Network
+from lakechime_dagster.lineage.paths import Paths, Step, nodes_of
+from lakechime_dagster.lineage.reach import Certainty, reach
+from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage.standing import Standing
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.store.lineage_facts import facts_of, recorded_since
+from lakechime_dagster.store.lineage_network import CurrentNetwork, network_at
+from lakechime_dagster.store.lineage_standing import LineageStandings
+
+
+def declared_statements(lake: Lake) -> list[Statement]:
+    """What the tables of a lake are declared to read."""
+    return [Statement(target=table.name, inputs=table.inputs) for table in lake.targets]
+
+
+def declared_facts(lake: Lake) -> dict[str, TableFacts]:
+    """Who owns the tables of a lake by their declarations, and which are written elsewhere."""
+    return {
+        table.name: TableFacts(
+            owners=(table.owner,) if table.owner else (), is_declared=True, is_source=isinstance(table, SourceTable)
+        )
+        for table in lake.tables
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AskedLineage:
+    """The lineage of a store and a lake now, or as it was recorded at a time in milliseconds.
+
+    A process that asks often gives a network that follows the store as `current`.
+    """
+
+    platform: Platform
+    lake: Lake
+    at_ms: int | None = None
+    current: CurrentNetwork | None = None
+
+    @cached_property
+    def network(self) -> Network:
+        if self.current is not None and self.at_ms is None:
+            return self.current.network()
+        declared = [] if self.at_ms is not None else declared_statements(self.lake)  # of the past only records tell
+        return network_at(self.platform.store.engine, self.at_ms, declared)
+
+    @cached_property
+    def since_ms(self) -> int | None:
+        """When the first run that is recorded succeeded; reads before it are not known."""
+        return recorded_since(self.platform.store.engine)
+
+    def ref(self, text: str) -> ColumnRef:
+        """The data set or column that a person means.
+
+        Raises:
+            NotFoundError: naming what is nearest.
+        """
+        return meant(text, {*self.network.tables, *(table.name for table in self.lake.tables)}, self._columns)
+
+    def hits(
+        self, refs: Collection[ColumnRef], *, upstream: bool = False, depth: int | None = None, kind: Certainty | None = None,
+        limit: int | None = None,
+    ) -> Hits:  # fmt: skip
+        """What columns lead to, or with `upstream` what leads to them."""
+        return hits(self.network.having(refs), refs, upstream=upstream, depth=depth, kind=kind, limit=limit)
+
+    def not_hit(self, refs: Collection[ColumnRef], found: Hits) -> tuple[NotHit, ...]:
+        """What is further down and is not hit by columns, with the reason; `found` are all that are."""
+        return not_hit(self.network.having(refs), refs, found)
+
+    def path(self, source: ColumnRef, target: ColumnRef, kind: Certainty = Certainty.UNSURE) -> tuple[Step, ...] | None:
+        """A shortest way from one column or data set to another, by what is at least so sure; None if there is none."""
+        network = self.network.having([source, target])
+        start, end = nodes_of(network, [source]), nodes_of(network, [target])
+        found = reach(network, start, kind)
+        ways = [way for node in end.tolist() if (way := Paths(network, found, kind).of(node)) is not None]
+        return min(ways, key=len, default=None)
+
+    def facts(self, tables: Iterable[str]) -> dict[str, TableFacts]:
+        """What is known of data sets beside their edges; something of each."""
+        names = list(tables)
+        recorded, declared = facts_of(self.platform.store.engine, names), declared_facts(self.lake)
+        nothing = TableFacts()
+        return {name: declared.get(name, nothing).joined(recorded.get(name, nothing)) for name in names}
+
+    def unknown(self, refs: Collection[ColumnRef], *, upstream: bool = False) -> tuple[str, ...]:
+        """Why more may lead to these columns, or come from them, than is known; none where all is."""
+        if not upstream:
+            nothing = "no run has recorded lineage yet: only declared reads are known"
+            return () if self.since_ms is not None else (nothing,)
+        standings: dict[str, list[Standing]] = {}
+        for one in LineageStandings(self.platform.store.engine).of_targets({ref.table for ref in refs}, self.at_ms):
+            standings.setdefault(one.statement.target, []).append(one)
+        declared = declared_facts(self.lake)
+        return tuple(dict.fromkeys(reason for ref in refs for reason in _unknown(ref, standings.get(ref.table, []), declared)))
+
+    def _columns(self, table: str) -> set[str]:
+        """The columns of a data set that lineage knows, and those that its log tells now."""
+        network = self.network
+        known = {network.labels[node] for node in network.columns_of(network.tables[table])} if table in network.tables else set()
+        declared = next((one for one in self.lake.tables if one.name == table), None)
+        if declared is None:
+            return known
+        try:
+            state = self.platform.log(table, declared.location).state()
+        except TableUnreadableError:
+            return known
+        return known if state is None else known | {field.name for field in state.schema().fields}
+
+
+def _unknown(ref: ColumnRef, standings: list[Standing], declared: Mapping[str, TableFacts]) -> Iterable[str]:
+    """Why more may lead to one of them."""
+    if not standings:
+        facts = declared.get(ref.table, TableFacts())
+        if facts.is_source:
+            yield f"{ref.table} is written elsewhere, and nobody has told from what"
+        elif facts.is_declared:
+            yield f"no run that wrote {ref.table} has recorded lineage yet: only its declared reads are known"
+        else:
+            yield f"no run that wrote {ref.table} has recorded lineage"
+        return
+    for statement in (one.statement for one in standings):
+        yield from (f"{ref.table}: {reason}" for reason in statement.unknown)
+        for column in statement.columns:
+            if ref.column in (None, column.column):
+                yield from (f"{ref.table}.{column.column}: {reason}" for reason in column.opaque)
+    assigned = {column.column for one in standings for column in one.statement.columns}
+    if ref.column is not None and ref.column not in assigned:
+        yield f"no recorded run has assigned {ref}"

@@ -1,0 +1,112 @@
+"""`lakechime lineage`: what leads to columns and what they lead to, of the flights lake, from records that runs left."""
+
+import pytest
+
+from lakechime_dagster.lineage.columns import Kind
+from lakechime_dagster.store.lineage import SqlLineage
+from tests.lineage.factories import make_record, make_statement, source
+from tests.support.cli import Cli
+
+SILVER = make_statement(
+    "silver.flights", dep_delay="bronze.flights.dep_delay", wind="bronze.weather.wind_speed", temp="bronze.weather.temp",
+    indirect=(source("bronze.weather.time_hour", Kind.JOIN),),
+)  # fmt: skip
+ROUTES = make_statement(
+    "gold.route_hour", avg=source("silver.flights.dep_delay", Kind.AGGREGATION), flights=source("silver.flights.", Kind.AGGREGATION)
+)
+GUESS = make_statement("lab.guess", inputs=("silver.flights",), opaque={"risk": "mapInPandas"}, constant=())
+FIXED = make_statement("lab.fixed", constant=())
+DAY = 1_700_000_000_000
+
+
+@pytest.fixture
+def recorded(lakechime: Cli) -> Cli:
+    """A store in which four runs left what they did."""
+    several = [(SILVER, "silver", ("team:ops",)), (ROUTES, "routes", ()), (GUESS, "guess", ("team:lab",)), (FIXED, "fixed", ())]
+    records = [make_record(one, job=job, at=DAY, owners=owners) for one, job, owners in several]
+    SqlLineage(lakechime.platform.store.engine).record_all(records)
+    return lakechime
+
+
+def test_before_any_run_declared_reads_are_told_and_that_nothing_more_is_known(lakechime: Cli) -> None:
+    told = lakechime("lineage", "downstream", "bronze.weather", "--json").json
+    assert [(hit["layer"], hit["table"], hit["kind"]) for hit in told["hits"]] == [
+        (1, "gold.daily_delays", "unsure"), (1, "silver.flights", "unsure"),
+        (2, "gold.airline_scorecard", "unsure"), (2, "gold.route_hour", "unsure"),
+    ]  # fmt: skip
+    assert told["hits"][1]["owners"] == ["team:ops"]
+    assert told["not_known"] == ["no run has recorded lineage yet: only declared reads are known"]
+    assert "not known: no run" in lakechime("lineage", "downstream", "bronze.weather").err
+
+
+def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorded: Cli) -> None:
+    told = recorded("lineage", "downstream", "bronze.flights.dep_delay", "--json").json
+    assert [(hit["layer"], hit["table"], hit["kind"], [one["name"] for one in hit["columns"]], hit["owners"]) for hit in told["hits"]] == [
+        (1, "gold.daily_delays", "unsure", [], ["team:analytics"]),
+        (1, "silver.flights", "direct", ["dep_delay"], ["team:ops"]),
+        (2, "gold.airline_scorecard", "unsure", [], ["team:analytics"]),
+        (2, "gold.route_hour", "direct", ["avg"], ["team:analytics"]),
+        (2, "lab.guess", "unsure", ["risk"], ["team:lab"]),
+    ]  # fmt: skip
+    assert told["hits"][3]["path"] == [
+        {"source": "bronze.flights.dep_delay", "kinds": ["identity"], "target": "silver.flights.dep_delay"},
+        {"source": "silver.flights.dep_delay", "kinds": ["aggregation"], "target": "gold.route_hour.avg"},
+    ]
+    assert told["hits"][1]["last_seen_ts"] == told["recorded_since_ts"] == DAY
+    assert told["not_known"] == []
+
+
+def test_depth_kind_and_limit_narrow_the_answer(recorded: Cli) -> None:
+    def tables(*options: str) -> list[str]:
+        told = recorded("lineage", "downstream", "bronze.weather.time_hour", *options, "--json").json
+        return [hit["table"] for hit in told["hits"]]
+
+    assert tables("--kind", "indirect") == ["silver.flights", "gold.route_hour", "lab.guess"]
+    assert tables("--kind", "direct") == []
+    assert tables("--depth", "1") == ["gold.daily_delays", "silver.flights"]
+    assert recorded("lineage", "downstream", "bronze.weather.time_hour", "--limit", "1", "--json").json["more"] > 0
+
+
+def test_impact_tells_who_is_not_hit_and_why(recorded: Cli) -> None:
+    told = recorded("lineage", "impact", "bronze.weather.wind_speed", "--json").json
+    assert ("silver.flights", "direct") in [(hit["table"], hit["kind"]) for hit in told["hits"]]
+    spared = {one["table"]: one["reason"] for one in told["not_hit"]}
+    assert spared["gold.route_hour"] == "of silver.flights it reads dep_delay, not wind"
+    assert "further down" in recorded("lineage", "impact", "bronze.weather.wind_speed").out
+
+
+def test_nothing_and_not_known_are_different_answers(recorded: Cli) -> None:
+    nothing = recorded("lineage", "upstream", "lab.fixed.constant")
+    assert (nothing.out, nothing.err) == ("lab.fixed.constant comes from nothing: its values are constants\n", "")
+    opaque = recorded("lineage", "upstream", "lab.guess.risk")
+    assert "silver.flights" in opaque.out
+    assert opaque.err == "not known: lab.guess.risk: mapInPandas\n"
+    elsewhere = recorded("lineage", "upstream", "bronze.weather")
+    assert elsewhere.err == "not known: bronze.weather is written elsewhere, and nobody has told from what\n"
+    assert "nothing reads lab.guess, as far as runs told since 2023-11-14" in recorded("lineage", "downstream", "lab.guess").out
+
+
+def test_a_wrong_name_is_answered_by_what_is_near_to_it(recorded: Cli) -> None:
+    table = recorded("lineage", "downstream", "silver.flghts")
+    assert (table.code, table.err) == (
+        3,
+        "error: lineage knows no data set 'silver.flghts'; did you mean silver.flights?\n",
+    )
+    column = recorded("lineage", "upstream", "silver.flights.winds")
+    assert column.err == "error: silver.flights has no column 'winds' that is known; did you mean wind?\n"
+
+
+def test_what_held_at_a_time_is_told_of_that_time(recorded: Cli) -> None:
+    assert recorded("lineage", "downstream", "silver.flights", "--at", "2020-01-01T00:00:00Z", "--json").json["hits"] == []
+    told = recorded("lineage", "downstream", "silver.flights", "--at", "2024-01-01T00:00:00Z", "--json").json
+    assert [hit["table"] for hit in told["hits"]] == ["gold.route_hour", "lab.guess"]
+
+
+def test_a_path_tells_each_step_and_that_there_is_none(recorded: Cli) -> None:
+    told = recorded("lineage", "path", "bronze.flights.dep_delay", "gold.route_hour.avg", "--json").json
+    assert [step["kinds"] for step in told["path"]] == [["identity"], ["aggregation"]]
+    rows = recorded("lineage", "path", "bronze.weather.time_hour", "gold.route_hour", "--json").json
+    assert [step["target"] for step in rows["path"]] == ["silver.flights", "gold.route_hour"]
+    none = recorded("lineage", "path", "gold.route_hour", "bronze.flights")
+    assert (none.code, none.err) == (3, "error: no way leads from gold.route_hour to bronze.flights, as far as is known\n")
+    assert recorded("lineage", "path", "silver.flights", "silver.flights.wind").code == 2
