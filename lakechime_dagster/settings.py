@@ -20,6 +20,7 @@ REMEDIES = {  # where a rule's own words would not tell what to write
     "conf": 'is not a JSON object of texts; write {"spark.x": "y"}',
     "cores": "write a whole number from 1 on",
     "deployment": 'use letters, digits, ".", "_", "-", at most 64',
+    "lineage_stale_days": "write a whole number from 1 on",
     "idle_minutes": "write a whole number from 1 on",
     "memory": "write such as 2g or 1500m",
 }
@@ -65,6 +66,7 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="WARNING", description="What the command line logs.")
     alarms: str = Field(default="", repr=False, description="`send` for the lake's own alarms, or URLs of apprise; unset is a dry run.")
     source_queries: Literal["on", "off"] = Field(default="on", description="Whether business databases may be asked anything.")
+    lineage_stale_days: int = Field(default=35, ge=1, description="After so many days that no run told of a table, its lineage is stale.")
     spark: Annotated[SparkSettings, NoDecode] = Field(default_factory=SparkSettings)  # by LAKECHIME_SPARK_*, never by LAKECHIME_SPARK
 
     @field_validator("lake")

@@ -2,13 +2,17 @@
 
 import typer
 
-from lakechime_dagster.cli import lineage_hits
+from lakechime_dagster.cli import lineage_diff, lineage_export, lineage_hits, lineage_people
 
 app = typer.Typer(name="lineage", help="Column lineage: where columns come from and who reads them; plan it before any run.")
 app.command("upstream")(lineage_hits.upstream)
 app.command("downstream")(lineage_hits.downstream)
 app.command("impact")(lineage_hits.impact)
 app.command("path")(lineage_hits.path)
+app.command("readers")(lineage_people.readers)
+app.command("owners")(lineage_people.owners)
+app.command("diff")(lineage_diff.diff)
+app.command("export")(lineage_export.export)
 
 
 @app.callback()

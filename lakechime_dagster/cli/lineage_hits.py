@@ -1,5 +1,6 @@
 """`lakechime lineage upstream | downstream | impact | path`: what leads to columns, what they lead to, and by which way."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -67,8 +68,8 @@ def impact(names: Names, at: At = None, limit: Limit = 100, as_json: Json = Fals
         spared_document = [{"table": one.table, "reason": one.reason} for one in spared]
         print_json(_document(lineage, refs, found, unknown) | {"not_hit": spared_document})
         return
-    shown = found.hits[:limit]
-    print_hits(shown, lineage.facts(one.table for one in shown), len(found.hits) - len(shown), "nothing is hit, as far as is known")
+    shown = replace(found, hits=found.hits[:limit], more=len(found.hits[limit:]))
+    print_hits(lineage, shown, lineage.facts(one.table for one in shown.hits), "nothing is hit, as far as is known")
     if spared:
         say(f"\n{count(len(spared), 'table')} further down {'is' if len(spared) == 1 else 'are'} not hit:")
         print_table(("table", "why not"), [(one.table, one.reason) for one in spared], empty="")
@@ -100,10 +101,10 @@ def _document(lineage: "AskedLineage", refs: "list[ColumnRef]", found: "Hits", u
     facts = lineage.facts(one.table for one in found.hits)
     return {
         "of": [str(ref) for ref in refs], "at_ts": lineage.at_ms, "recorded_since_ts": lineage.since_ms, "not_known": list(unknown),
-        "hits": [hit_document(one, facts[one.table]) for one in found.hits], "more": found.more,
+        "hits": [hit_document(lineage, one, facts[one.table]) for one in found.hits], "more": found.more,
     }  # fmt: skip
 
 
 def _print(lineage: "AskedLineage", found: "Hits", empty: str, kind: KindName | None) -> None:
     shown = f"nothing of kind {kind.value}" if kind is not None else empty
-    print_hits(found.hits, lineage.facts(one.table for one in found.hits), found.more, shown)
+    print_hits(lineage, found, lineage.facts(one.table for one in found.hits), shown)

@@ -1,6 +1,6 @@
 """What the commands of lineage share: their options, and answers as documents and for people."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,7 @@ from lakechime_dagster.cli.options import MAX_LIMIT
 from lakechime_dagster.cli.output import count, note, print_table, say, when
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.answers import Hit
+    from lakechime_dagster.lineage.answers import Hit, Hits
     from lakechime_dagster.lineage.facts import TableFacts
     from lakechime_dagster.lineage.paths import Step
     from lakechime_dagster.lineage.reach import Certainty
@@ -41,15 +41,9 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=MAX_LIMIT, help="At mo
 def asked(at: str | None = None) -> "AskedLineage":
     """The lineage of this deployment's store and lake, now or at a time."""
     from lakechime_dagster.resources.lineage_asked import AskedLineage
-    from lakechime_dagster.store.dialect import now_ms
-    from lakechime_dagster.store.engine import reading
 
     platform = open_platform()
-    at_ms = None
-    if at is not None:
-        with reading(platform.store.engine) as connection:
-            now = now_ms(connection)
-        at_ms = parse.past_milliseconds("--at", at, now)
+    at_ms = None if at is None else parse.past_milliseconds("--at", at, platform.store.now())
     return AskedLineage(platform, declared_lake(platform.settings), at_ms)
 
 
@@ -59,37 +53,45 @@ def certainty(kind: KindName | None) -> "Certainty | None":
     return None if kind is None else Certainty[kind.name]
 
 
-def hit_document(hit: "Hit", facts: "TableFacts") -> dict[str, Any]:
+def hit_document(lineage: "AskedLineage", hit: "Hit", facts: "TableFacts") -> dict[str, Any]:
     """One hit as JSON."""
     return {
         "table": hit.table, "layer": hit.layer, "kind": hit.certainty.name.lower(),
         "rows": None if hit.rows is None else hit.rows.name.lower(),
         "columns": [{"name": one.name, "kind": one.certainty.name.lower(), "layer": one.layer} for one in hit.columns],
-        "path": path_document(hit.path), **facts_document(facts),
+        "path": path_document(hit.path), **facts_document(lineage, facts),
     }  # fmt: skip
 
 
-def facts_document(facts: "TableFacts") -> dict[str, Any]:
-    return {"owners": list(facts.owners), "jobs": list(facts.jobs), "links": dict(facts.links), "last_seen_ts": facts.last_ms}
+def facts_document(lineage: "AskedLineage", facts: "TableFacts") -> dict[str, Any]:
+    """What is known of a table beside its edges, as JSON."""
+    return {
+        "owners": list(facts.owners), "jobs": list(facts.jobs), "links": dict(facts.links), "last_seen_ts": facts.last_ms,
+        "stale": lineage.is_stale(facts),
+    }  # fmt: skip
 
 
 def path_document(path: "Iterable[Step]") -> list[dict[str, Any]]:
     return [{"source": str(step.source), "kinds": list(step.kinds), "target": str(step.target)} for step in path]
 
 
-def print_hits(hits: "Sequence[Hit]", facts: "Mapping[str, TableFacts]", more: int, empty: str) -> None:
+def print_hits(lineage: "AskedLineage", found: "Hits", facts: "Mapping[str, TableFacts]", empty: str) -> None:
     """Hits for people, and how many were left out."""
     rows = [(hit.layer, hit.table, hit.certainty.name.lower(), _columns(hit), ", ".join(facts[hit.table].owners),
-             when(facts[hit.table].last_ms), _way(hit)) for hit in hits]  # fmt: skip
+             _seen(lineage, facts[hit.table]), _way(hit)) for hit in found.hits]  # fmt: skip
     print_table(("layer", "table", "kind", "columns", "owners", "last seen", "by way of"), rows, empty=empty)
-    if more:
-        say(f"… and {count(more, 'more table')}; --limit shows them")
+    if found.more:
+        say(f"… and {count(found.more, 'more table')}; --limit shows them")
 
 
 def print_unknown(reasons: Iterable[str]) -> None:
     """Why more may be than is shown, beside the answer."""
     for reason in reasons:
         note(f"not known: {reason}")
+
+
+def _seen(lineage: "AskedLineage", facts: "TableFacts") -> str:
+    return when(facts.last_ms) + " (stale)" * lineage.is_stale(facts)
 
 
 def _columns(hit: "Hit", most: int = 4) -> str:

@@ -6,6 +6,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake.lake import Lake
@@ -14,7 +15,9 @@ from lakechime_dagster.lineage.answers import Hits, NotHit, hits, not_hit
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.facts import TableFacts
 from lakechime_dagster.lineage.naming import meant
+from lakechime_dagster.lineage.neighbourhood import neighbourhood
 from lakechime_dagster.lineage.network import Network
+from lakechime_dagster.lineage.openlineage import address_of, job_events
 from lakechime_dagster.lineage.paths import Paths, Step, nodes_of
 from lakechime_dagster.lineage.reach import Certainty, reach
 from lakechime_dagster.lineage.record import Statement
@@ -64,6 +67,15 @@ class AskedLineage:
         """When the first run that is recorded succeeded; reads before it are not known."""
         return recorded_since(self.platform.store.engine)
 
+    @cached_property
+    def now_ms(self) -> int:
+        """The store's clock."""
+        return self.platform.store.now()
+
+    def is_stale(self, facts: TableFacts) -> bool:
+        """Whether no run told of a data set for so long that it may no longer be written."""
+        return facts.is_stale(self.now_ms, self.platform.settings.lineage_stale_days)
+
     def ref(self, text: str) -> ColumnRef:
         """The data set or column that a person means.
 
@@ -108,6 +120,19 @@ class AskedLineage:
             standings.setdefault(one.statement.target, []).append(one)
         declared = declared_facts(self.lake)
         return tuple(dict.fromkeys(reason for ref in refs for reason in _unknown(ref, standings.get(ref.table, []), declared)))
+
+    def job_events(self, table: str | None = None, depth: int = 1) -> list[dict[str, Any]]:
+        """What runs told, as events of OpenLineage; of one table with what is around it within so many steps."""
+        known = LineageStandings(self.platform.store.engine)
+        if table is None:
+            standings = known.all(self.at_ms)
+        else:
+            around = (
+                neighbourhood(self.network, table, up=depth, down=depth, limit=len(self.network)) if table in self.network.tables else None
+            )
+            standings = known.of_targets([one.table for one in around.tables] if around else [], self.at_ms)
+        declared = {one.name: self.platform.location(one.name, one.location) for one in self.lake.tables}
+        return job_events(standings, lambda name: address_of(name, declared.get(name)))
 
     def _columns(self, table: str) -> set[str]:
         """The columns of a data set that lineage knows, and those that its log tells now."""

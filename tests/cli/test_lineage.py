@@ -110,3 +110,85 @@ def test_a_path_tells_each_step_and_that_there_is_none(recorded: Cli) -> None:
     none = recorded("lineage", "path", "gold.route_hour", "bronze.flights")
     assert (none.code, none.err) == (3, "error: no way leads from gold.route_hour to bronze.flights, as far as is known\n")
     assert recorded("lineage", "path", "silver.flights", "silver.flights.wind").code == 2
+
+
+def test_readers_are_told_with_since_when_reads_are_recorded(recorded: Cli) -> None:
+    told = recorded("lineage", "readers", "silver.flights.dep_delay", "--json").json
+    assert [(hit["table"], hit["kind"]) for hit in told["readers"]] == [
+        ("gold.airline_scorecard", "unsure"), ("gold.route_hour", "direct"), ("lab.guess", "unsure"),
+    ]  # fmt: skip
+    assert told["recorded_since_ts"] == DAY
+    assert "Reads are recorded since 2023-11-14 22:13:20 UTC." in recorded("lineage", "readers", "lab.guess").out
+
+
+def test_owners_of_what_is_hit_are_told_with_their_tables_and_what_belongs_to_nobody(recorded: Cli) -> None:
+    orphan = make_statement("lab.orphan", a="silver.flights.wind")
+    SqlLineage(recorded.platform.store.engine).record(make_record(orphan, job="orphan"))
+    told = recorded("lineage", "owners", "bronze.weather.wind_speed", "--kind", "direct", "--json").json
+    assert told["owners"] == [{"owner": "team:ops", "tables": ["silver.flights"]}]
+    assert told["without_owner"] == ["lab.orphan"]
+    assert "1 table without an owner: lab.orphan" in recorded("lineage", "owners", "bronze.weather.wind_speed").out
+
+
+def test_what_no_run_told_of_for_long_is_stale(recorded: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stale() -> dict[str, bool]:
+        return {hit["table"]: hit["stale"] for hit in recorded("lineage", "downstream", "silver.flights", "--json").json["hits"]}
+
+    assert stale()["lab.guess"]
+    assert not stale()["gold.airline_scorecard"]  # which no run ever told of
+    assert "(stale)" in recorded("lineage", "downstream", "silver.flights").out
+    monkeypatch.setenv("LAKECHIME_LINEAGE_STALE_DAYS", "100000")
+    assert not stale()["lab.guess"]
+
+
+def test_what_came_and_what_went_between_two_times_is_told(recorded: Cli) -> None:
+    later = make_statement("lab.guess", risk="silver.flights.wind", inputs=("silver.flights",))
+    SqlLineage(recorded.platform.store.engine).record(make_record(later, run="two", job="guess", at=DAY + 1_000))
+    (target,) = recorded("lineage", "diff", "--since", str(DAY), "--json").json["targets"]
+    assert target["target"] == "lab.guess"
+    assert target["came"] == [{"column": "lab.guess.risk", "kind": "identity", "source": "silver.flights.wind"}]
+    assert target["went"] == [{"column": "lab.guess.risk", "kind": "mapInPandas", "source": None}]
+    assert recorded("lineage", "diff", "gold.route_hour", "--since", str(DAY)).out == "nothing is told otherwise\n"
+    assert recorded("lineage", "diff", "--since", "yesterday").code == 2
+
+
+def test_what_runs_told_is_written_as_events_of_openlineage(recorded: Cli) -> None:
+    events = {event["job"]["name"]: event for event in recorded("lineage", "export").json["events"]}
+    assert set(events) == {"silver", "routes", "guess", "fixed"}
+    (output,) = events["silver"]["outputs"]
+    warehouse = str(recorded.home / "warehouse")
+    assert (output["namespace"], output["name"]) == ("file", f"{warehouse}/silver/flights")
+    assert output["facets"]["symlinks"]["identifiers"] == [{"namespace": "lakechime", "name": "silver.flights", "type": "TABLE"}]
+    facet = output["facets"]["columnLineage"]
+    weather = {"namespace": "file", "name": f"{warehouse}/bronze/weather"}
+    assert facet["fields"]["temp"]["inputFields"] == [
+        {**weather, "field": "temp", "transformations": [{"type": "DIRECT", "subtype": "IDENTITY", "description": "", "masking": False}]}
+    ]
+    assert facet["dataset"][0]["transformations"][0] == {"type": "INDIRECT", "subtype": "JOIN", "description": "", "masking": False}
+    assert events["silver"]["job"]["facets"]["ownership"]["owners"] == [{"name": "team:ops"}]
+    around = recorded("lineage", "export", "gold.route_hour", "--depth", "1").json["events"]
+    assert {event["job"]["name"] for event in around} == {"routes", "silver"}
+
+
+def test_what_is_known_is_drawn_by_mermaid(recorded: Cli) -> None:
+    hostile = make_statement('lab."]; click t0 "javascript:1" <b>', a="silver.flights.wind")
+    SqlLineage(recorded.platform.store.engine).record(make_record(hostile, job="hostile"))
+    text = recorded("lineage", "export", "silver.flights", "--format", "mermaid", "--depth", "1").out
+    assert text.splitlines() == [
+        "flowchart LR",
+        '  t0["bronze.flights"]',
+        '  t1["bronze.weather"]',
+        '  t2["silver.flights"]',
+        '  t3["gold.airline_scorecard"]',
+        '  t4["gold.route_hour"]',
+        '  t5["lab.#quot;]; click t0 #quot;javascript:1#quot; #lt;b#gt;"]',
+        '  t6["lab.guess"]',
+        "  t0 --> t2",
+        "  t1 --> t2",
+        "  t2 -. declared .-> t3",
+        "  t2 --> t4",
+        "  t2 --> t5",
+        "  t2 -. not known .-> t6",
+    ]
+    whole = recorded("lineage", "export", "--format", "mermaid", "--json").json["mermaid"]
+    assert "-. declared .->" in whole
