@@ -74,6 +74,11 @@ class Source:
         """The same source seen through one more step."""
         return Source(self.ref, self.kind.then(outer), self.is_masking or is_masking)
 
+    @property
+    def order(self) -> tuple[str, str, Kind, bool]:
+        """By which sources are told; a data set comes before its columns."""
+        return self.ref.table, self.ref.column or "", self.kind, self.is_masking
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColumnLineage:
@@ -87,7 +92,7 @@ class ColumnLineage:
     opaque: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sources", tuple(sorted(set(self.sources))))
+        object.__setattr__(self, "sources", tuple(sorted(set(self.sources), key=lambda one: one.order)))
         object.__setattr__(self, "opaque", tuple(sorted(set(self.opaque))))
 
     @property

@@ -27,7 +27,8 @@ class Statement:
     unknown: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("indirect", "inputs", "unknown"):
+        object.__setattr__(self, "indirect", tuple(sorted(set(self.indirect), key=lambda one: one.order)))
+        for name in ("inputs", "unknown"):
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
 
     def added(self, later: "Statement") -> "Statement":

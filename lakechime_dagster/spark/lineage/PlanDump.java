@@ -9,6 +9,7 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.scheduler.SparkListener;
@@ -18,6 +19,7 @@ import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.CommonExpressionId;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
@@ -99,6 +101,9 @@ public final class PlanDump {
         if (value instanceof CatalogTable) return catalogTable((CatalogTable) value);
         if (value instanceof Identifier) return identifier((Identifier) value);
         if (value instanceof RDD) return "{\"rdd\":" + ((RDD) value).id() + "}";
+        if (value instanceof Enum) return text(((Enum) value).name());
+        if (value instanceof Path) return text(value.toString());
+        if (value instanceof CommonExpressionId) return Long.toString(((CommonExpressionId) value).id());
         if (value instanceof Class) return text(((Class) value).getName());
         if (value instanceof Object[]) return array((Object[]) value);
         if (value instanceof scala.collection.Map) return options((scala.collection.Map) value);
@@ -113,6 +118,13 @@ public final class PlanDump {
             if (!first) out.append(',');
             out.append(value(all.next()));
         }
+        return out.append(']').toString();
+    }
+
+    /** Names, such as those on the way to a column. */
+    private static String texts(scala.collection.Seq names) {
+        StringBuilder out = new StringBuilder("[");
+        for (int i = 0; i < names.size(); i++) out.append(i > 0 ? "," : "").append(text(String.valueOf(names.apply(i))));
         return out.append(']').toString();
     }
 
@@ -238,6 +250,7 @@ public final class PlanDump {
             boolean isText = bare instanceof String;
             if (isText && name.equals("name") && node instanceof NamedExpression) bare = shown((NamedExpression) node);
             String told = !isText ? value(value) : TEXTS.contains(name) ? text((String) bare) : "{\"o\":\"String\"}";
+            if (name.equals("targetColNameParts")) told = texts((scala.collection.Seq) value);
             all.insert(0, "," + text(name) + ":" + told);
         }
         if (all.length() > 0) out.append(all.substring(1));

@@ -1,0 +1,220 @@
+"""A dump of an analyzed plan as frozen values: nodes with their fields by name, of which none is ever guessed."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lakechime_dagster.errors import LakeChimeError
+
+VERSION = 1
+SUBQUERIES = frozenset({"ScalarSubquery", "Exists", "ListQuery", "LateralSubquery", "FunctionTableSubqueryArgumentExpression"})
+Field: TypeAlias = "Node | Unknown | tuple[Field, ...] | Mapping[str, Field] | str | int | float | bool | None"
+
+
+class MissingPartError(LakeChimeError):
+    """A dump lacks something that the meaning of a node depends on: what the node gives is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An object that the dumper does not know; only its class was kept, since its text could hold personal values."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A column that a plan node gives; its id is no global key: a union's are those of its first child."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A plan node or an expression: its class, and the parameters that it was made with."""
+
+    name: str
+    fields: Mapping[str, Field]
+    output: tuple[Attribute, ...] | None = None
+    depth: int = 1
+
+    def node(self, field: str) -> "Node":
+        """The node that this field holds."""
+        value = self.fields.get(field)
+        if not isinstance(value, Node):
+            raise self.missing(field)
+        return value
+
+    def optional(self, field: str) -> "Node | None":
+        """The node that this field holds, if it was made with one."""
+        return self.node(field) if self.fields.get(field) is not None else None
+
+    def nodes(self, field: str) -> tuple["Node", ...]:
+        """The nodes that this field holds, which may be none; that there are none must be said."""
+        value = self.fields.get(field)
+        if not isinstance(value, tuple) or not all(isinstance(one, Node) for one in value):
+            raise self.missing(field)
+        return tuple(one for one in value if isinstance(one, Node))
+
+    def lists(self, field: str) -> tuple[tuple["Node", ...], ...]:
+        """The lists of nodes that this field holds."""
+        value = self.fields.get(field)
+        if not isinstance(value, tuple):
+            raise self.missing(field)
+        return tuple(Node(self.name, {field: one}).nodes(field) for one in value)
+
+    def text(self, field: str) -> str:
+        value = self.fields.get(field)
+        if not isinstance(value, str):
+            raise self.missing(field)
+        return value
+
+    def number(self, field: str) -> int:
+        value = self.fields.get(field)
+        if not isinstance(value, int):
+            raise self.missing(field)
+        return value
+
+    def names(self, field: str) -> tuple[str, ...]:
+        value = self.fields.get(field)
+        if not isinstance(value, tuple) or not all(isinstance(one, str) for one in value):
+            raise self.missing(field)
+        return tuple(str(one) for one in value)
+
+    def children(self) -> tuple["Node", ...]:
+        """The nodes in all fields, in the order of the fields."""
+        return tuple(_nodes_in(tuple(self.fields.values())))
+
+    def plans(self) -> tuple["Node", ...]:
+        """Those children that are plan nodes."""
+        return tuple(child for child in self.children() if child.output is not None)
+
+    def walk(self) -> Iterator["Node"]:
+        """This node and all below it, expressions and the plans in them too."""
+        waiting: list[Node] = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children()))
+
+    def missing(self, field: str) -> MissingPartError:
+        return MissingPartError(f"the dump of {self.name} has no {field}: update the dumper")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dump:
+    """One statement that a driver executed, or one frame: its plan, or why there is none.
+
+    `name` is that of the action, such as `collect`; None as `execution` means that it was only analysed.
+    """
+
+    plan: Node | None
+    error: str | None = None
+    name: str | None = None
+    execution: int | None = None
+    failed: bool = False
+
+    @property
+    def depth(self) -> int:
+        """How many nodes are above each other."""
+        return 0 if self.plan is None else self.plan.depth
+
+
+def dump_of(value: Mapping[str, object]) -> Dump:
+    """What the dumper wrote, as read from JSON. What is not of its form is a dump that says so."""
+    if value.get("v") != VERSION:
+        return Dump(None, f"a dump of version {value.get('v')}, where {VERSION} is read")
+    plan, error, name, execution = (value.get(key) for key in ("plan", "error", "name", "id"))
+    listed = value.get("nodes")
+    node = _field(plan, _parts(listed) if isinstance(listed, list) else _made(plan))
+    if not isinstance(node, Node):
+        return Dump(
+            None, str(error or "a dump without a plan"), name if isinstance(name, str) else None, failed=value.get("failed") is True
+        )
+    return Dump(
+        node,
+        str(error) if error else None,
+        name if isinstance(name, str) else None,
+        execution if isinstance(execution, int) else None,
+        value.get("failed") is True,
+    )
+
+
+def dump_from(text: str | bytes) -> Dump:
+    """What the dumper wrote, as text."""
+    try:
+        value = json.loads(text)
+    except ValueError as problem:
+        return Dump(None, f"a dump that is no JSON: {type(problem).__name__}")
+    return dump_of(value) if isinstance(value, dict) else Dump(None, "a dump that is no object")
+
+
+Parts = Mapping[int, Field]
+"""Nodes that are made already, by their place in a list or by the identity of what they were read from: no plan is too deep."""
+
+
+def _parts(listed: list[object]) -> Parts:
+    """The nodes of a dump that names them by their place in a list, where each stands behind its parts."""
+    parts: dict[int, Field] = {}
+    for place, one in enumerate(listed):
+        parts[place] = _field(one, parts)
+    return parts
+
+
+def _made(plan: object) -> Parts:
+    """The nodes of a dump that has them in each other."""
+    found: list[dict[str, object]] = []
+    waiting: list[object] = [plan]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            found += [value] if "n" in value else []
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+    parts: dict[int, Field] = {}
+    for one in reversed(found):
+        parts[id(one)] = _field(one, parts)
+    return parts
+
+
+def _field(value: object, parts: Parts) -> Field:
+    if isinstance(value, list):
+        return tuple(_field(one, parts) for one in value)
+    if not isinstance(value, dict):
+        return value if isinstance(value, str | int | float) else None
+    if "#" in value:
+        return parts[int(value["#"])]
+    if id(value) in parts:
+        return parts[id(value)]
+    name, fields = value.get("n"), value.get("f")
+    if isinstance(name, str) and isinstance(fields, dict):
+        read = {key: _field(one, parts) for key, one in fields.items()}
+        children = tuple(_nodes_in(tuple(read.values())))
+        return Node(name, read, _output(name, value.get("out"), children), 1 + max((one.depth for one in children), default=0))
+    if set(value) == {"o"}:
+        return Unknown(str(value["o"]))
+    return {str(key): _field(one, parts) for key, one in value.items()}
+
+
+def _output(name: str, stated: object, children: tuple[Node, ...]) -> tuple[Attribute, ...] | None:
+    """The output that is stated, else that of the only plan among the fields; an expression has none."""
+    if isinstance(stated, list):
+        return tuple(Attribute(int(one[0]), str(one[1])) for one in stated)
+    if name in SUBQUERIES:
+        return None
+    outputs = [node.output for node in children if node.output is not None]
+    return outputs[0] if len(outputs) == 1 else None
+
+
+def _nodes_in(value: Field) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _nodes_in(one)
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _nodes_in(one)

@@ -1,0 +1,39 @@
+"""What the leaves of a plan give: tables, constants, and rows whose origin a plan does not show."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from lakechime_dagster.lineage.plans.dump import Node
+from lakechime_dagster.lineage.plans.frames import Column, Frame, Scope, of_table
+from lakechime_dagster.lineage.plans.values import CONSTANT, Value
+
+Rule = Callable[[Node, Scope], Frame]
+
+
+def _table(node: Node, scope: Scope) -> Frame:
+    name = scope.reader.table(node)
+    return _unseen(node, "rows of a data source without a name") if name is None else of_table(name, node.output or ())
+
+
+def _constant(node: Node, scope: Scope) -> Frame:
+    """Rows that stand in the statement itself."""
+    return Frame(tuple(Column(one.id, one.name, CONSTANT) for one in node.output or ()))
+
+
+def _rdd(node: Node, scope: Scope) -> Frame:
+    """Rows of an RDD: those of a checkpoint that was made meanwhile, else from a program."""
+    return scope.reader.checkpointed(node) or _unseen(node, "rows of an RDD")
+
+
+def _unseen(node: Node, reason: str) -> Frame:
+    value = Value().because(reason)
+    return Frame(tuple(Column(one.id, one.name, value) for one in node.output or ()), rows=value)
+
+
+TABLES = ("Table", "LogicalRelation", "DataSourceV2Relation", "HiveTableRelation")
+LEAVES: Mapping[str, Rule] = MappingProxyType({
+    **dict.fromkeys(TABLES, _table),
+    "LocalRelation": _constant, "OneRowRelation": _constant, "Range": _constant,
+    "LogicalRDD": _rdd,
+})  # fmt: skip
+"""By the class of the node."""

@@ -1,0 +1,47 @@
+"""What a plan tells of a table, and the name that it has in the lake or outside."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakechime_dagster.lineage.names import Names, external, normalised
+from lakechime_dagster.lineage.plans.dump import Field
+
+CATALOG = "catalog"
+"""The namespace of tables that only a catalog of Spark's tells, without saying where they are."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a table is, as far as a plan tells it: its path, and what the statement called it."""
+
+    path: str | None = None
+    identifier: str | None = None
+
+    def named(self, names: Names) -> tuple[str, bool] | None:
+        """The name of the table and whether it is one of the lake; None if the place does not tell any."""
+        found = (names.at(self.path) if self.path else None) or (names.of(self.identifier) if self.identifier else None)
+        if found is not None:
+            return found, True
+        if self.path:
+            location = normalised(self.path)
+            scheme, _, path = location.partition("://")
+            return (external(scheme, path) if scheme == "file" else location), False
+        return (external(CATALOG, self.identifier), False) if self.identifier else None
+
+
+def place_of(fields: Mapping[str, Field]) -> Place:
+    """The place that a leaf, or the target of a command, tells: itself, or by what it was made with."""
+    parts = [fields, *(part for key in _PARTS if isinstance(part := fields.get(key), Mapping))]
+    return Place(
+        path=next((text for part in parts if (text := _text(part.get("path")))), None),
+        identifier=next((text for part in parts if (text := _text(part.get("identifier")))), None),
+    )
+
+
+_PARTS = ("target", "relation", "table", "catalogTable", "tableMeta")
+
+
+def _text(value: Field) -> str | None:
+    if isinstance(value, tuple) and value:
+        return ".".join(str(one) for one in value)
+    return value.replace("`", "") if isinstance(value, str) and value else None

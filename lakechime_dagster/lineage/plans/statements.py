@@ -1,0 +1,178 @@
+"""From the dumps of what a program executed, in their order, to the statements that it made."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from lakechime_dagster.lineage.columns import ColumnLineage, Kind, Source, joined
+from lakechime_dagster.lineage.names import Names
+from lakechime_dagster.lineage.plans.deep import deeply
+from lakechime_dagster.lineage.plans.dump import Dump, MissingPartError, Node
+from lakechime_dagster.lineage.plans.expressions import EXPRESSIONS
+from lakechime_dagster.lineage.plans.expressions import Rule as ExpressionRule
+from lakechime_dagster.lineage.plans.frames import Frame
+from lakechime_dagster.lineage.plans.generated import with_generated
+from lakechime_dagster.lineage.plans.nodes import NODES
+from lakechime_dagster.lineage.plans.nodes import Rule as NodeRule
+from lakechime_dagster.lineage.plans.reading import CHECKPOINTS, Checkpoints, Reading
+from lakechime_dagster.lineage.plans.values import CONSTANT, Value, together
+from lakechime_dagster.lineage.plans.writes import WRITES, Write, columns_by_name
+from lakechime_dagster.lineage.plans.writes import Rule as WriteRule
+from lakechime_dagster.lineage.record import Statement
+
+RESULT = "result"
+"""The name of the dump of a frame that a function returned."""
+
+JOB = "job"
+"""The name of a dump of a job that ran no statement, such as an action of an RDD; it has no plan."""
+
+DRIVER = "a value that may have gone through the driver"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What nodes, expressions and commands mean, by their class."""
+
+    nodes: Mapping[str, NodeRule]
+    expressions: Mapping[str, ExpressionRule]
+    writes: Mapping[str, WriteRule]
+
+
+RULES = Rules(NODES, EXPRESSIONS, WRITES)
+Generated = Mapping[str, Mapping[str, tuple[str, ...]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What dumps say.
+
+    `outside` are the data sets read or written that have no name in the lake; `unknown` says what was executed of which
+    nothing could be told, each time it was.
+    """
+
+    statements: tuple[Statement, ...] = ()
+    outside: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def statements_of(
+    dumps: Iterable[Dump], names: Names, target: str | None = None, generated: Generated = MappingProxyType({}), rules: Rules = RULES
+) -> Found:
+    """The statements of a function's call.
+
+    Args:
+        dumps: What was executed meanwhile, in its order, and the frame that the function returned as one named `result`.
+        names: The lake's names of tables.
+        target: The table that the returned frame becomes, if its plan does not tell it.
+        generated: By table, its generated columns with those that they are made of: not every plan that writes them tells.
+        rules: What nodes mean.
+    """
+    all_dumps = tuple(one for one in dumps if not one.failed)
+    return deeply(lambda: _found(all_dumps, names, target, generated, rules), max((one.depth for one in all_dumps), default=0))
+
+
+def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, generated: Generated, rules: Rules) -> Found:
+    statements: list[Statement] = []
+    outside: set[str] = set()
+    unknown: list[str] = []
+    driver, checkpoints = CONSTANT, Checkpoints(dumps)
+    for dump in dumps:
+        if dump.plan is None:
+            unknown.append(dump.error or "a dump without a plan")
+            driver = driver.because(DRIVER)
+            continue
+        reading = Reading(dump.plan, names, checkpoints, rules.nodes, rules.expressions)
+        try:
+            statement, fetched = _read(dump, dump.plan, reading, target, rules)
+        except (MissingPartError, ValueError) as problem:
+            statement, fetched = None, CONSTANT
+            unknown.append(f"{dump.plan.name}: {problem}")
+        outside |= reading.outside
+        if statement is not None:
+            columns = with_generated(statement.columns, generated.get(statement.target, {}))
+            statements.append(through_driver(replace(statement, columns=columns), driver))
+        driver = driver if fetched is CONSTANT else driver.beside(through(fetched))
+    return Found(statements=tuple(statements), outside=tuple(sorted(outside)), unknown=tuple(unknown))
+
+
+def _read(dump: Dump, plan: Node, reading: Reading, target: str | None, rules: Rules) -> tuple[Statement | None, Value]:
+    """The statement of a dump; of an action, what it fetched to the driver."""
+    is_write, marks = plan.name in rules.writes, [node for node in plan.walk() if node.name == "Result"]
+    if marks:
+        return (_marked(marks, reading) if is_write or dump.name == RESULT else None), CONSTANT
+    if is_write:
+        return _written(rules.writes[plan.name](plan, reading), reading), CONSTANT
+    if dump.name == RESULT:
+        frame = reading.read(plan)
+        return _statement(target or "", columns_by_name(frame), frame.indirect, reading.tables), CONSTANT
+    if dump.name in CHECKPOINTS or is_silent(plan):
+        return None, CONSTANT
+    if plan.name in rules.nodes:
+        return None, _fetched(reading.read(plan))
+    if any(node.name in rules.nodes for node in plan.walk()):
+        raise MissingPartError("an unknown command")
+    return None, CONSTANT
+
+
+def is_silent(plan: Node) -> bool:
+    """Whether a command moves no rows: it names, lists or alters tables, views and settings."""
+    return plan.name in SILENT or (plan.name.endswith("Command") and not plan.output and not plan.plans())
+
+
+def _marked(marks: list[Node], reading: Reading) -> Statement:
+    """The statement of a frame with a mark, whatever is done with it above: an engine's own comparing is none of its meaning."""
+    frames = [reading.read(mark) for mark in marks]
+    columns = joined(column for frame in frames for column in columns_by_name(frame))
+    return _statement(marks[0].text("name"), columns, together(frame.indirect for frame in frames), reading.tables)
+
+
+def _written(write: Write, reading: Reading) -> Statement:
+    target = reading.named(write.place)
+    if target is None:
+        raise MissingPartError("the plan does not tell where it writes to")
+    used = {source.ref.table for column in write.columns for source in column.sources} | write.inputs
+    inputs = {table for table in reading.tables if table != target or not write.looked_up or table in used}
+    found = _statement(target, write.columns, write.indirect, inputs)
+    return replace(found, replaces=write.replaces)
+
+
+def _statement(target: str, columns: tuple[ColumnLineage, ...], indirect: Value, inputs: Iterable[str]) -> Statement:
+    return Statement(
+        target=target, columns=columns, indirect=tuple(indirect.sources), inputs=tuple(inputs), unknown=tuple(indirect.opaque)
+    )  # fmt: skip
+
+
+def _fetched(frame: Frame) -> Value:
+    """What an action brings to the driver: values, and how many rows there are, on which others decide."""
+    found = frame.value().beside(frame.indirect)
+    return found if found.sources or found.opaque else Value().because(DRIVER)
+
+
+def through(fetched: Value) -> Value:
+    """What was fetched to the driver, of whatever kind it was there."""
+    sources = frozenset(Source(source.ref, Kind.DRIVER, source.is_masking) for source in fetched.sources)
+    return Value(sources, fetched.opaque | {DRIVER})
+
+
+def through_driver(statement: Statement, driver: Value) -> Statement:
+    """A statement after actions of the same program: what they fetched may be in any of its values, and in its constants."""
+    if not driver.opaque:
+        return statement
+    columns = tuple(
+        replace(one, sources=one.sources + tuple(driver.sources), opaque=one.opaque + (tuple(driver.opaque) if one.is_constant else ()))
+        for one in statement.columns
+    )
+    tables = tuple({source.ref.table for source in driver.sources})
+    return replace(statement, columns=columns, inputs=statement.inputs + tables)
+
+
+SILENT = frozenset({
+    "CreateViewCommand", "DropTable", "DropView", "DropTempViewCommand", "CreateTable", "ReplaceTable", "CreateNamespace", "DropNamespace",
+    "SetCatalogAndNamespace", "SetNamespaceCommand", "RefreshTable", "UncacheTable", "CacheTable", "CacheTableAsSelect", "AddColumns",
+    "AlterColumns", "RenameColumn", "DropColumns", "SetTableProperties", "UnsetTableProperties", "SetTableLocation", "RenameTable",
+    "ShowTables", "ShowNamespaces", "ShowColumns", "ShowTableProperties", "ShowPartitions", "DescribeRelation", "DescribeColumn",
+    "DescribeNamespace", "AddPartitions", "DropPartitions", "RepairTable", "CommentOnTable", "CommentOnNamespace", "AddCheckConstraint",
+    "DropConstraint", "CreateVariable", "SetVariable", "DropVariable", "OptimizeTableCommand", "VacuumTableCommand", "CommandResult",
+    "NoopCommand",
+})  # fmt: skip
+"""Commands that move no rows between tables."""

@@ -1,0 +1,51 @@
+"""What a column or an expression of a plan came from."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakechime_dagster.lineage.columns import ColumnLineage, Kind, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Sources with their kinds, and the reasons why they are not all; neither means a constant.
+
+    `fields` are those of a struct that the plan itself puts together, in order, so that one that is taken out again has its own
+    sources only.
+    """
+
+    sources: frozenset[Source] = frozenset()
+    opaque: frozenset[str] = frozenset()
+    fields: tuple["Value", ...] | None = None
+
+    def then(self, kind: Kind, is_masking: bool = False) -> "Value":
+        """This value seen through one more step."""
+        if not self.sources:
+            return Value(self.sources, self.opaque)
+        return Value(frozenset(source.then(kind, is_masking) for source in self.sources), self.opaque)
+
+    def because(self, *reasons: str) -> "Value":
+        """This value, of which something cannot be told for these reasons."""
+        return Value(self.sources, self.opaque | frozenset(reasons))
+
+    def beside(self, other: "Value") -> "Value":
+        """A value that may be either, or is made of both."""
+        if self == other:
+            return self
+        return Value(self.sources | other.sources, self.opaque | other.opaque)
+
+    def lineage(self, column: str) -> ColumnLineage:
+        return ColumnLineage(column=column, sources=tuple(self.sources), opaque=tuple(self.opaque))
+
+
+CONSTANT = Value()
+
+
+def together(values: Iterable[Value]) -> Value:
+    """What all of these came from."""
+    found = tuple(values)
+    if len(found) == 1:
+        return found[0]
+    return Value(
+        frozenset(source for value in found for source in value.sources), frozenset(reason for value in found for reason in value.opaque)
+    )

@@ -1,0 +1,104 @@
+"""What several dumps say together: values through the driver, checkpoints, deep plans."""
+
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
+from lakechime_dagster.lineage.names import Names
+from lakechime_dagster.lineage.plans.statements import DRIVER, Found, statements_of
+from lakechime_dagster.lineage.record import Statement
+from tests.lineage.plans.factories import Node, alias, column, literal, make_dump, project, rdd, table
+from tests.lineage.plans.told import said
+
+ORDERS = table("orders", id=1, amount=2)
+
+
+def found(*dumps: object, target: str | None = "made") -> Found:
+    return statements_of(dumps, Names(), target)  # pyright: ignore[reportArgumentType]
+
+
+def only(*dumps: object) -> Statement:
+    (statement,) = found(*dumps).statements
+    return statement
+
+
+def test_an_action_before_makes_what_it_fetched_a_source_of_each_column_and_constants_unsure() -> None:
+    action = make_dump(project(table("people", city=7), column(7, "city")), "collectToPython")
+    result = make_dump(project(ORDERS, column(1, "id"), alias(literal(), "one", 3)))
+    through = Source(ColumnRef("people", "city"), Kind.DRIVER)
+    statement = only(action, result)
+    assert statement.columns == (
+        ColumnLineage(column="id", sources=(Source(ColumnRef("orders", "id"), Kind.IDENTITY), through)),
+        ColumnLineage(column="one", sources=(through,), opaque=(DRIVER,)),
+    )
+    assert statement.inputs == ("orders", "people")
+
+
+def test_a_condition_of_an_action_goes_through_the_driver_too() -> None:
+    filtered: Node = {"n": "Filter", "f": {"condition": column(2, "amount"), "child": ORDERS}}
+    action = make_dump(
+        {"n": "Aggregate", "f": {"groupingExpressions": [], "aggregateExpressions": [], "child": filtered}, "out": []}, "count"
+    )
+    assert (
+        Source(ColumnRef("orders", "amount"), Kind.DRIVER) in only(action, make_dump(project(ORDERS, column(1, "id")))).columns[0].sources
+    )
+
+
+def test_an_action_afterwards_changes_nothing() -> None:
+    result, action = make_dump(project(ORDERS, column(1, "id"))), make_dump(ORDERS, "collectToPython")
+    assert only(result, action) == only(result)
+
+
+def test_a_job_without_a_plan_is_told_and_makes_constants_unsure() -> None:
+    job = make_dump(None, "job", error="a job of an RDD")
+    answer = found(job, make_dump(project(ORDERS, column(1, "id"), alias(literal(), "one", 3))))
+    assert answer.unknown == ("a job of an RDD",)
+    assert [one.opaque for one in answer.statements[0].columns] == [(), (DRIVER,)]
+
+
+def test_what_failed_neither_wrote_nor_fetched_anything() -> None:
+    result = make_dump(project(ORDERS, alias(literal(), "one", 3)))
+    assert only(make_dump(ORDERS, "collectToPython", failed=True), result) == only(result)
+
+
+def test_rows_of_a_checkpoint_are_those_of_its_plan() -> None:
+    kept = make_dump(project(ORDERS, alias(column(2, "amount"), "paid", 5)), "localCheckpoint")
+    assert said(only(kept, make_dump(rdd(40, paid=5)))) == "  writes made from orders\n  paid: identity orders.amount"
+
+
+def test_a_self_join_renews_the_ids_of_one_side_of_a_checkpoint_but_not_its_rdd() -> None:
+    kept = make_dump(project(ORDERS, column(1, "id"), column(2, "amount")), "checkpoint")
+    join: Node = {
+        "n": "Join",
+        "f": {"left": rdd(40, id=11, amount=12), "right": rdd(40, id=1, amount=2), "joinType": "inner", "condition": None},
+        "out": [[11, "id"], [12, "amount"], [1, "again"], [2, "more"]],
+    }
+    assert [one.sources[0].ref.column for one in only(kept, make_dump(join)).columns] == ["id", "amount", "id", "amount"]
+
+
+def test_rows_of_another_rdd_are_told_to_be_so() -> None:
+    kept = make_dump(ORDERS, "checkpoint")
+    assert [one.opaque for one in only(kept, make_dump(rdd(41, x=9))).columns] == [("rows of an RDD",)]
+
+
+def test_plans_of_any_depth_are_read() -> None:
+    plan = ORDERS
+    for number in range(10, 3010):
+        sum_of_two = {"n": "Add", "f": {"left": column(number - 1 if number > 10 else 2), "right": literal()}}
+        plan = project(plan, alias(sum_of_two, "sum", number))
+    assert said(only(make_dump(plan))) == "  writes made from orders\n  sum: transformation orders.amount"
+
+
+def test_a_column_whose_name_was_not_dumped_is_called_by_its_place() -> None:
+    assert [one.column for one in only(make_dump(project(ORDERS, column(1, "id"), alias(literal(), "", 3)))).columns] == ["id", "column 2"]
+
+
+def test_a_table_of_the_lake_is_known_by_where_it_is_or_what_it_is_called() -> None:
+    names = Names(tables=("lake.a", "lake.b"), locations={"lake.a": "/lake/a"})
+    leaves = [
+        {"relation": {"o": "", "path": "file:/lake/a/"}},
+        {"catalogTable": {"identifier": "spark_catalog.lake.b", "path": "file:/elsewhere"}},
+        {"relation": {"o": "", "path": "s3a://bucket/d"}},
+        {"relation": {"o": "", "path": "file:/tmp/e"}},
+    ]
+    dumps = [make_dump({"n": "LogicalRelation", "f": leaf, "out": [[1, "x"]]}) for leaf in leaves]
+    answer = statements_of(dumps, names, "made")
+    assert [one.inputs for one in answer.statements] == [("lake.a",), ("lake.b",), ("s3://bucket/d",), ("file/tmp/e",)]
+    assert answer.outside == ("file/tmp/e", "s3://bucket/d")

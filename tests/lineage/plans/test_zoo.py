@@ -1,0 +1,46 @@
+"""Each shape of the zoo means what a person wrote down, and none of the rules could be missing."""
+
+from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+
+import pytest
+
+from lakechime_dagster.lineage.plans.statements import RULES
+from tests.lineage.plans.told import Dumps, known, stored, told
+
+PARTS = ("frames", "writes", "handmade")
+MEANINGS = {f"{part}/{shape}": meaning for part in PARTS for shape, meaning in known(part).items()}
+
+
+@cache
+def dumps() -> dict[str, Dumps]:
+    return {f"{part}/{shape}": dump for part in PARTS for shape, dump in stored(part).items()}
+
+
+@pytest.mark.parametrize("shape", MEANINGS)
+def test_a_shape_means_what_a_person_wrote_down(shape: str) -> None:
+    assert told(dumps()[shape]) == MEANINGS[shape]
+
+
+def test_the_zoo_has_a_meaning_for_each_dump() -> None:
+    assert dumps().keys() == MEANINGS.keys()
+
+
+@cache
+def holding() -> dict[str, list[str]]:
+    """The shapes in whose dumps a node is, by its class."""
+    found: dict[str, list[str]] = {}
+    for shape, several in dumps().items():
+        for name in {node.name for dump in several if dump.plan for node in dump.plan.walk()}:
+            found.setdefault(name, []).append(shape)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [(kind, rule) for kind in ("nodes", "expressions", "writes") for rule in getattr(RULES, kind)],
+)
+def test_without_any_one_rule_a_shape_means_something_else(kind: str, rule: str) -> None:
+    poorer = replace(RULES, **{kind: MappingProxyType({name: one for name, one in getattr(RULES, kind).items() if name != rule})})
+    assert any(told(dumps()[shape], rules=poorer) != MEANINGS[shape] for shape in holding().get(rule, ()))

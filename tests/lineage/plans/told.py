@@ -1,0 +1,56 @@
+"""Statements as text that a person can read and write, and the zoo's dumps beside what they are known to mean."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from lakechime_dagster.lineage.columns import Source
+from lakechime_dagster.lineage.names import Names
+from lakechime_dagster.lineage.plans.dump import Dump, dump_of
+from lakechime_dagster.lineage.plans.statements import RULES, Rules, statements_of
+from lakechime_dagster.lineage.record import Statement
+
+ZOO = Path(__file__).parents[1] / "zoo"
+LAKE = Names(
+    tables=("target", "generated", "other", "made", "saved"),
+    locations={table: f"/lake/{table}" for table in ("target", "generated", "other")},
+    aliases={"default.*": "*"},
+)
+GENERATED = {"generated": {"double_amount": ("amount",)}}
+Dumps = tuple[Dump, ...]
+
+
+def stored(name: str) -> dict[str, Dumps]:
+    """The dumps of one part of the zoo, by shape."""
+    return {shape: read(dumps) for shape, dumps in json.loads((ZOO / f"{name}.json").read_text(encoding="utf-8")).items()}
+
+
+def read(dumps: Mapping[str, object] | Sequence[Mapping[str, object]]) -> Dumps:
+    """One dump or several, as the dumper gives them."""
+    return tuple(dump_of(dump) for dump in ([dumps] if isinstance(dumps, Mapping) else dumps))
+
+
+def known(name: str) -> dict[str, str]:
+    """What each shape of one part of the zoo is known to mean."""
+    blocks = (ZOO / f"{name}.txt").read_text(encoding="utf-8").strip().split("\n\n")
+    return {block.splitlines()[0]: "\n".join(block.splitlines()[1:]) for block in blocks if not block.startswith("#")}
+
+
+def told(dumps: Dumps, rules: Rules = RULES) -> str:
+    """What dumps mean, and what of them is not known."""
+    found = statements_of(dumps, LAKE, generated=GENERATED, rules=rules)
+    lines = [*(said(one) for one in found.statements), *(f"  not known: {one}" for one in found.unknown)]
+    return "\n".join(lines) or "  nothing"
+
+
+def said(statement: Statement) -> str:
+    lines = [f"  {one.column}: {_sources(one.sources, one.opaque) or 'constant'}" for one in statement.columns]
+    lines += [f"  rows: {_sources(statement.indirect, statement.unknown)}"] if statement.indirect or statement.unknown else []
+    written = "replaces" if statement.replaces else "writes"
+    lines.insert(0, f"  {written} {statement.target} from {', '.join(statement.inputs) or 'nothing'}")
+    return "\n".join(lines)
+
+
+def _sources(sources: Iterable[Source], opaque: Iterable[str]) -> str:
+    found = [f"{source.kind}{' masked' if source.is_masking else ''} {source.ref}" for source in sources]
+    return ", ".join([*found, *(f"? {reason}" for reason in opaque)])

@@ -1,0 +1,75 @@
+"""The dumps of the zoo's shapes; as a program it makes those anew that plain tests read: `python -m tests.support.zoo_dumps`."""
+
+import json
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.spark.drivers.driver import open_driver
+from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper
+from tests.support.spark import INTERPRETED, REPOSITORY, small_settings
+from tests.support.zoo import SCHEMAS, SHAPES, Tables
+from tests.support.zoo_writes import MERGES, STATEMENTS, WRITES, Write, make_others, make_target
+
+FOLDER = REPOSITORY / "tests" / "lineage" / "zoo"
+
+
+def empty_tables(spark: SparkSession) -> Tables:
+    """The zoo's tables without rows, as a run would give them to a function."""
+    frames = {name: spark.createDataFrame([], schema).alias(f"lc:{name}").alias(name) for name, schema in SCHEMAS.items()}
+    return Tables(spark, **frames)
+
+
+def frame_dumps(spark: SparkSession) -> dict[str, Dump]:
+    """A dump for each shape, with the mark of a result."""
+    dumper, tables = PlanDumper(spark), empty_tables(spark)
+    return {name: dumper.of(shape(tables).alias(f"lc>{name}")) for name, shape in SHAPES.items()}
+
+
+def write_dumps(spark: SparkSession, folder: str, names: Iterable[str] = ()) -> dict[str, list[Dump]]:
+    """The dumps of each writing statement, which is executed; of these names only, if any are given."""
+    dumper, tables = PlanDumper(spark), empty_tables(spark)
+    make_others(tables, folder)
+    found: dict[str, list[Dump]] = {}
+    for name, write in every_write().items():
+        if names and name not in names:
+            continue
+        make_target(spark, folder)
+        with dumper.watched() as watched:
+            write(tables, folder)
+        found[name] = [_placed(dump, folder) for dump in watched.dumps]
+    return found
+
+
+def every_write() -> dict[str, Write]:
+    """All writing statements, those in SQL as functions too."""
+    return {**{name: _executed(text) for name, text in (MERGES | STATEMENTS).items()}, **WRITES}
+
+
+def _executed(text: str) -> Write:
+    return lambda tables, folder: tables.spark.sql(text.replace("{folder}", folder))
+
+
+def _placed(dump: Dump, folder: str) -> Dump:
+    """The dump as if its tables were in a folder that is the same everywhere."""
+    return json.loads(json.dumps(dump).replace(folder, "/lake"))
+
+
+def main() -> None:
+    with (
+        tempfile.TemporaryDirectory() as home,
+        open_driver(small_settings(conf=INTERPRETED), Path(home), jars=REPOSITORY / ".lakechime" / "jars") as driver,
+    ):
+        _keep("frames", frame_dumps(driver.spark))
+        _keep("writes", write_dumps(driver.spark, f"{home}/tables"))
+
+
+def _keep(name: str, dumps: Mapping[str, object]) -> None:
+    lines = (f"{json.dumps(shape)}: {json.dumps(dump, separators=(',', ':'))}" for shape, dump in dumps.items())
+    (FOLDER / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

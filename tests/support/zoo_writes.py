@@ -1,0 +1,160 @@
+"""Shapes of statements that write, in SQL and both APIs, on one small table; each is a MERGE, or another form of writing."""
+
+from collections.abc import Callable
+
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.support.zoo import Tables
+
+TARGET = "id int, name string, amount int, day string, item struct<sku: string, price: int>"
+COLUMNS = "id, name, amount, day, item"
+ROW = "named_struct('sku', 'a', 'price', 1)"
+
+
+def make_target(spark: SparkSession, folder: str, name: str = "target") -> None:
+    """The table that is written to, in this folder and in the session's catalog."""
+    spark.sql(f"create or replace table {name} ({TARGET}) using delta location '{folder}/{name}'")
+
+
+def make_others(tables: Tables, folder: str) -> None:
+    """A second target with a generated column, and the zoo's tables as views."""
+    spark = tables.spark
+    generated = "double_amount int generated always as (amount * 2)"
+    spark.sql(f"create or replace table generated (id int, amount int, {generated}) using delta location '{folder}/generated'")
+    for name, frame in (("orders", tables.orders), ("people", tables.people), ("visits", tables.visits)):
+        frame.createOrReplaceTempView(name)
+
+
+MERGES: dict[str, str] = {
+    "merge_star": f"""
+        merge into target t using (select id, name, boss as amount, city as day, {ROW} as item from people) s on t.id = s.id
+        when matched then update set * when not matched then insert *""",
+    "merge_some_columns": """
+        merge into target t using orders s on t.id = s.person when matched then update set amount = s.amount + t.amount
+        when not matched then insert (id, amount) values (s.person, s.amount)""",
+    "merge_with_conditions": """
+        merge into target t using orders s on t.id = s.person and t.day < s.day
+        when matched and s.amount < t.amount then update set day = s.day when matched and s.id > 5 then delete
+        when not matched and s.amount > 1 then insert (id, day) values (s.person, upper(s.day))""",
+    "merge_not_matched_by_source": """
+        merge into target t using people s on t.id = s.id when not matched by source and t.day < '2' then delete
+        when not matched by source then update set name = 'gone', amount = t.amount + 1""",
+    "merge_deletes": "merge into target t using visits s on t.id = s.person when matched and s.page = 'bye' then delete",
+    "merge_inserts_a_union": """
+        merge into target t using (select id, name from people union all select person, page from visits) s on t.id = s.id
+        when not matched then insert (name, id) values (s.name, s.id)""",
+    "merge_from_itself": """
+        merge into target t using (select x.id, x.amount, p.city from target x join people p on x.id = p.id) s on t.id = s.id
+        when matched then update set amount = s.amount, name = s.city""",
+    "merge_with_evolution": f"""
+        merge with schema evolution into target t using (select id, city as town, name, {ROW} as item from people) s on t.id = s.id
+        when matched then update set * when not matched then insert *""",
+    "merge_field_of_a_struct": """
+        merge into target t using orders s on t.id = s.person when matched then update set t.item.price = s.amount""",
+    "merge_case_by_case": """
+        merge into target t using people s on t.id = s.id
+        when matched then update set name = case when s.city is null then t.name else s.city end, day = coalesce(t.day, s.name)""",
+    "merge_newest_of_a_key": """
+        merge into target t using (select * from (select *, row_number() over (partition by person order by day desc) as n from orders)
+        where n = 1) s on t.id = s.person when matched then update set amount = s.amount, day = s.day
+        when not matched then insert (id, amount, day) values (s.person, s.amount, s.day)""",
+    "merge_never_matching": """
+        merge into target t using people s on false when not matched then insert (id, name) values (s.id, md5(s.name))""",
+    "merge_generated_column": """
+        merge into generated t using orders s on t.id = s.id when matched then update set amount = s.amount
+        when not matched then insert (id, amount) values (s.id, s.amount)""",
+    "merge_grouped": """
+        merge into target t using (select person, sum(amount) as total, count(*) as n from orders where day > '1' group by person) s
+        on t.id = s.person when matched then update set amount = t.amount + s.total, name = s.n""",
+}
+"""Each of them one statement."""
+
+STATEMENTS: dict[str, str] = {
+    "update_where": "update target set amount = amount + id, name = upper(day) where day > '1'",
+    "update_all": "update target set name = 'x', item.price = amount",
+    "delete_where": "delete from target where amount > 1 and name is null",
+    "delete_all": "delete from target",
+    "insert_values": f"insert into target values (1, 'x', 2, '3', {ROW})",
+    "insert_by_position": f"insert into target select person, page, 1, day, {ROW} from visits",
+    "insert_some_columns": "insert into target (amount, id) select id, amount from orders where person = 1",
+    "insert_by_name": "insert into target by name select day, person as id from visits",
+    "insert_overwrite": f"insert overwrite target select id, name, boss, city, {ROW} from people",
+    "insert_replace_where": f"insert into target replace where day = '1' select id, name, boss, '1', {ROW} from people",
+    "insert_wider_numbers": f"insert into target select cast(id as bigint), name, boss, city, {ROW} from people",
+    "insert_generated": "insert into generated (id, amount) select person, amount from orders",
+    "create_as_select": """
+        create table made using delta location '{folder}/made' as select person, max(amount) as most from orders group by person""",
+    "replace_as_select": """
+        create or replace table target using delta location '{folder}/target' as select id, city as name from people""",
+}
+"""Other statements in SQL; `{folder}` is where the tables are."""
+
+Write = Callable[[Tables, str], object]
+
+
+def _merge(t: Tables, folder: str) -> None:
+    source = t.orders.where("amount > 0").withColumn("later", F.col("amount") + 1).alias("s")
+    merge = DeltaTable.forPath(t.spark, f"{folder}/target").alias("t").merge(source, "t.id = s.person")
+    merge.whenMatchedUpdate("s.day > '1'", {"amount": "s.later"}).whenNotMatchedInsert(values={"id": "s.person", "day": "s.day"}).execute()
+
+
+def _merge_all(t: Tables, folder: str) -> None:
+    source = t.people.select("id", "name", F.col("boss").alias("amount"), F.col("city").alias("day"), F.expr(ROW).alias("item")).alias("s")
+    merge = DeltaTable.forName(t.spark, "target").alias("t").merge(source, "t.id = s.id")
+    merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().whenNotMatchedBySourceDelete().execute()
+
+
+def _merge_into(t: Tables, folder: str) -> None:
+    source = t.people.select("id", F.upper("name").alias("name")).alias("s")
+    merge = source.mergeInto("target", F.expr("target.id = s.id"))
+    merge.whenMatched().update({"name": F.col("s.name")}).whenNotMatched().insert({"id": F.col("s.id")}).merge()
+
+
+WRITES: dict[str, Write] = {
+    "delta_table_merge": _merge,
+    "delta_table_merge_all": _merge_all,
+    "merge_into_of_a_frame": _merge_into,
+    "delta_table_update": lambda t, folder: DeltaTable.forPath(t.spark, f"{folder}/target").update("id = 1", {"name": "day"}),
+    "delta_table_delete": lambda t, folder: DeltaTable.forPath(t.spark, f"{folder}/target").delete("id = 9"),
+    "save_append": lambda t, folder: t.people.select("name", "id").write.format("delta").mode("append").save(f"{folder}/target"),
+    "save_overwrite": lambda t, folder: t.people.select("id", "name").write.format("delta").mode("overwrite").save(f"{folder}/target"),
+    "save_replace_where": lambda t, folder: (
+        t.people.select("id", F.lit("1").alias("day")).where("id > 0").write.format("delta").mode("overwrite")
+        .option("replaceWhere", "day = '1'").save(f"{folder}/target")
+    ),
+    "save_as_table_append": lambda t, folder: (
+        t.visits.select("day", F.col("person").alias("id")).write.format("delta").mode("append").saveAsTable("target")
+    ),
+    "save_as_table_new": lambda t, folder: (
+        t.visits.groupBy("day").count().write.format("delta").option("path", f"{folder}/saved").saveAsTable("saved")
+    ),
+    "save_as_table_overwrite": lambda t, folder: (
+        t.people.select("id", "name").write.format("delta").mode("overwrite").saveAsTable("target")
+    ),
+    "insert_into": lambda t, folder: t.people.selectExpr("boss", "city", "id", "name", f"{ROW} as item").write.insertInto("target"),
+    "write_to_append": lambda t, folder: t.orders.select("day", "id").writeTo("target").append(),
+    "write_to_overwrite": lambda t, folder: t.orders.select("day", "id").writeTo("target").overwrite(F.col("day") == "1"),
+    "write_to_overwrite_partitions": lambda t, folder: t.orders.select("day", "id").writeTo("target").overwritePartitions(),
+    "write_to_replace": lambda t, folder: t.orders.select("day", "id").writeTo("target").using("delta").createOrReplace(),
+    "parquet_overwrite": lambda t, folder: t.orders.select("id", "day").write.mode("overwrite").parquet(f"{folder}/plain"),
+    "save_as_table_of_parquet": lambda t, folder: t.visits.select("page").write.option("path", f"{folder}/pages").saveAsTable("pages"),
+    "parquet_of_a_table": lambda t, folder: t.spark.read.format("delta").load(f"{folder}/target").select("id").write.parquet(f"{folder}/p"),
+    "from_a_parquet_folder": lambda t, folder: (
+        t.spark.read.parquet(f"{folder}/plain").select("id").write.format("delta").mode("append").save(f"{folder}/target")
+    ),
+    "from_a_view_of_tables": lambda t, folder: (
+        make_target(t.spark, folder, "other"),
+        t.spark.sql("create or replace temp view zoo_view as select t.id, p.city from target t join people p on t.id = p.id"),
+        t.spark.table("zoo_view").select("id", F.col("city").alias("name")).write.format("delta").mode("append").saveAsTable("other"),
+    ),
+    "a_result_within_a_merge": lambda t, folder: (
+        t.orders.select(F.col("person").alias("id"), "amount").alias("lc>target").createOrReplaceTempView("zoo_result"),
+        t.spark.sql("""
+            merge into target t using (select r.*, x.name from zoo_result r left join target x on r.id = x.id) s on t.id = s.id
+            when matched and t.amount <> s.amount then update set amount = s.amount
+            when not matched then insert (id, amount) values (s.id, s.amount)"""),
+    ),
+}  # fmt: skip
+"""Writes by the two APIs, which have to be executed to be seen."""
