@@ -13,6 +13,7 @@ from lakechime_dagster.assets.maintenance import maintenance_asset
 from lakechime_dagster.assets.monitors import monitor_checks, watched
 from lakechime_dagster.assets.named_types import type_check_specs, type_specs
 from lakechime_dagster.assets.partitions import partitions_of
+from lakechime_dagster.assets.planned_deps import planned_deps
 from lakechime_dagster.assets.source import source_asset
 from lakechime_dagster.assets.table import table_asset
 from lakechime_dagster.assets.verified import verify_check
@@ -23,6 +24,7 @@ from lakechime_dagster.lake.lake import Lake, Table, Target
 from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.named_types import foreign_sources
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
+from lakechime_dagster.lineage.manifest import FILE, Manifest, read_manifest
 from lakechime_dagster.resources.keys import asset_key, monitor_check_keys, verify_check_key
 from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
 from lakechime_dagster.resources.maintenance import policy_of
@@ -35,18 +37,18 @@ from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.monitors import monitors_sensor
 from lakechime_dagster.sensors.trigger import flow_sensor
 from lakechime_dagster.sensors.verify import verify_sensor
-from lakechime_dagster.settings import load_settings
+from lakechime_dagster.settings import load_settings, project_folder
 from lakechime_dagster.triggers.flow import Flow
 
 SENSORS = ("events", "maintenance", "monitors", "verify", "alarms")  # of a lake, beside those of triggers
 MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
 
 
-def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
+def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest | None = None) -> dg.Definitions:
     """A lake as Dagster definitions: assets, checks, jobs, sensors, resources; merge them with others as you like.
 
     Others that name the resources `lakechime` and `spark` give them as LAKECHIME and SPARK. The lake's tables are those
-    of `cluster`, LAKECHIME_CLUSTER when it is not given.
+    of `cluster`, LAKECHIME_CLUSTER when it is not given. What a manifest knows of further inputs are dependencies too.
 
     Raises:
         DeclarationError: two of its ops or sensors would have one name, or Dagster refuses one of its assets.
@@ -69,11 +71,11 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
         if len(launches) <= MAX_SENSORS
         else [many_sensor(f"{lake.name}__triggers", launches)]
     )
-    foreign = foreign_sources(lake)
+    foreign, planned = foreign_sources(lake), planned_deps(lake, manifest)
     partitioned = {source.name: partitions_of(lake, source) for source in foreign}
     tables = dg.Definitions(
         assets=[
-            *(_asset(lake, table, flows) for table in (*foreign, *lake.targets)),
+            *(_asset(lake, table, flows, planned.get(table.name, ())) for table in (*foreign, *lake.targets)),
             *(group_asset(lake, group, flows[group.name]) for group in lake.groups),
         ],
         jobs=list(jobs.values()),
@@ -84,14 +86,16 @@ def build_definitions(lake: Lake, cluster: str | None = None) -> dg.Definitions:
     return dg.Definitions.merge(tables, _maintenance(lake), _monitors(lake), _verify(lake), _alarms(lake))
 
 
-def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow]) -> dg.AssetSpec | dg.AssetsDefinition:
+def _asset(
+    lake: Lake, table: Table, flows: Mapping[str, Flow], planned: tuple[dg.AssetDep, ...]
+) -> dg.AssetSpec | dg.AssetsDefinition:  # fmt: skip
     """The asset of a table; what Dagster refuses about it is told by the table's name."""
     try:
         match table:
             case SourceTable():
                 return source_asset(lake, table)
             case LakeTable():
-                return table_asset(lake, table, flows[table.name])
+                return table_asset(lake, table, flows[table.name], planned)
             case BronzeTable():
                 return bronze_asset(lake, table, flows[table.name])
             case ChangeTable():
@@ -215,4 +219,10 @@ def _job_name(lake: Lake, table: Target) -> str:
 @dg.definitions
 def defs() -> dg.Definitions:
     """The code location."""
-    return build_definitions(load_lake(load_settings().lake))
+    return build_definitions(load_lake(load_settings().lake), manifest=_manifest())
+
+
+def _manifest() -> Manifest | None:
+    """The project's manifest, if it keeps one."""
+    path = project_folder() / FILE
+    return read_manifest(path) if path.exists() else None

@@ -6,11 +6,12 @@ from typing import Any
 
 import dagster as dg
 
+from lakechime_dagster.assets.lineage import undeclared
 from lakechime_dagster.assets.report import Report
 from lakechime_dagster.cdc.messages.bronze import Kind
 from lakechime_dagster.lake.change_tables import BronzeTable
 from lakechime_dagster.lake.events import EventTable
-from lakechime_dagster.lake.lake import Target
+from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.schema.event import Refusal
@@ -23,6 +24,7 @@ NOTHING_QUARANTINED = "nothing_quarantined"
 NOTHING_UNREADABLE = "nothing_unreadable"
 NOTHING_REFUSED = "nothing_refused"
 FRESH = "fresh_by_watermark"
+INPUTS_DECLARED = "inputs_are_declared"
 
 
 def check_specs(table: Target) -> list[dg.AssetCheckSpec]:
@@ -49,6 +51,9 @@ def check_specs(table: Target) -> list[dg.AssetCheckSpec]:
                 description=f"The query gives one row per key ({', '.join(table.keys)}); what it gives twice is written once.",
             )
         )
+    if isinstance(table, LakeTable):
+        told = "The run read no table that is not declared: triggers and the order of runs know declared ones alone."
+        specs.append(dg.AssetCheckSpec(INPUTS_DECLARED, asset=key, description=told))
     if table.fresh_within is not None:
         specs.append(dg.AssetCheckSpec(FRESH, asset=key, description=f"The watermark is at most {table.fresh_within} behind the clock."))
     return specs
@@ -86,6 +91,12 @@ def check_results(table: Target, reports: Sequence[Report], now: dt.datetime, be
     if table.fresh_within is not None:
         checks.append(_fresh(table.fresh_within, max(_watermarks(reports), default=before), now))
     return checks
+
+
+def inputs_declared(lake: Lake, table: Target, reports: Sequence[Report]) -> dg.AssetCheckResult:
+    """Whether the runs were seen to read no more than is declared."""
+    found = undeclared(lake, table, [report.statement for report in reports if report.statement is not None])
+    return _warning(INPUTS_DECLARED, not found, {"read and not declared": len(found), **found})
 
 
 def _watermarks(reports: Sequence[Report]) -> list[int]:

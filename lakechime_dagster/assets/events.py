@@ -20,6 +20,7 @@ from lakechime_dagster.resources.event_types import event_breaks, event_hints, e
 from lakechime_dagster.resources.grouped import Fares, types_of
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
+from lakechime_dagster.resources.lineage_declared import record_types
 from lakechime_dagster.resources.names import op_name
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.projecting import project
@@ -89,6 +90,7 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
                 done = spark.write_group(running, job, context.log.info)
                 told = types_to_tell(known, done.result.types, platform.store.now(), group.materialize_every)
                 running.settled = settle_group(platform, running.flow, running.execution, done.result, [*told])
+                record_types(running, group, done.result.types)
                 tell_types(context, key, partitions_of_group(lake, group), told)
                 said = {"said beside what is declared": dg.MetadataValue.json(_said(platform, group))}
                 result, metadata = done.result, _report(running, done) | said | _projected(context, platform, lake, group)

@@ -6,8 +6,10 @@ from typing import Any
 
 import dagster as dg
 
+from lakechime_dagster.assets.lineage import lineage_metadata
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.snapshots import Verdict
+from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import SparkAttempt
 from lakechime_dagster.spark.job import SourceResult, TableResult
@@ -19,11 +21,12 @@ MAX_EVENTS = 50  # shown as a table; the count is always whole
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One execution as its asset shows it."""
+    """One execution as its asset shows it; `statement` is what it was seen to compute."""
 
     sentence: str
     metadata: Mapping[str, Any]
     result: TableResult | None = None
+    statement: Statement | None = None
 
 
 def nothing_new(why: str) -> Report:
@@ -31,7 +34,7 @@ def nothing_new(why: str) -> Report:
     return Report(sentence=why, metadata={"last fired because": f"nothing to do: {why}"})
 
 
-def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str, Any]) -> Report:
+def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str, Any], statement: Statement | None = None) -> Report:
     """The metadata of an execution that ran on Spark."""
     result, execution = attempt.result, running.execution
     counts = result.counts
@@ -73,7 +76,7 @@ def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str
         columns = [dg.TableColumn(name, kind) for name, kind in result.schema]
         metadata["dagster/column_schema"] = dg.MetadataValue.table_schema(dg.TableSchema(columns=columns))
     sentence = f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} deleted, {counts.quarantined} quarantined"
-    return Report(sentence=sentence, metadata=metadata, result=result)
+    return Report(sentence=sentence, metadata=metadata | lineage_metadata(statement), result=result, statement=statement)
 
 
 def ranges_read(running: RunningExecution, result: TableResult) -> list[str]:

@@ -9,21 +9,24 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.assets.checks import check_results, check_specs, needs_watermark
+from lakechime_dagster.assets.checks import check_results, check_specs, inputs_declared, needs_watermark
 from lakechime_dagster.assets.flows import job_of
 from lakechime_dagster.assets.parameters import check_inputs, shared_with, with_signature
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
 from lakechime_dagster.dce.event import version_of
-from lakechime_dagster.errors import FeedUnreadableError, LaneConflictError, NotFoundError, TableUnreadableError
+from lakechime_dagster.errors import FeedUnreadableError, LaneConflictError, LaneHeldError, NotFoundError, TableUnreadableError
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
+from lakechime_dagster.resources.lineage import record_lineage
+from lakechime_dagster.resources.lineage_declared import record_declared
 from lakechime_dagster.resources.names import pool_of
 from lakechime_dagster.resources.platform import marks_of
 from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.resources.schema_hold import misfit
 from lakechime_dagster.resources.spark import SparkAttempt, SparkResource
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.triggers.flow import Flow
@@ -33,8 +36,8 @@ from lakechime_dagster.triggers.lanes import COMPLETE
 Attempt = Callable[[SparkResource, RunningExecution, Callable[[str], None]], SparkAttempt]
 
 
-def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition:
-    """The asset of a computed table; its dependencies are the declared inputs."""
+def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.AssetDep, ...] = ()) -> dg.AssetsDefinition:
+    """The asset of a computed table; its dependencies are the declared inputs, and those that were planned beside them."""
 
     def body(
         context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource, **injected: Any
@@ -43,13 +46,16 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
         injected |= shared_with(table, {"context": context, "lakechime": lakechime, "spark": spark})
 
         def attempt(running: RunningExecution) -> SparkAttempt:
+            if problem := misfit(running, lake, table):
+                raise LaneHeldError(problem)
             return spark.refresh(running, job_of(lake, table, running, injected), context.log.info, table.write_as)
 
         reports = each_key(keys, lambda key: materialise(context, lakechime, lake, table, flow, key, attempt))
         platform = lakechime.platform()
         now = from_milliseconds(platform.store.now())
         before = platform.log(table.name, table.location).watermark() if needs_watermark(table, reports) else None
-        return dg.MaterializeResult(metadata=combined(reports), check_results=check_results(table, reports, now, before))
+        checks = [*check_results(table, reports, now, before), inputs_declared(lake, table, reports)]
+        return dg.MaterializeResult(metadata=combined(reports), check_results=checks)
 
     partitions = partitions_of(lake, table)
     given = {
@@ -58,6 +64,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow) -> dg.AssetsDefinition
         "backfill_policy": dg.BackfillPolicy.single_run() if partitions is not None else None,
         **declared(table, static_metadata(table, flow)),
     }
+    given["deps"] = [*given["deps"], *planned]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of its backfill policies that they may change
         asset = dg.asset(**given)(with_signature(body, table))
@@ -126,7 +133,9 @@ def materialise(
         with lakechime.execution(context, flow.name, partition=partition) as running:
             done = attempt(running)
             settle(running, table, done.result)
-            report = report_of(running, done, lag_of(lake, table, running))
+            statement = record_lineage(running, lake, table, done.result)
+            record_declared(running, table, done.result)
+            report = report_of(running, done, lag_of(lake, table, running), statement)
     except NothingNewError as nothing:
         report = nothing_new(str(nothing))
     context.log.info(f"{table.name}: {report.sentence}")

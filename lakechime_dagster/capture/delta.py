@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -217,6 +218,16 @@ class DeltaLog:
         except (DeltaError, OSError, ValueError) as error:
             remedy = "check that its files are there and can be reached"
             raise TableUnreadableError(f"{self.table}: version {version} at {self.shown_location} cannot be read; {remedy}") from error
+
+    def columns(self, version: int | None = None) -> tuple[tuple[str, Any, bool], ...]:
+        """Name, type and whether it may be null of each column, the type as Spark writes it in JSON; none of a table that is not there.
+
+        Raises:
+            TableUnreadableError: the log does not hold this version any more.
+        """
+        state = self._open_or_none() if version is None else self._open(version)
+        fields = json.loads(state.schema().to_json())["fields"] if state is not None else []
+        return tuple((str(one["name"]), one["type"], bool(one["nullable"])) for one in fields)
 
     def plain_columns(self) -> str | None:
         """The columns of a table to which files of them may be added as they are, in Spark's JSON; None of another, or of none."""

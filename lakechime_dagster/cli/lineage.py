@@ -2,7 +2,7 @@
 
 import typer
 
-from lakechime_dagster.cli import lineage_diff, lineage_export, lineage_hits, lineage_people
+from lakechime_dagster.cli import lineage_diff, lineage_export, lineage_gate, lineage_hits, lineage_people, lineage_plan
 
 app = typer.Typer(name="lineage", help="Column lineage: where columns come from and who reads them; plan it before any run.")
 app.command("upstream")(lineage_hits.upstream)
@@ -13,6 +13,8 @@ app.command("readers")(lineage_people.readers)
 app.command("owners")(lineage_people.owners)
 app.command("diff")(lineage_diff.diff)
 app.command("export")(lineage_export.export)
+app.command("plan")(lineage_plan.plan)
+app.command("gate")(lineage_gate.gate)
 
 
 @app.callback()

@@ -11,7 +11,7 @@ class Standing:
     """A statement with who made it.
 
     It holds from `from_ms`, included, to `to_ms`, excluded, or until now where that is None; `last_ms` is when a run told it last.
-    Owners and links are those of the producer's newest run.
+    Owners and links are those of the producer's newest run; `code` is the digest of the code that told it last.
     """
 
     producer: Producer
@@ -20,4 +20,5 @@ class Standing:
     last_ms: int
     to_ms: int | None = None
     owners: tuple[str, ...] = ()
+    code: str | None = None
     links: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -16,6 +16,7 @@ from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.resources.reconcile import reconcile
+from lakechime_dagster.resources.schema_hold import resume_fitting
 from lakechime_dagster.triggers.flow import partition_key
 
 INTERVAL_SECONDS = 4
@@ -35,6 +36,7 @@ def events_sensor(lake: Lake, partitioned: Mapping[str, dg.PartitionsDefinition 
         try:
             platform = open_platform()
             found, problems = reconcile(platform, lake.tables)
+            resumed = resume_fitting(platform, lake)
             page = platform.store.feed(_cursor(context.cursor, platform.store.head()), MAX_SHOWN)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
@@ -43,6 +45,7 @@ def events_sensor(lake: Lake, partitioned: Mapping[str, dg.PartitionsDefinition 
         shown, odd = materializations(foreign, partitioned, page.events, {event.position for event in found}, writers)
         problems += odd
         reasons = [f"{len(found)} commits were found that nobody had registered"] if found else []
+        reasons += [f"{name} goes on: schema and code fit again" for name in resumed]
         reasons += problems or ([] if shown else ["no new event"])
         return dg.SensorResult(skip_reason="; ".join(reasons) or None, cursor=str(page.through), asset_events=shown)
 

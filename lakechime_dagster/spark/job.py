@@ -136,6 +136,14 @@ class SourceResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Seen:
+    """Dumps (`lineage.plans`) of a computation: of its result, and of what it executed on the way, in the order in which that ended."""
+
+    result: Mapping[str, Any]
+    actions: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableResult:
     """What an attempt did.
 
@@ -143,7 +151,8 @@ class TableResult:
     `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
     holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.merging.Fate`).
     `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more; `watermark_by` says how
-    that is known. `drained` is what came of a drain of a stream that was asked for, also where it brought nothing.
+    that is known. `drained` is what came of a drain of a stream that was asked for, also where it brought nothing. `seen` is
+    what its function or query was seen to compute; None where it has none.
     """
 
     outcome: Outcome
@@ -162,6 +171,7 @@ class TableResult:
     watermark_by: str = ""
     notes: tuple[str, ...] = ()
     drained: Drained | None = None
+    seen: Seen | None = field(default=None, compare=False, repr=False)
 
     @property
     def version(self) -> SnapshotId | None:

@@ -1,9 +1,8 @@
 """Brings one table up to date: reads the ranges, computes by the refresh mode, sifts, compares, and commits once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from uuid import uuid4
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +11,6 @@ from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampT
 
 from lakechime_dagster.errors import DeclarationError, TableUnreadableError
 from lakechime_dagster.lake.reads import ReadMode
-from lakechime_dagster.lake.sql import with_views
 from lakechime_dagster.lake.tables import RefreshMode
 from lakechime_dagster.spark.commit import Target, create_if_missing, newest_commit
 from lakechime_dagster.spark.inputs import (
@@ -28,7 +26,8 @@ from lakechime_dagster.spark.inputs import (
     whole,
     within_partitions,
 )
-from lakechime_dagster.spark.job import Outcome, TableJob, TableResult
+from lakechime_dagster.spark.job import Outcome, Seen, TableJob, TableResult
+from lakechime_dagster.spark.lineage.seen import compute_seen, marked
 from lakechime_dagster.spark.literals import local, local_rows
 from lakechime_dagster.spark.names import column, require_columns, spelled
 from lakechime_dagster.spark.narrow import narrowed
@@ -37,6 +36,7 @@ from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.shape import same_type
 from lakechime_dagster.spark.sift import Sifted, sift
+from lakechime_dagster.spark.sql_views import sql_over
 from lakechime_dagster.spark.stamp import TargetLog
 from lakechime_dagster.spark.write import write
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
@@ -92,6 +92,7 @@ class Attempt:
 
     def __post_init__(self) -> None:
         self._phase = Phases(self.spark, self.job.name)
+        self._seen: Seen | None = None
 
     def __enter__(self) -> "Attempt":
         return self
@@ -127,6 +128,7 @@ class Attempt:
             partitions=written.partitions, files=written.files, bytes=written.bytes, watermark=stamp.watermark,
             schema=tuple((name, kind.simpleString()) for name, kind in ((f.name, f.dataType) for f in sifted.good.schema)),
             seconds=dict(self._phase.seconds), notes=(*work.notes, *ordered_notes(self.job)),
+            seen=self._seen,
         )  # fmt: skip
 
     def _work(self, inputs: Sequence[Input]) -> Work:
@@ -176,26 +178,20 @@ class Attempt:
         return Scope(columns=names, values=values)
 
     def _compute(self, work: Work) -> DataFrame:
+        tables = {one.alias: one.table for one in self.job.inputs}
+        frames = {alias: marked(frame, tables[alias], alias) for alias, frame in work.frames.items()}
+        computed, self._seen = compute_seen(self.spark, lambda: self._computed_on(frames, tables))
+        return computed
+
+    def _computed_on(self, frames: Mapping[str, DataFrame], tables: Mapping[str, str]) -> DataFrame:
         if self.job.sql is not None:
-            return self._compute_sql(self.job.sql, work)
+            return sql_over(self.spark, self.job.sql, frames, tables)
         if self.job.compute is None:
             raise DeclarationError(self.job.name, "compute", "has neither a function nor SQL")
-        computed = self.job.compute(**work.frames)
+        computed = self.job.compute(**frames)
         if not isinstance(computed, DataFrame):
             raise DeclarationError(self.job.name, "compute", f"returned a {type(computed).__name__}; return a DataFrame")
         return computed
-
-    def _compute_sql(self, sql: str, work: Work) -> DataFrame:
-        """The query over views of this run alone; the plan holds them, so they are dropped at once."""
-        names = {one.alias: f"lakechime_{uuid4().hex}_{i}" for i, one in enumerate(self.job.inputs)}
-        try:
-            for alias, name in names.items():
-                work.frames[alias].createTempView(name)
-            views = {one.table: names[one.alias] for one in self.job.inputs} | names
-            return self.spark.sql(with_views(sql, views))
-        finally:
-            for name in names.values():
-                self.spark.catalog.dropTempView(name)
 
     def _named(self, computed: DataFrame) -> DataFrame:
         """The computed rows with the declared columns as they are declared, in whatever case these came."""

@@ -116,8 +116,8 @@ class Interventions:
             before, after = {"place": current.start.to_json()}, {"place": current.end.to_json()}
             record(connection, flow, Action.SKIP, by, before, after, lane_key=current.lane.key, execution_id=current.execution_id)
 
-    def retry(self, execution: Execution, by: By) -> Execution:
-        """Try an open execution again at once, also one that is held.
+    def retry(self, execution: Execution, by: By, end: Place | None = None) -> Execution:
+        """Try an open execution again at once, also one that is held; up to another end where one is given.
 
         Raises:
             LaneConflictError: when a run still lives at it, which must end first, or its lane lost events: no retry finds them.
@@ -132,7 +132,7 @@ class Interventions:
                 raise LaneConflictError(lane.blocked_sentence(flow.name))
             active = {"state": LaneState.ACTIVE.value, "state_reason": ""}
             connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == lane.lane_id).values(**active))
-            following = self.ledger.next_attempt(connection, current, current.end, due_ts=now_ms(connection))
+            following = self.ledger.next_attempt(connection, current, end or current.end, due_ts=now_ms(connection))
             before, after = {"attempt": current.attempt}, {"attempt": following.attempt}
             record(connection, flow, Action.RETRY, by, before, after, lane_key=current.lane.key, execution_id=current.execution_id)
             return following

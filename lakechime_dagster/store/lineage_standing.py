@@ -53,10 +53,11 @@ def _hold(at_ms: int | None) -> sa.ColumnElement[bool]:
 
 
 def _standings(connection: Connection, which: sa.ColumnElement[bool]) -> list[Standing]:
-    writer = schema.writer
+    writer, run = schema.writer, schema.run
     query = (
-        sa.select(schema.interval, writer.c.namespace, writer.c.job, writer.c.owners, writer.c.links)
+        sa.select(schema.interval, writer.c.namespace, writer.c.job, writer.c.owners, writer.c.links, run.c.code)
         .join(writer, writer.c.writer_id == schema.interval.c.writer_id)
+        .outerjoin(run, sa.and_(run.c.writer_id == schema.interval.c.writer_id, run.c.run_key == schema.interval.c.last_run))
         .join(schema.told, schema.told.c.told_id == schema.interval.c.told_id)
         .where(which)
         .order_by(writer.c.namespace, writer.c.job, schema.interval.c.from_ms, schema.interval.c.from_run)
@@ -66,7 +67,7 @@ def _standings(connection: Connection, which: sa.ColumnElement[bool]) -> list[St
     return [
         Standing(
             producer=Producer(namespace=row.namespace, job=row.job), statement=statements[row.told_id], from_ms=row.from_ms,
-            last_ms=row.last_ms, to_ms=row.to_ms, owners=tuple(row.owners), links=row.links,
+            last_ms=row.last_ms, to_ms=row.to_ms, owners=tuple(row.owners), links=row.links, code=row.code,
         )
         for row in rows
     ]  # fmt: skip

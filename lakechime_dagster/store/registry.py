@@ -60,6 +60,18 @@ class Registry:
             query = FLOWS.where(schema.flow.c.deployment == self.deployment).order_by(schema.flow.c.name)
             return [flow_from(row) for row in connection.execute(query)]
 
+    def flows_held_for(self, reason: str) -> list[FlowRow]:
+        """The flows of which a lane is held for a reason that begins so, by name."""
+        lane = schema.lane.c
+        is_held = sa.select(1).where(
+            lane.flow_id == schema.flow.c.flow_id,
+            lane.state == LaneState.HELD.value,
+            lane.state_reason.startswith(reason, autoescape=True),
+        )
+        with reading(self.engine) as connection:
+            query = FLOWS.where(schema.flow.c.deployment == self.deployment, is_held.exists()).order_by(schema.flow.c.name)
+            return [flow_from(row) for row in connection.execute(query)]
+
     def note_tick(self, flows: Sequence[FlowRow], now: int) -> None:
         """Remember that the sensor of these flows ticked; written once a minute, so that a tick without news stays a read."""
         stale = [flow.flow_id for flow in flows if flow.ticked_ts is None or now - flow.ticked_ts >= TICK_NOTE_MS]

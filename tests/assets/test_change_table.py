@@ -18,6 +18,7 @@ from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.lineage_standing import LineageStandings
 from lakechime_dagster.triggers.feeds import FilesPlace
 from tests.assets.test_table import Location, checks, shown
 from tests.cdc.factories import BINLOG, make_payload
@@ -86,6 +87,10 @@ def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table
     assert followed.success
     assert rows(location) == [(1, 11), (3, 30)]
     assert len(messages(location)) == 6
+    standing = LineageStandings(location.platform.store.engine).all()
+    columns = {column.column: str(column.sources[0].ref) for one in standing for column in one.statement.columns}
+    assert columns["amount"] == "shop.orders__changes.$.amount"
+    assert columns["$.amount"] == f"file/{folder}/*.jsonl.amount"
 
     idle = location.run_alone("shop.orders__changes")
     assert shown(idle)["last fired because"].startswith("nothing to do: shop.orders__changes: nothing new in")

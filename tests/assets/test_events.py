@@ -28,6 +28,7 @@ from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store import event_schema, ledger_schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.lineage_standing import LineageStandings
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
 from tests.support.follows import read
@@ -200,6 +201,10 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
     assert game.events("shop.shop__buy")[1:] == [("1", None, {"schema_version": "2"})]
     assert game.tick("shop").run_requests == []
     assert [request.asset_selection for request in game.tick("game_other").run_requests] == [[dg.AssetKey("game_other")]]
+
+    standing = {one.statement.target: one for one in LineageStandings(game.platform.store.engine).all()}
+    assert "game.events.$.n" in {str(source.ref) for one in standing["shop.shop__buy"].statement.columns for source in one.sources}
+    assert standing["shop.shop__buy"].owners == ("team:shop",)
 
 
 @spark

@@ -54,16 +54,21 @@ public final class PlanDump {
         "path", "mergeSchema", "overwriteSchema", "partitionOverwriteMode"
     }));
 
+    private final boolean hasTexts; // literals and other texts too: only for plans over empty inputs, where no text is of a row
     private final ArrayList nodes = new ArrayList();
     private final Set hidden = new HashSet(); // ids and names that Spark made of an expression, with its literals
 
+    private PlanDump(boolean hasTexts) {
+        this.hasTexts = hasTexts;
+    }
+
     /** The dump of a plan; of one that cannot be made, why. `head` are fields of JSON, with a comma behind. */
-    public static StringBuilder of(final Object plan, final String head) {
+    public static StringBuilder of(final Object plan, final String head, final boolean hasTexts) {
         final StringBuilder[] done = new StringBuilder[1];
         Runnable work = new Runnable() {
             public void run() {
                 try {
-                    PlanDump dump = new PlanDump();
+                    PlanDump dump = new PlanDump(hasTexts);
                     String root = dump.value(plan);
                     done[0] = new StringBuilder("{\"v\":1,").append(head).append("\"error\":null,\"plan\":").append(root);
                     done[0].append(",\"nodes\":[").append(String.join(",", dump.nodes)).append("]}");
@@ -208,7 +213,7 @@ public final class PlanDump {
         if (node instanceof Literal) {
             Literal literal = (Literal) node;
             return "{\"n\":\"Literal\",\"f\":{\"type\":" + text(literal.dataType().catalogString())
-                + ",\"isNull\":" + (literal.value() == null) + "}}";
+                + ",\"isNull\":" + (literal.value() == null) + (hasTexts ? ",\"value\":" + text(literal.sql()) : "") + "}}";
         }
         if (node instanceof SubqueryAlias) {
             String alias = ((SubqueryAlias) node).identifier().name();
@@ -249,7 +254,7 @@ public final class PlanDump {
             Object bare = value instanceof scala.Some ? ((scala.Some) value).get() : value;
             boolean isText = bare instanceof String;
             if (isText && name.equals("name") && node instanceof NamedExpression) bare = shown((NamedExpression) node);
-            String told = !isText ? value(value) : TEXTS.contains(name) ? text((String) bare) : "{\"o\":\"String\"}";
+            String told = !isText ? value(value) : hasTexts || TEXTS.contains(name) ? text((String) bare) : "{\"o\":\"String\"}";
             if (name.equals("targetColNameParts")) told = texts((scala.collection.Seq) value);
             all.insert(0, "," + text(name) + ":" + told);
         }
@@ -336,8 +341,8 @@ public final class PlanDump {
             return other == null ? this : other;
         }
 
-        public StringBuilder dump(Object plan, String head) {
-            return PlanDump.of(plan, head);
+        public StringBuilder dump(Object plan, String head, boolean hasTexts) {
+            return PlanDump.of(plan, head, hasTexts);
         }
 
         /** Keeps from now on what is executed under a session's tag or under a job's. */
@@ -421,7 +426,7 @@ public final class PlanDump {
             String head = "\"id\":" + end.executionId() + ",\"name\":" + name + ",\"failed\":" + hasFailed + ",";
             StringBuilder dump;
             try {
-                dump = PlanDump.of(end.qe().analyzed(), head);
+                dump = PlanDump.of(end.qe().analyzed(), head, false);
             } catch (Throwable error) {
                 dump = failed(head, "there is no plan: " + error.getClass().getName());
             }

@@ -51,13 +51,23 @@ class PlanDumper:
         except Py4JError as error:
             raise PlanUnreadableError(f"Spark does not load what reads plans: {_first_line(error)}") from error
 
-    def of(self, frame: DataFrame, name: str = "result") -> Dump:
-        """The dump of a frame's analyzed plan."""
-        return read_dump(_text(self._listener.dump(cast(Any, frame)._jdf.queryExecution().analyzed(), f'"name":{json.dumps(name)},')))
+    def of(self, frame: DataFrame, name: str = "result", *, with_texts: bool = False) -> Dump:
+        """The dump of a frame's analyzed plan; an error where it cannot be read.
+
+        `with_texts` keeps literals: for frames over empty inputs only, where none is of a row.
+        """
+        try:
+            plan = cast(Any, frame)._jdf.queryExecution().analyzed()
+            return read_dump(_text(self._listener.dump(plan, f'"name":{json.dumps(name)},', with_texts)))
+        except Py4JError as error:
+            return unread(_first_line(error))
 
     @contextmanager
     def watched(self) -> Iterator[Watched]:
-        """Notes what the session executes meanwhile: its statements in whichever thread, each once, and this thread's jobs without one."""
+        """Notes what the session executes meanwhile: its statements in whichever thread, each once, and this thread's jobs without one.
+
+        What cannot be noted is a dump with an error; what happens inside is never disturbed.
+        """
         session = f"spark-session-{self._session._jsparkSession.sessionUUID()}"
         job = f"lakechime-watched-{uuid4().hex}"  # jobs of RDDs do not have the session's tag
         self._listener.open(self._context, session, job)
@@ -66,8 +76,16 @@ class PlanDumper:
         try:
             yield watched
         finally:
-            self._session.sparkContext.removeJobTag(job)
-            watched.dumps += [_nested(one) for one in json.loads(_text(self._listener.close(self._context, session, job, FLUSH)))]
+            try:
+                self._session.sparkContext.removeJobTag(job)
+                watched.dumps += [_nested(one) for one in json.loads(_text(self._listener.close(self._context, session, job, FLUSH)))]
+            except Py4JError as error:
+                watched.dumps.append(unread(_first_line(error)))
+
+
+def unread(why: str) -> Dump:
+    """The dump of what could not be read."""
+    return {"v": 1, "name": None, "error": why, "plan": None}
 
 
 def read_dump(text: str) -> Dump:

@@ -1,0 +1,88 @@
+"""`lakechime lineage gate`: what a change of the code does to tables and their readers, before it is merged."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakechime_dagster.cli.context import declared_lake, open_platform
+from lakechime_dagster.cli.options import Json
+from lakechime_dagster.cli.output import note, print_json, say
+from lakechime_dagster.errors import InvalidValueError, NotFoundError
+from lakechime_dagster.lineage.gate import ORDER, Class
+
+if TYPE_CHECKING:
+    from lakechime_dagster.lake import Lake
+    from lakechime_dagster.lineage.gate import Finding
+    from lakechime_dagster.lineage.manifest import Manifest
+
+Against = Annotated[Path, typer.Option("--against", help="The manifest of the code as it was, such as of the main branch.")]
+FailOn = Annotated[str, typer.Option("--fail-on", help=f"The least that fails: {', '.join(ORDER)}, or `nothing`.")]
+Accept = Annotated[str | None, typer.Option("--accept", help="Accept a finding, by the key that --json tells; needs --reason.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why it is accepted.")]
+Live = Annotated[bool, typer.Option("--live", help="Take the columns of sources from the tables that are there, not from the file.")]
+NOTHING = "nothing"
+
+
+def gate(
+    against: Against, fail_on: FailOn = str(Class.BREAKS), accept: Accept = None, reason: Reason = None, live: Live = False,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Ask each function and query again and compare: what breaks, which rows and values change, of whom. Markdown, by owner.
+
+    Columns of tables that others write are taken from the file, so that it runs where there are no tables. The exit code is 1 when
+    something that is not accepted is as bad as `--fail-on`.
+    """
+    from lakechime_dagster.lineage.gate import compare
+    from lakechime_dagster.lineage.gate_report import markdown
+    from lakechime_dagster.lineage.manifest import read_manifest
+    from lakechime_dagster.resources.lineage_plan import planned_manifest
+
+    worst = _checked(fail_on)
+    before, platform = read_manifest(against), open_platform()
+    lake = declared_lake(platform.settings)
+    after = planned_manifest(lake, platform, note, before, only_manifest=not live)
+    found = compare(before, after)
+    if accept is not None:
+        _accept(against, before, found, accept, reason)
+        return
+    if as_json:
+        print_json({"findings": [document(one) for one in found]})
+    else:
+        say(markdown(found, wakes_of(lake)).rstrip("\n"))
+    if worst is not None and any(ORDER.index(one.kind) <= ORDER.index(worst) and not one.accepted for one in found):
+        raise typer.Exit(1)
+
+
+def document(one: "Finding") -> dict[str, Any]:
+    """A finding, as JSON."""
+    return {
+        "key": one.key, "kind": str(one.kind), "table": one.table, "column": one.column, "what": one.what, "owner": one.owner,
+        "because": [str(ref) for ref in one.because], "accepted": one.accepted,
+    }  # fmt: skip
+
+
+def wakes_of(lake: "Lake") -> dict[str, str]:
+    """By table what launches its runs."""
+    from lakechime_dagster.assets.flows import flow_of
+
+    return {table.name: flow_of(table).condition if table.trigger is not None else "a person" for table in lake.targets}
+
+
+def _checked(fail_on: str) -> Class | None:
+    if fail_on == NOTHING:
+        return None
+    try:
+        return Class(fail_on)
+    except ValueError:
+        raise InvalidValueError("--fail-on", fail_on, f"write one of {', '.join(ORDER)}, or {NOTHING}") from None
+
+
+def _accept(path: Path, manifest: "Manifest", found: "tuple[Finding, ...]", key: str, reason: str | None) -> None:
+    if key not in {one.key for one in found}:
+        raise NotFoundError(f"there is no finding {key!r}; see the keys with --json")
+    if not (reason or "").strip():
+        raise InvalidValueError("--reason", reason or "", "say why the finding is accepted")
+    path.write_text(replace(manifest, accepted={**manifest.accepted, key: str(reason)}).to_json(), encoding="utf-8")
+    say(f"accepted in {path}: {key}")

@@ -1,0 +1,146 @@
+"""What the code of a lake says of its columns before any run: `lineage.json`, kept in git, byte for byte equal for equal code."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
+from lakechime_dagster.lineage.record import Statement
+
+VERSION = 1
+FILE = "lineage.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedColumn:
+    """A column of a table: its type as Spark writes it in JSON, and of a computed one what it comes from.
+
+    `digest` is equal as long as its expression says the same.
+    """
+
+    name: str
+    type: Any
+    nullable: bool = True
+    sources: tuple[Source, ...] = ()
+    opaque: tuple[str, ...] = ()
+    digest: str = ""
+
+    @property
+    def lineage(self) -> ColumnLineage:
+        return ColumnLineage(column=self.name, sources=self.sources, opaque=self.opaque)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTable:
+    """A table as its code makes it, or, where `code` is None, as it is found.
+
+    `rows` is a digest of what decides which rows there are, `laid_out` says keys, partitions and refresh mode. `unknown` says why
+    something is not known until it runs; where nothing is, `columns` are those that it had when it was known, or none.
+    """
+
+    name: str
+    columns: tuple[PlannedColumn, ...] = ()
+    indirect: tuple[Source, ...] = ()
+    inputs: tuple[str, ...] = ()
+    rows: str = ""
+    code: str | None = None
+    laid_out: Mapping[str, str] = field(default_factory=dict, hash=False)
+    owner: str = ""
+    unknown: tuple[str, ...] = ()
+
+    @cached_property
+    def by_name(self) -> Mapping[str, PlannedColumn]:
+        return {column.name: column for column in self.columns}
+
+    @property
+    def is_computed(self) -> bool:
+        return self.code is not None
+
+    @property
+    def statement(self) -> Statement:
+        """What it is computed from, as a run would tell it."""
+        columns = tuple(column.lineage for column in self.columns)
+        return Statement(target=self.name, columns=columns, indirect=self.indirect, inputs=self.inputs, unknown=self.unknown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The tables of a lake by name, and findings that a person has accepted with a reason, by their key."""
+
+    lake: str
+    tables: Mapping[str, PlannedTable]
+    accepted: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The text of the file, the same for the same manifest."""
+        tables = {name: _table_json(table) for name, table in sorted(self.tables.items())}
+        value = {"version": VERSION, "lake": self.lake, "tables": tables, "accepted": dict(sorted(self.accepted.items()))}
+        return json.dumps(value, indent=1, ensure_ascii=False, sort_keys=False) + "\n"
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a file.
+
+    Raises:
+        InvalidValueError: naming the file and what of it is not as this version writes it.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidValueError("manifest", str(path), f"cannot be read: {error}; write it with `lakechime lineage plan`") from None
+    if not isinstance(value, dict) or value.get("version") != VERSION:
+        said = value.get("version") if isinstance(value, dict) else None
+        raise InvalidValueError("manifest", str(path), f"has version {said!r}, this one reads {VERSION}; run `lakechime lineage plan`")
+    try:
+        tables = {name: _table(name, one) for name, one in value["tables"].items()}
+        return Manifest(lake=str(value["lake"]), tables=tables, accepted={str(k): str(v) for k, v in value["accepted"].items()})
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InvalidValueError("manifest", str(path), f"is not whole: {error!r}; write it with `lakechime lineage plan`") from None
+
+
+def _table_json(table: PlannedTable) -> dict[str, Any]:
+    """Without what is empty, so that a change of it is all that a reader of a difference sees."""
+    value = {
+        **{name: one for name, one in asdict(table).items() if name in ("rows", "code", "owner", "laid_out") and one},
+        "inputs": list(table.inputs),
+        "unknown": list(table.unknown),
+        "indirect": [_source_json(one) for one in table.indirect],
+        "columns": [_column_json(column) for column in table.columns],
+    }
+    return {name: one for name, one in sorted(value.items()) if one or name == "columns"}
+
+
+def _column_json(column: PlannedColumn) -> dict[str, Any]:
+    value = {
+        "name": column.name, "type": column.type, "nullable": column.nullable, "digest": column.digest,
+        "sources": [_source_json(one) for one in column.sources], "opaque": list(column.opaque),
+    }  # fmt: skip
+    return {name: one for name, one in value.items() if one or name == "nullable"}
+
+
+def _source_json(source: Source) -> list[Any]:
+    said: list[Any] = [source.ref.table, source.ref.column, str(source.kind)]
+    return [*said, "masking"] if source.is_masking else said
+
+
+def _table(name: str, value: Mapping[str, Any]) -> PlannedTable:
+    return PlannedTable(
+        name=name, columns=tuple(_column(one) for one in value["columns"]), indirect=_sources(value.get("indirect", ())),
+        inputs=tuple(value.get("inputs", ())), rows=value.get("rows", ""), code=value.get("code"), laid_out=value.get("laid_out", {}),
+        owner=value.get("owner", ""), unknown=tuple(value.get("unknown", ())),
+    )  # fmt: skip
+
+
+def _column(value: Mapping[str, Any]) -> PlannedColumn:
+    return PlannedColumn(
+        name=value["name"], type=value["type"], nullable=bool(value["nullable"]), sources=_sources(value.get("sources", ())),
+        opaque=tuple(value.get("opaque", ())), digest=value.get("digest", ""),
+    )  # fmt: skip
+
+
+def _sources(values: Iterable[list[Any]]) -> tuple[Source, ...]:
+    return tuple(Source(ColumnRef(one[0], one[1]), Kind(one[2]), "masking" in one[3:]) for one in values)

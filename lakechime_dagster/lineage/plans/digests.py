@@ -1,0 +1,161 @@
+"""What a plan says, as digests that are equal as long as it says the same: of each column it gives, and of which rows there are.
+
+Names of intermediate columns, ids and the order in which columns are carried along do not count. What has no rule here counts as
+a whole, so that a change of it is never missed.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from lakechime_dagster.lineage.plans.deep import deeply
+from lakechime_dagster.lineage.plans.dump import Field, Node, Unknown
+
+CARRYING = frozenset({"Project", "SubqueryAlias", "View", "Result", "Window", "ResolvedHint", "WithCTE", "CTERelationDef", "Repartition"})
+"""Nodes that give the rows of what is below them."""
+
+BY_POSITION = frozenset({"Union", "Except", "Intersect", "Expand", "CTERelationRef", "UnionLoop"})
+UNSAID = frozenset({"exprId", "cteId", "id", "rdd", "resultId", "loopId", "resultIds", "maxDepth", "limit_"})  # other each time
+DIGITS = 16
+
+
+@dataclass(frozen=True)
+class Digests:
+    """Digests of the columns by name, in order, and of the rows."""
+
+    columns: Mapping[str, str]
+    rows: str
+
+
+@dataclass(frozen=True)
+class _Frame:
+    columns: tuple[tuple[int, str], ...]
+    rows: str
+
+    def by_id(self) -> dict[int, str]:
+        return dict(self.columns)
+
+
+def digests_of(plan: Node) -> Digests:
+    """The digests of a plan that was dumped with its texts."""
+    frame = deeply(lambda: _Digesting(plan).frame(plan, {}), plan.depth)
+    names = [one.name for one in plan.output or ()]
+    return Digests(dict(zip(names, (digest for _, digest in frame.columns), strict=True)), frame.rows)
+
+
+@dataclass
+class _Digesting:
+    plan: Node
+    definitions: dict[int, Node] = field(default_factory=dict)
+    defined: dict[int, _Frame] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.definitions = {node.number("id"): node for node in self.plan.walk() if node.name == "CTERelationDef"}
+
+    def frame(self, node: Node, outer: Mapping[int, str]) -> _Frame:
+        """What a node gives, each column with its digest."""
+        below = [self.frame(child, outer) for child in node.plans()]
+        if node.name == "CTERelationRef":
+            below = [self._cte(node, outer)]
+        if node.name == "WithCTE":
+            below = [self.frame(node.node("plan"), outer)]
+        if not below:
+            return self._leaf(node, outer)
+        known = {**outer, **{number: digest for one in below for number, digest in one.columns}}
+        own = self._own(node, known)
+        columns = tuple(
+            (one.id, self._column(node, place, one.id, own, below, known)) for place, one in enumerate(node.output or ())
+        )  # fmt: skip
+        rows = [one.rows for one in below]
+        return _Frame(columns, rows[0] if node.name in CARRYING and len(rows) == 1 else _digest(self._deciding(node, known), *rows))
+
+    def _cte(self, node: Node, outer: Mapping[int, str]) -> _Frame:
+        number = node.number("cteId")
+        if number not in self.defined:
+            definition = self.definitions.get(number)
+            self.defined[number] = _Frame((), "recursive")  # until it is known: a recursive one refers to itself
+            self.defined[number] = self.frame(definition.node("child"), outer) if definition is not None else _Frame((), "undefined")
+        return self.defined[number]
+
+    def _leaf(self, node: Node, outer: Mapping[int, str]) -> _Frame:
+        name = node.text("name") if node.name == "Table" else self._said(_without(node, "output"), outer)
+        columns = tuple((one.id, _digest(node.name, name, one.name)) for one in node.output or ())
+        return _Frame(columns, _digest(node.name, name))
+
+    def _own(self, node: Node, known: Mapping[int, str]) -> dict[int, str]:
+        """The columns that a node itself makes; of an aggregate what it groups by is part of each value."""
+        groups = self._said(node.fields.get("groupingExpressions"), known) if node.name == "Aggregate" else ""
+        made = [one for one in _named(node) if one.name != "AttributeReference"]
+        return {number: self._made(one, groups, known) for one in made if isinstance(number := one.fields.get("exprId"), int)}
+
+    def _made(self, named: Node, groups: str, known: Mapping[int, str]) -> str:
+        """The digest of an expression; one that only gives a column another name has that of the column."""
+        value = named
+        while value.name == "Alias" and isinstance(child := value.fields.get("child"), Node):
+            value = child
+        said = self._said(value, known)
+        return said if value.name == "AttributeReference" and not groups else _digest(said, groups)
+
+    def _column(
+        self, node: Node, place: int, number: int, own: Mapping[int, str], below: list[_Frame], known: Mapping[int, str]
+    ) -> str:  # fmt: skip
+        if node.name in BY_POSITION:
+            said = [one.columns[place][1] for one in below if place < len(one.columns)]
+            if node.name == "CTERelationRef" and said:
+                return said[0]
+            return _digest(node.name, str(place), self._deciding(node, known) if node.name == "Expand" else "", *said)
+        if number in own:
+            return own[number]
+        return known[number] if number in known else _digest(self._said(node, known), str(place))
+
+    def _deciding(self, node: Node, known: Mapping[int, str]) -> str:
+        """What of a node decides on its rows: of an aggregate what it groups by, of others all that is no plan."""
+        said = node.fields.get("groupingExpressions") if node.name == "Aggregate" else _without(node)
+        return f"{node.name}({self._said(said, known)})"
+
+    def _said(self, value: Field, known: Mapping[int, str]) -> str:
+        """A value as a text without ids: a column by its digest, an alias by what it names."""
+        if isinstance(value, Node):
+            return self._expression(value, known)
+        if isinstance(value, Unknown):
+            return value.name
+        if isinstance(value, tuple):
+            return f"[{','.join(self._said(one, known) for one in value)}]"
+        if isinstance(value, Mapping):
+            said = (f"{name}={self._said(one, known)}" for name, one in sorted(value.items()) if name not in UNSAID)
+            return f"{{{','.join(said)}}}"
+        return repr(value)
+
+    def _expression(self, node: Node, known: Mapping[int, str]) -> str:
+        number = node.fields.get("exprId")
+        if node.name in ("AttributeReference", "OuterReference") and isinstance(number, int):
+            return known.get(number, f"column {node.fields.get('name')}")
+        if node.name == "Alias":
+            return self._said(node.fields.get("child"), known)
+        if node.output is not None or node.plans():
+            frames = [self.frame(node, known)] if node.output is not None else [self.frame(child, known) for child in node.plans()]
+            inside = ",".join(f"{one.rows}:{','.join(digest for _, digest in one.columns)}" for one in frames)
+            return f"{node.name}<{inside}>({self._said(_without(node), known)})" if node.output is None else f"plan<{inside}>"
+        return f"{node.name}({self._said(node.fields, known)})"
+
+
+def _without(node: Node, *names: str) -> Mapping[str, Field]:
+    """The parameters of a node that are no plans, without some."""
+    return {name: value for name, value in node.fields.items() if name not in names and not _has_plan(value)}
+
+
+def _has_plan(value: Field) -> bool:
+    if isinstance(value, tuple):
+        return any(_has_plan(one) for one in value)
+    return isinstance(value, Node) and value.output is not None
+
+
+def _named(node: Node) -> Iterable[Node]:
+    for value in node.fields.values():
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, Node) and one.output is None:
+                yield one
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:DIGITS]

@@ -1,0 +1,51 @@
+"""What runs tell of their lineage: a record of what a table's function was seen to compute, once its commit is settled."""
+
+from dataclasses import replace
+
+from lakechime_dagster.lake.code_digests import code_digest
+from lakechime_dagster.lake.lake import Lake, Target
+from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lineage.plans.dump import dump_of
+from lakechime_dagster.lineage.plans.statements import statements_of
+from lakechime_dagster.lineage.record import LineageRecord, Producer, Statement
+from lakechime_dagster.resources.lineage_names import names_of
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.spark.job import Outcome, Seen, TableResult
+from lakechime_dagster.store.lineage import SqlLineage
+
+
+def lineage_store(platform: Platform) -> SqlLineage:
+    """Where lineage is kept."""
+    return SqlLineage(platform.store.engine)
+
+
+def record_lineage(running: RunningExecution, lake: Lake, table: Target, result: TableResult) -> Statement | None:
+    """Keep what a run that has settled its step was seen to compute; None of one that committed nothing itself."""
+    if result.seen is None or result.outcome is not Outcome.COMMITTED or not running.settled:
+        return None
+    statement = statement_of(result.seen, lake, table, running.platform)
+    execution = running.execution
+    record = LineageRecord(
+        producer=Producer(namespace=execution.lane.deployment, job=running.flow.name),
+        run_id=f"{execution.execution_id}/{execution.attempt}",
+        at_ms=running.platform.store.now(),
+        statement=statement,
+        lane=str(execution.lane),
+        step=execution.step,
+        version=result.version,
+        code=code_digest(table) if isinstance(table, LakeTable) else None,
+        owners=(table.owner,) if table.owner else (),
+    )
+    lineage_store(running.platform).record(record)
+    return statement
+
+
+def statement_of(seen: Seen, lake: Lake, table: Target, platform: Platform) -> Statement:
+    """What was seen, as a statement on the table; what could not be told is in it as not known."""
+    found = statements_of([*map(dump_of, seen.actions), dump_of(seen.result)], names_of(lake, platform), table.name)
+    own = [one for one in found.statements if one.target == table.name]
+    if not own:
+        why = found.unknown or ("its plan could not be read",)
+        return Statement(target=table.name, inputs=table.inputs, unknown=why)
+    return replace(own[-1], unknown=(*own[-1].unknown, *found.unknown))

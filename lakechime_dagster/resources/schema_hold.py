@@ -1,0 +1,136 @@
+"""A step whose input lost or retyped a column that the table reads: it is held before Spark starts, until schema or code fits.
+
+Which columns a table reads is what its newest run told, as long as its code is the same. What nobody knows holds nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lakechime_dagster.dce.commits import CommitsMissingError
+from lakechime_dagster.dce.event import version_of
+from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.lake.code_digests import code_digest
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lineage.gate import said
+from lakechime_dagster.lineage.record import Producer, Statement
+from lakechime_dagster.resources.lakechime import declared_flows
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.store.interventions import By, Interventions
+from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
+from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import LaneState, Place
+
+if TYPE_CHECKING:
+    from lakechime_dagster.capture.delta import DeltaLog
+
+HELD = "a column that it reads changed: "  # how the reason of such a hold begins
+WIDER = frozenset({("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"), ("integer", "long"),
+                   ("float", "double"), ("integer", "double"), ("short", "double"), ("byte", "double")})  # fmt: skip
+
+
+def misfit(running: RunningExecution, lake: Lake, table: LakeTable) -> str:
+    """Why a step must not begin, or "": which column of which table changed, with which version and by whom."""
+    execution = running.execution
+    return _misfit(running.platform, lake, table, execution.lane.deployment, execution.start, execution.end)
+
+
+def resume_fitting(platform: Platform, lake: Lake) -> list[str]:
+    """Try the steps again that were held for a column and fit now, up to what came meanwhile; the names of their tables."""
+    flows, tables = declared_flows(), {table.name: table for table in lake.computed}
+    return [
+        row.name
+        for row in platform.ledger.flows_held_for(HELD)
+        if row.name in tables and row.name in flows and _resumed(platform, lake, tables[row.name], flows[row.name], row)
+    ]
+
+
+def _resumed(platform: Platform, lake: Lake, table: LakeTable, flow: Flow, row: FlowRow) -> bool:
+    held = {key: lane for key, lane in platform.ledger.lanes(row).items() if _is_held(lane)}
+    if not held:
+        return False
+    people, by, is_resumed = Interventions(platform.ledger), By(who="lakechime", reason="schema and code fit again"), False
+    for execution in platform.ledger.open_executions(row):
+        lane = held.get(execution.lane.key)
+        if lane is not None and not _misfit(platform, lake, table, execution.lane.deployment, execution.start, None):
+            people.retry(execution, by, platform.evaluator.end_of(flow, row, lane))
+            is_resumed = True
+    return is_resumed
+
+
+def _is_held(lane: LaneRow) -> bool:
+    return lane.state is LaneState.HELD and lane.state_reason.startswith(HELD)
+
+
+def _misfit(platform: Platform, lake: Lake, table: LakeTable, namespace: str, start: Place, end: Place | None) -> str:
+    """The same between two places; None as end is now."""
+    statement = _told(platform, table, namespace)
+    if statement is None:
+        return ""
+    found = [
+        problem
+        for name in table.inputs
+        if (columns := _read_of(statement, name))
+        for problem in _changed(platform.log(name, lake.table(name).location), columns, _version(start, name), _version(end, name))
+    ]
+    return HELD + "; ".join(found) if found else ""
+
+
+def _told(platform: Platform, table: LakeTable, namespace: str) -> Statement | None:
+    """What the newest run told of the table, if the code is the one that told it."""
+    producer, code = Producer(namespace=namespace, job=table.name), code_digest(table)
+    standing = LineageStandings(platform.store.engine).of_targets([table.name])
+    return next((one.statement for one in standing if one.producer == producer and one.code == code), None)
+
+
+def _read_of(statement: Statement, table: str) -> frozenset[str]:
+    sources = [*statement.indirect, *(source for column in statement.columns for source in column.sources)]
+    return frozenset(source.ref.column for source in sources if source.ref.table == table and source.ref.column is not None)
+
+
+def _version(place: Place | None, table: str) -> int | None:
+    source = place.sources.get(table) if place is not None else None
+    return version_of(source.snapshot_id) if source is not None else None
+
+
+def _changed(log: "DeltaLog", columns: Iterable[str], start: int | None, end: int | None) -> Iterator[str]:
+    """Sentences on the columns that are gone or of another type since a version; none where that cannot be told."""
+    if start is None:
+        return
+    try:
+        before, last = _types(log, start), log.version if end is None else end
+        after = _types(log, last)
+    except TableUnreadableError:
+        return  # the step itself says so
+    for name in sorted(columns):
+        if name in before and not _fits(before[name], after.get(name)):
+            version = _first(log, name, before[name], start, last)
+            what = f"is {said(after[name])}, was {said(before[name])}" if name in after else "is gone"
+            yield f"{log.table}.{name} {what} since version {version} ({_writer(log, version)})"
+
+
+def _types(log: "DeltaLog", version: int) -> Mapping[str, Any]:
+    return {name: kind for name, kind, _ in log.columns(version)}
+
+
+def _fits(before: object, after: object) -> bool:
+    return before == after or (isinstance(before, str) and isinstance(after, str) and (before, after) in WIDER)
+
+
+def _first(log: "DeltaLog", name: str, before: object, start: int, last: int) -> int:
+    """The first version at which a column does not fit any more."""
+    low, high = start, last
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _fits(before, _types(log, middle).get(name)) else (low, middle)
+    return high
+
+
+def _writer(log: "DeltaLog", version: int) -> str:
+    try:
+        (commit,) = log.commits(version - 1, version)
+    except (TableUnreadableError, CommitsMissingError):
+        return "whose writer is no longer in the log"
+    return f"{commit.operation or 'a write'} by {commit.engine or 'a program that does not say'}"

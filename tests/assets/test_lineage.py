@@ -1,0 +1,146 @@
+"""What a run is seen to compute: kept once its commit is there, shown on the asset, and compared with what is declared."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
+from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
+from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage.standing import Standing
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.store.lineage_standing import LineageStandings
+from tests.support.tables import write
+
+pytestmark = pytest.mark.spark
+
+ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.int64())])
+RATES = pa.schema([("rate", pa.int64())])
+
+orders, rates = SourceTable("bronze.orders"), SourceTable("bronze.rates")
+
+
+@spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, owner="team:shop")
+def paid(orders: Any) -> Any:
+    return orders.where("amount > 0").select("id", (F.col("amount") * 2).alias("twice"))
+
+
+@spark_table("silver.rated", keys=["id"], reads={"orders": orders.changes()})
+def rated(orders: Any) -> Any:
+    """Reads a table that it does not declare, and takes a value of it through the driver."""
+    path = open_platform().location("bronze.rates")
+    rate = orders.sparkSession.read.format("delta").load(path).first()[0]
+    return orders.select("id", (F.col("amount") * F.lit(rate)).alias("rated"), F.lit(rate).alias("rate"))
+
+
+total = sql_table("gold.total", sql="SELECT sum(twice) AS total FROM silver.paid", refresh="full")
+
+
+class Shop:
+    """The code location of a shop, whose jobs a person launches."""
+
+    def __init__(self, instance: dg.DagsterInstance, platform: Platform) -> None:
+        self.instance, self.platform = instance, platform
+        self.definitions = build_definitions(Lake("shop", [orders, rates, paid, rated, total]))
+
+    def commit(self, table: str, schema: pa.Schema, *rows: tuple[int, ...]) -> None:
+        log = self.platform.log(table)
+        Path(log.location).mkdir(parents=True, exist_ok=True)
+        write(log.location, pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema))
+        self.platform.store.register(log.events_of_commit(log.version))
+
+    def run(self, table: str) -> dg.ExecuteInProcessResult:
+        job = self.definitions.resolve_job_def("shop__tables")
+        return job.execute_in_process(instance=self.instance, asset_selection=[dg.AssetKey(table.split("."))])
+
+    def current(self, table: str) -> Statement:
+        """What is kept of the newest run that wrote a table."""
+        (told,) = [one.statement for one in standings(self.platform) if one.statement.target == table]
+        return told
+
+
+def standings(platform: Platform) -> list[Standing]:
+    return LineageStandings(platform.store.engine).all()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Shop]:
+    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
+        monkeypatch.setenv(f"LAKECHIME_{name}", value)
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        yield Shop(instance, open_platform())
+
+
+def shown(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    (event,) = result.get_asset_materialization_events()
+    return {name: value.value for name, value in event.materialization.metadata.items()}
+
+
+def test_a_run_tells_where_its_columns_come_from(shop: Shop) -> None:
+    shop.commit("bronze.orders", ORDERS, (1, 10), (2, -3))
+    seen = shown(shop.run("silver.paid"))
+    deps = seen["dagster/column_lineage"].deps_by_column
+    assert deps["twice"] == [dg.TableColumnDep(asset_key=dg.AssetKey(["bronze", "orders"]), column_name="amount")]
+    assert "| twice | bronze.orders.amount (transformation) |" in seen["columns come from"]
+    statement = shop.current("silver.paid")
+    assert [column.column for column in statement.columns] == ["id", "twice"]
+    assert statement.columns[0].sources == (Source(ColumnRef("bronze.orders", "id"), Kind.IDENTITY),)
+    assert statement.indirect == (Source(ColumnRef("bronze.orders", "amount"), Kind.FILTER),)
+    assert (statement.inputs, statement.unknown) == (("bronze.orders",), ())
+
+
+def test_sql_tells_the_same_through_its_views(shop: Shop) -> None:
+    shop.commit("bronze.orders", ORDERS, (1, 10))
+    shop.run("silver.paid")
+    shop.run("gold.total")
+    statement = shop.current("gold.total")
+    assert statement.columns[0].sources == (Source(ColumnRef("silver.paid", "twice"), Kind.AGGREGATION),)
+
+
+def test_an_increment_tells_what_the_whole_table_tells(shop: Shop) -> None:
+    """How a range is read, narrowed and compared is the engine's, and none of the meaning."""
+    shop.commit("bronze.orders", ORDERS, (1, 10))
+    shop.run("silver.paid")
+    whole = shop.current("silver.paid")
+    shop.commit("bronze.orders", ORDERS, (2, 20))
+    assert "rows inserted" in shown(shop.run("silver.paid"))
+    assert shop.current("silver.paid") == whole
+
+
+def test_a_run_that_commits_nothing_tells_nothing(shop: Shop) -> None:
+    shop.commit("bronze.orders", ORDERS, (1, -10))
+    result = shop.run("silver.paid")
+    assert "dagster/column_lineage" not in shown(result)
+    assert [one for one in standings(shop.platform) if one.statement.target == "silver.paid"] == []
+
+
+def test_an_input_that_is_not_declared_is_told_with_the_line_to_add(shop: Shop) -> None:
+    shop.commit("bronze.orders", ORDERS, (1, 10))
+    shop.commit("bronze.rates", RATES, (3,))
+    result = shop.run("silver.rated")
+    (check,) = [one for one in result.get_asset_check_evaluations() if one.check_name == "inputs_are_declared"]
+    assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert check.metadata["bronze.rates"].value == (
+        'add "rates": rates.snapshot() to reads=, where rates is the declaration of bronze.rates'
+    )
+    assert {one.check_name: one.passed for one in shop.run("silver.paid").get_asset_check_evaluations()}["inputs_are_declared"]
+
+
+def test_a_value_that_went_through_the_driver_is_in_every_column(shop: Shop) -> None:
+    shop.commit("bronze.orders", ORDERS, (1, 10))
+    shop.commit("bronze.rates", RATES, (3,))
+    shop.run("silver.rated")
+    columns = {column.column: column for column in shop.current("silver.rated").columns}
+    through = Source(ColumnRef("bronze.rates", "rate"), Kind.DRIVER)
+    assert all(through in column.sources for column in columns.values())
+    assert columns["rate"].opaque
+    assert not columns["id"].opaque

@@ -1,0 +1,104 @@
+"""A step whose input lost or retyped a column that the table reads is held before Spark starts, and goes on when it fits again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.lake import Lake, SourceTable, spark_table
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.triggers import SnapshotTrigger
+from tests.assets.test_table import Location, shown
+
+pytestmark = pytest.mark.spark
+
+ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.int64()), ("note", pa.string())])
+orders = SourceTable("bronze.orders")
+
+
+@spark_table("silver.paid", keys=["id"], reads={"orders": orders.snapshot()}, refresh="full", trigger=SnapshotTrigger(["bronze.orders"]))
+def paid(orders: Any) -> Any:
+    return orders.where("amount > 0").select("id", "amount")
+
+
+@spark_table("silver.ids", keys=["id"], reads={"orders": orders.snapshot()}, refresh="full", trigger=SnapshotTrigger(["bronze.orders"]))
+def ids(orders: Any) -> Any:
+    return orders.select("id")
+
+
+@pytest.fixture
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Location]:
+    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
+        monkeypatch.setenv(f"LAKECHIME_{name}", value)
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        yield Location(instance, build_definitions(Lake("shop", [orders, paid, ids])), open_platform())
+
+
+def rewrite(location: Location, schema: pa.Schema) -> None:
+    """A producer's commit that replaces all columns, pushed."""
+    path = location.platform.location("bronze.orders")
+    row = {one.name: 1 if pa.types.is_integer(one.type) else "1" for one in schema}
+    rows = pa.Table.from_pylist([row], schema)
+    write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite")
+    log = location.platform.log("bronze.orders")
+    location.platform.store.register(log.events_of_commit(log.version))
+
+
+def test_a_column_that_is_gone_holds_who_reads_it_alone_until_it_is_back(location: Location) -> None:
+    rewrite(location, ORDERS)
+    assert location.run_of("silver_paid").success
+    assert location.run_of("silver_ids").success
+
+    rewrite(location, ORDERS.remove(1))
+    with pytest.raises(LaneHeldError) as held:
+        location.run_of("silver_paid")
+    told = str(held.value)
+    assert "bronze.orders.amount is gone since version 1" in told
+    assert "delta-rs" in told
+    assert "HELD" in str(location.tick("silver_paid").skip_message)
+    assert location.run_of("silver_ids").success
+
+    assert "goes on" not in str(location.tick("shop__events").skip_message)
+    rewrite(location, ORDERS)
+    assert "silver.paid goes on: schema and code fit again" in location.tick("shop__events").skip_message
+    resumed = location.run_of("silver_paid")
+    assert resumed.success
+    assert location.rows("silver.paid") == [(1, 1)]
+
+
+def test_another_type_holds_and_a_wider_one_does_not(location: Location) -> None:
+    narrow = pa.schema([("id", pa.int64()), ("amount", pa.int32()), ("note", pa.string())])
+    rewrite(location, narrow)
+    assert location.run_of("silver_paid").success
+    rewrite(location, ORDERS)
+    assert location.run_of("silver_paid").success
+    rewrite(location, pa.schema([("id", pa.int64()), ("amount", pa.string())]))
+    with pytest.raises(LaneHeldError, match=r"bronze\.orders\.amount is string, was bigint since version 2"):
+        location.run_of("silver_paid")
+
+
+def test_code_that_no_longer_reads_the_column_goes_on(location: Location) -> None:
+    rewrite(location, ORDERS)
+    assert location.run_of("silver_paid").success
+    rewrite(location, ORDERS.remove(1))
+    with pytest.raises(LaneHeldError):
+        location.run_of("silver_paid")
+
+    @spark_table("silver.paid", keys=["id"], reads=dict(paid.reads), refresh="full", trigger=SnapshotTrigger(["bronze.orders"]))
+    def other(orders: Any) -> Any:
+        return orders.selectExpr("id", "0L as amount")
+
+    location.definitions = build_definitions(Lake("shop", [orders, other, ids]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lakechime_dagster.resources.schema_hold.code_digest", lambda table: "another")
+        assert "silver.paid goes on" in location.tick("shop__events").skip_message
+        assert shown(location.run_of("silver_paid"))["step"] == 2

@@ -1,0 +1,96 @@
+"""`lakechime lineage plan` and `gate`: the manifest of the code in a file, and what a change of the code does, by it."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from lakechime_dagster.spark.drivers.driver import Driver
+from tests.support.cli import Cli
+
+pytestmark = pytest.mark.spark
+
+LAKE = """
+from lakechime_dagster.lake import Lake, SourceTable, sql_table
+orders = SourceTable("bronze.orders")
+paid = sql_table("silver.paid", sql="SELECT id, amount * {times} AS twice FROM bronze.orders WHERE amount > 0", refresh="full")
+total = sql_table("gold.total", sql="SELECT sum({read}) AS total FROM silver.paid", refresh="full", owner="team:gold")
+lake = Lake("shop", [orders, paid, total])
+"""
+ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.int64())])
+
+
+@pytest.fixture
+def code(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_driver: Driver) -> Callable[..., None]:
+    """Makes the lake's code what is asked for."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("LAKECHIME_LAKE", "planned_lake:lake")
+    monkeypatch.setenv("LAKECHIME_SPARK_DRIVER", "local")
+    monkeypatch.chdir(tmp_path)
+
+    def write(times: int = 2, read: str = "twice") -> None:
+        (tmp_path / "planned_lake.py").write_text(LAKE.format(times=times, read=read), encoding="utf-8")
+        sys.modules.pop("planned_lake", None)
+
+    write()
+    return write
+
+
+def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Callable[..., None], tmp_path: Path) -> None:
+    file = str(tmp_path / "lineage.json")
+    first = lakechime("lineage", "plan", "--out", file)
+    assert first.code == 0
+    assert "silver.paid: not known until bronze.orders is" in first.err
+
+    write_deltalake(lakechime.platform.location("bronze.orders"), ORDERS.empty_table())
+    known = lakechime("lineage", "plan", "--out", file)
+    assert (known.code, known.out) == (0, f"{file}: 3 columns of 2 computed tables, 0 not known\n")
+    assert lakechime("lineage", "plan", "--out", file, "--check").code == 0
+    assert lakechime("lineage", "gate", "--against", file).out == "No table, row or value changes.\n"
+
+    code(times=3)
+    changed = lakechime("lineage", "plan", "--out", file, "--check")
+    assert (changed.code, "is not what the code says" in changed.out) == (1, True)
+    gate = lakechime("lineage", "gate", "--against", file)
+    assert gate.code == 0
+    assert "| values change | gold.total | total | reads silver.paid.twice |" in gate.out
+    assert "### team:gold" in gate.out
+    assert "lakechime backfill plan --columns silver.paid.twice" in gate.out
+    assert lakechime("lineage", "gate", "--against", file, "--fail-on", "values change").code == 1
+
+
+def test_what_breaks_fails_until_it_is_accepted(lakechime: Cli, code: Callable[..., None], tmp_path: Path) -> None:
+    file = str(tmp_path / "lineage.json")
+    write_deltalake(lakechime.platform.location("bronze.orders"), ORDERS.empty_table())
+    assert lakechime("lineage", "plan", "--out", file).code == 0
+    code(read="no_such_column")
+    gate = lakechime("lineage", "gate", "--against", file, "--json")
+    assert gate.code == 1
+    (broken,) = [one for one in gate.json["findings"] if one["kind"] == "breaks"]
+    assert (broken["table"], "no_such_column" in broken["what"]) == ("gold.total", True)
+
+    unknown = lakechime("lineage", "gate", "--against", file, "--accept", "no such finding", "--reason", "x")
+    assert (unknown.code, "there is no finding" in unknown.err) == (3, True)
+    accepted = lakechime("lineage", "gate", "--against", file, "--accept", broken["key"], "--reason", "agreed on Monday")
+    assert accepted.code == 0
+    again = lakechime("lineage", "gate", "--against", file)
+    assert (again.code, "agreed on Monday" in again.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("{", "cannot be read"), ('{"version": 7}', "has version 7"), ('{"version": 1, "lake": "x"}', "is not whole")],
+)  # fmt: skip
+def test_a_file_that_is_no_manifest_is_refused(lakechime: Cli, tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "lineage.json"
+    file.write_text(text, encoding="utf-8")
+    answer = lakechime("lineage", "gate", "--against", str(file))
+    assert (answer.code, told in answer.err, "lakechime lineage plan" in answer.err) == (1, True, True)
+
+
+def test_a_wrong_class_is_refused_with_those_there_are(lakechime: Cli) -> None:
+    answer = lakechime("lineage", "gate", "--against", "x", "--fail-on", "everything")
+    assert (answer.code, "rows change" in answer.err) == (1, True)
