@@ -91,31 +91,30 @@ def ensured_told(connection: Connection, statements: Mapping[bytes, Statement]) 
     refs |= {ColumnRef(name) for one in new.values() for name in (one.target, *parts_of(one))}
     refs |= {ColumnRef(one.target, column.column) for one in new.values() for column in one.columns}
     nodes = ensured_nodes(connection, refs)
-    for key, statement in sorted(new.items()):
-        number, is_new = _made_told(connection, key, statement, nodes[ColumnRef(statement.target)])
-        known[key] = number
-        if is_new:
-            _keep_edges(connection, number, statement, nodes)
-    return known
+    values = [_told_row(key, statement, nodes[ColumnRef(statement.target)]) for key, statement in sorted(new.items())]
+    made = insert_if_absent(connection, schema.told).returning(schema.told.c.told_id, schema.told.c.key)
+    ours = {bytes(key): number for number, key in connection.execute(made, values)}  # what others made meanwhile is not among them
+    _keep_edges(connection, {number: new[key] for key, number in ours.items()}, nodes)
+    return known | ours | _known(connection, schema.told, new.keys() - ours.keys())
 
 
-def _made_told(connection: Connection, key: bytes, statement: Statement, target: int) -> tuple[int, bool]:
-    values = {
+def _told_row(key: bytes, statement: Statement, target: int) -> dict[str, Any]:
+    return {
         "key": key, "target_id": target, "replaces": statement.replaces,
         "columns": sorted(column.column for column in statement.columns),
-        "opaque": {one.column: one.opaque for one in statement.columns if one.opaque},
-        "unknown": statement.unknown,
+        "opaque": {one.column: one.opaque for one in statement.columns if one.opaque}, "unknown": statement.unknown,
     }  # fmt: skip
-    made = connection.execute(insert_if_absent(connection, schema.told).values(**values).returning(schema.told.c.told_id)).scalar()
-    if made is not None:
-        return made, True
-    return connection.execute(sa.select(schema.told.c.told_id).where(schema.told.c.key == key)).scalar_one(), False
 
 
-def _keep_edges(connection: Connection, number: int, statement: Statement, nodes: Mapping[ColumnRef, int]) -> None:
-    inputs = [{"told_id": number, "source_id": nodes[ColumnRef(name)], "parts": int(part)} for name, part in parts_of(statement).items()]
+def _keep_edges(connection: Connection, statements: Mapping[int, Statement], nodes: Mapping[ColumnRef, int]) -> None:
+    inputs = [
+        {"told_id": number, "source_id": nodes[ColumnRef(name)], "parts": int(part)}
+        for number, statement in statements.items()
+        for name, part in parts_of(statement).items()
+    ]
     edges = [
         {"told_id": number, "source_id": nodes[source], "target_id": nodes[target], "kind": kind}
+        for number, statement in statements.items()
         for source, target, kind in edges_of(statement)
     ]
     for table, rows in ((schema.told_input, inputs), (schema.told_edge, edges)):

@@ -70,6 +70,14 @@ def test_what_no_longer_holds_ends_and_is_still_told_of_its_time(engine: Engine)
     assert [(one.from_ms, one.to_ms) for one in known.history("gold.daily")] == [(1, 5), (5, None)]
 
 
+def test_late_runs_that_come_together_part_what_held_around_them(engine: Engine) -> None:
+    lineage = SqlLineage(engine)
+    lineage.record_all([make_record(DELAY, run="a", at=1), make_record(DELAY, run="b", at=9)])
+    lineage.record_all([make_record(OPAQUE, run="c", at=5), make_record(WIND, run="d", at=3)])
+    told = [(one.from_ms, one.last_ms, one.to_ms, by_name(one.statement)) for one in LineageStandings(engine).history("gold.daily")]
+    assert told == [(1, 1, 3, by_name(DELAY)), (3, 3, 5, by_name(WIND)), (5, 5, 9, by_name(OPAQUE)), (9, 9, None, by_name(DELAY))]
+
+
 def test_two_producers_of_one_target_hold_beside_each_other(engine: Engine) -> None:
     SqlLineage(engine).record_all([make_record(DELAY, job="one"), make_record(WIND, job="two")])
     known = LineageStandings(engine)
@@ -113,16 +121,20 @@ def test_a_record_is_kept_with_the_transaction_that_it_came_in(engine: Engine) -
     assert LineageStandings(engine).all() == []
 
 
-@given(st.lists(RECORDS, max_size=10))
+@given(st.lists(st.lists(RECORDS, max_size=4), max_size=5))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_holds_at_any_time_is_the_same_in_whatever_order_records_come(records: list[LineageRecord]) -> None:
+def test_what_holds_at_any_time_is_the_same_in_whatever_order_records_come(batches: list[list[LineageRecord]]) -> None:
     engine = memory_engine()
     metadata.create_all(engine)
     lineage, known = SqlLineage(engine), LineageStandings(engine)
-    kept = [record for record in records if lineage.record(record)]
+    kept: dict[tuple[Producer, str, str], LineageRecord] = {}
+    for batch in batches:
+        new = {place: one for one in reversed(batch) if (place := (one.producer, one.target, one.run_id)) not in kept}
+        assert lineage.record_all(batch) == len(new)
+        kept |= new
     for at in (None, *TIMES, TIMES.stop):
         found = {(one.producer, one.statement.target): by_name(one.statement) for one in known.all(at)}
-        assert found == expected(kept, TIMES.stop if at is None else at)
+        assert found == expected(kept.values(), TIMES.stop if at is None else at)
     for target in ("gold.daily", "gold.other"):
         for one in known.history(target):
             assert one.from_ms <= one.last_ms

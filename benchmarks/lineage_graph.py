@@ -1,0 +1,117 @@
+"""What questions to lineage cost: `python -m benchmarks.lineage_graph [--json] [--tables 100000]`.
+
+A made-up lake of 12 layers, three inputs a table of which most are from the layer before, by a Zipf law of popularity, and 20 columns a
+table. Hubs are the 2,000 tables that are read most.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from benchmarks._lines import Line, at_least, at_most, show
+from lakechime_dagster.lineage.csr import Edges
+from lakechime_dagster.lineage.flat import table_pairs
+from lakechime_dagster.lineage.network import Network
+from lakechime_dagster.lineage.paths import nodes_of
+from lakechime_dagster.lineage.reach import Certainty, reach
+from lakechime_dagster.store.engine import open_engine
+from lakechime_dagster.store.lineage import SqlLineage
+from lakechime_dagster.store.lineage_network import CurrentNetwork
+from lakechime_dagster.store.upgrade import upgrade
+from tests.lineage.factories import make_record, make_statement
+
+LAYERS, INPUTS, COLUMNS = 12, 3, 20
+ASKED = 200
+
+
+def made_up(tables: int, seed: int = 7) -> Network:
+    """A network of so many tables, thrice as many edges, and 20 columns a table, nearly each with a source."""
+    random = np.random.default_rng(seed)
+    width, size = tables // LAYERS, COLUMNS + 1
+    pairs: list[np.ndarray] = []
+    for layer in range(1, LAYERS):
+        targets = np.repeat(np.arange(layer * width, (layer + 1) * width), INPUTS + 1)[: INPUTS * width * LAYERS // (LAYERS - 1)]
+        back = np.where(random.random(len(targets)) < 0.7, 1, random.integers(1, layer + 1, len(targets)))
+        popular = np.minimum(random.zipf(1.3, len(targets)) - 1, width - 1)
+        pairs.append(np.stack([(layer - back) * width + popular, targets]))
+    sources, targets = np.unique(np.concatenate(pairs, axis=1), axis=1)
+    kinds = np.where(random.random(len(sources)) < 0.8, 1, 2).astype(np.int8)
+    chosen = np.tile(np.arange(len(sources)), COLUMNS // INPUTS)  # by which input a column comes
+    columns = random.integers(1, size, (2, len(chosen)))
+    edges = Edges(
+        (sources[chosen] * size + columns[0]).astype(np.int32), (targets[chosen] * size + columns[1]).astype(np.int32),
+        np.where(random.random(len(chosen)) < 0.9, 1, 6).astype(np.int8),
+    )  # fmt: skip
+    names = [f"layer{number // width:02}.table{number:06}" for number in range(tables)]
+    labels = tuple(label for name in names for label in (name, *(f"column{column:02}" for column in range(COLUMNS))))
+    empty = Edges(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int8))
+    return Network(
+        tables={name: number * size for number, name in enumerate(names)}, labels=labels,
+        datasets=np.repeat(np.arange(tables, dtype=np.int32) * size, size),
+        inputs=Edges((sources * size).astype(np.int32), (targets * size).astype(np.int32), kinds), edges=edges, unsure=empty,
+    )  # fmt: skip
+
+
+def measure(tables: int, records: int) -> Iterator[Line]:
+    network = made_up(tables)
+    reads = np.bincount(network.inputs.sources, minlength=len(network))
+    hubs = np.argsort(reads)[::-1][:2_000:10][:ASKED]
+    warm = nodes_of(network, [network.ref(int(hubs[0]))])
+    for certainty in Certainty:
+        reach(network, warm, certainty)
+    yield at_least(f"edges of {tables:,} tables", len(network.inputs), "")
+    yield at_least(f"edges of their {tables * COLUMNS:,} columns", len(network.edges), "")
+    rows = [_seconds(lambda hub=hub: reach(network, np.array([hub], np.int32), Certainty.INDIRECT)) for hub in hubs]
+    yield at_most("impact of a hub on tables, p95", 1e3 * float(np.quantile(rows, 0.95)), "ms", 10)
+    starts = [nodes_of(network, [network.ref(int(hub))])[1:] for hub in hubs]
+    columns = [_seconds(lambda start=start: reach(network, start, Certainty.DIRECT)) for start in starts]
+    yield at_most("impact of all 20 columns of a hub on columns, p95", 1e3 * float(np.quantile(columns, 0.95)), "ms", 5)
+    began = time.perf_counter()
+    pairs = sum(len(some) for some in table_pairs(network))
+    yield at_most(f"flatten to {pairs:,} pairs of tables", time.perf_counter() - began, "s", 15)
+    yield from _store(records)
+
+
+def _store(records: int) -> Iterator[Line]:
+    """Statements of three inputs and 20 columns: each for the first time, and then each by another run again."""
+    columns = {f"column{at:02}": f"layer00.table{at % INPUTS}.column{at:02}" for at in range(COLUMNS)}
+    statements = [make_statement(f"layer01.table{number:06}", **columns) for number in range(records)]  # pyright: ignore[reportArgumentType]
+    with TemporaryDirectory(prefix="lakechime-bench-") as folder:
+        engine = open_engine(f"sqlite:///{Path(folder) / 'dce.sqlite'}")
+        upgrade(engine)
+        lineage, current = SqlLineage(engine), CurrentNetwork(engine)
+        for run in ("first", "again"):
+            told = [make_record(one, run=f"{run}-{number}", job=str(number)) for number, one in enumerate(statements)]
+            began = time.perf_counter()
+            for at in range(0, len(told), 100):
+                lineage.record_all(told[at : at + 100])
+            yield at_least(f"records that are stored, by hundreds, {run}", len(told) / (time.perf_counter() - began), "/s", 500)
+        began = time.perf_counter()
+        current.network()
+        yield at_most(f"read {records:,} statements as a network", time.perf_counter() - began, "s")
+        lineage.record(make_record(make_statement("layer02.table", a="layer01.table000001.column01"), job="new"))
+        yield at_most("follow the store by one record", 1e3 * _seconds(current.network), "ms")
+        engine.dispose()
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--tables", type=int, default=100_000)
+    parser.add_argument("--records", type=int, default=5_000)
+    asked = parser.parse_args()
+    show(measure(asked.tables, asked.records), as_json=asked.json)
+
+
+if __name__ == "__main__":
+    main()
