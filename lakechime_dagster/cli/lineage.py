@@ -2,7 +2,15 @@
 
 import typer
 
-from lakechime_dagster.cli import lineage_diff, lineage_export, lineage_gate, lineage_hits, lineage_people, lineage_plan
+from lakechime_dagster.cli import (
+    lineage_diff,
+    lineage_export,
+    lineage_gate,
+    lineage_hits,
+    lineage_people,
+    lineage_plan,
+    lineage_project,
+)
 
 app = typer.Typer(name="lineage", help="Column lineage: where columns come from and who reads them; plan it before any run.")
 app.command("upstream")(lineage_hits.upstream)
@@ -15,6 +23,7 @@ app.command("diff")(lineage_diff.diff)
 app.command("export")(lineage_export.export)
 app.command("plan")(lineage_plan.plan)
 app.command("gate")(lineage_gate.gate)
+app.command("project")(lineage_project.project)
 
 
 @app.callback()

@@ -1,0 +1,43 @@
+"""The table of flattened lineage as an asset that a schedule keeps; a code location has it that merges these definitions."""
+
+import dagster as dg
+
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.resources.keys import asset_key
+from lakechime_dagster.resources.lakechime import LAKECHIME, LakeChimeResource
+from lakechime_dagster.resources.lineage_flat import COLUMN_ROWS, TABLE, flatten
+from lakechime_dagster.resources.names import dagster_name
+
+
+def lineage_definitions(lake: Lake, *, cron: str = "5 * * * *", column_rows: int = COLUMN_ROWS) -> dg.Definitions:
+    """The asset of `lakechime.lineage_flat` and its schedule, to be merged with those of a lake.
+
+    `column_rows` is how many pairs that begin with a column it tells at most.
+    """
+
+    @dg.asset(
+        key=asset_key(TABLE),
+        group_name="lakechime",
+        kinds={"deltalake"},
+        description="Which tables and columns lead to which, at the least layer, and how surely, as runs told it.",
+        metadata={"dagster/table_name": TABLE, "rows of columns at most": column_rows},
+    )
+    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:
+        told = flatten(lakechime.platform(), lake, column_rows=column_rows)
+        if told is None:
+            return dg.MaterializeResult(metadata={"written": False})
+        if told.refusal:
+            context.log.warning(told.refusal)
+        rows = told.tables + (told.columns or 0)
+        return dg.MaterializeResult(
+            metadata={
+                "dagster/row_count": rows, "pairs of tables": told.tables, "pairs of columns": told.columns or 0,
+                "columns": told.refusal or "told", "written": True,
+            }
+        )  # fmt: skip
+
+    job = dg.define_asset_job(dagster_name(f"{TABLE}_job"), selection=[body])
+    schedule = dg.ScheduleDefinition(
+        name=dagster_name(f"{TABLE}_schedule"), job=job, cron_schedule=cron, default_status=dg.DefaultScheduleStatus.RUNNING
+    )
+    return dg.Definitions(assets=[body], jobs=[job], schedules=[schedule], resources={"lakechime": LAKECHIME})
