@@ -54,6 +54,8 @@ def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Call
     code(times=3)
     changed = lakechime("lineage", "plan", "--out", file, "--check")
     assert (changed.code, "is not what the code says" in changed.out) == (1, True)
+    told = lakechime("lineage", "plan", "--out", file, "--check", "--json")
+    assert (told.code, told.json["was_current"], told.json["written"], told.json["not_known"]) == (1, False, False, [])
     gate = lakechime("lineage", "gate", "--against", file)
     assert gate.code == 0
     assert "| values change | gold.total | total | reads silver.paid.twice |" in gate.out
