@@ -130,7 +130,8 @@ def counts_mask(t: Tables) -> DataFrame:
 sql(
     "having_and_expression_groups",
     """
-    select substr(day, 1, 7) as month, sum(amount) / count(id) as mean from {orders} group by substr(day, 1, 7) having max(person) > 1
+    select substr(day, 1, 7) as month, try_divide(sum(amount), count(id)) as mean from {orders} group by substr(day, 1, 7)
+    having max(person) > 1
 """,
 )
 sql(
