@@ -1,8 +1,9 @@
 """The resource by which any Dagster asset or op gets its execution: its events, its ranges, what to write with."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -12,6 +13,7 @@ from lakechime_dagster.resources.draining import drain_firing
 from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.names import EXECUTION_TAG
 from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
+from lakechime_dagster.resources.recording import recording, tables_of
 from lakechime_dagster.resources.running import RunningExecution, kept
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.triggers.decision import Firing
@@ -19,6 +21,9 @@ from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import Cause, Execution, LaneId, LaneState
 from lakechime_dagster.triggers.model import FireKey, PartitionTrigger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 RunContext = dg.AssetExecutionContext | dg.OpExecutionContext
 BY_HAND = "a person asked for it"
@@ -71,6 +76,20 @@ class LakeChimeResource(dg.ConfigurableResource):
         running = RunningExecution(platform, found, execution)
         with kept(running, target, context.log.info):
             yield running
+
+    @contextmanager
+    def lineage(self, context: RunContext, spark: "SparkSession", tables: Mapping[str, str] | None = None) -> Iterator[None]:
+        """Keep the lineage of what the body writes with this session of Spark: `with lakechime.lineage(context, spark): …`.
+
+        SQL and both APIs, MERGE, UPDATE and DELETE too. It counts what left a commit in a table's log, and says what is not known.
+        `tables` are further names of tables by location, beside those of all declared triggers.
+        """
+        platform = self.platform()
+        names = tables_of(platform, declared_flows()) | {
+            name: platform.location(name, location) for name, location in (tables or {}).items()
+        }
+        with recording(platform, spark, job=context.job_name, run_id=context.run_id, tables=names, log=context.log.info):
+            yield
 
 
 LAKECHIME = LakeChimeResource()  # one for all: Dagster merges definitions only if a resource of one name is one object

@@ -1,0 +1,115 @@
+"""Lineage of a program's own writes: every statement that left a commit, and none that did not."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from lakechime_dagster.lineage.columns import Kind
+from lakechime_dagster.lineage.standing import Standing
+from lakechime_dagster.resources.lakechime import LAKECHIME
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.store.lineage_standing import LineageStandings
+
+pytestmark = pytest.mark.spark
+
+Writes = Callable[[SparkSession, str, str], None]  # with the paths of a source and a target
+TABLES = {"bronze.orders": None, "silver.orders": None}
+
+
+@pytest.fixture
+def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark: SparkSession) -> Platform:
+    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    platform = open_platform()
+    for name in TABLES:
+        spark.range(3).withColumn("amount", F.col("id") * 10).write.format("delta").save(platform.location(name))
+    return platform
+
+
+def run(platform: Platform, spark: SparkSession, writes: Writes) -> list[str]:
+    """A run of a job of its own that writes; what it logs."""
+    lines: list[str] = []
+    tables = {name: platform.location(name) for name in TABLES}
+
+    @dg.op
+    def op(context: dg.OpExecutionContext) -> None:
+        context.log.info = lines.append  # type: ignore[method-assign]
+        with LAKECHIME.lineage(context, spark, tables):
+            writes(spark, tables["bronze.orders"], tables["silver.orders"])
+
+    @dg.job
+    def shop() -> None:
+        op()
+
+    shop.execute_in_process(raise_on_error=False)
+    return lines
+
+
+def told(platform: Platform) -> dict[str, Standing]:
+    return {one.statement.target: one for one in LineageStandings(platform.store.engine).all()}
+
+
+def sources(platform: Platform, column: str, table: str = "silver.orders") -> set[tuple[str, Kind]]:
+    statement = told(platform)[table].statement
+    return {(str(source.ref), source.kind) for one in statement.columns if one.column == column for source in one.sources}
+
+
+def test_statements_of_sql_and_of_both_apis_on_one_table_add_up(platform: Platform, spark: SparkSession) -> None:
+    def writes(spark: SparkSession, source: str, target: str) -> None:
+        spark.sql(
+            f"MERGE INTO delta.`{target}` t USING delta.`{source}` s ON t.id = s.id WHEN MATCHED THEN UPDATE SET amount = s.amount + 1"
+        )
+        new = spark.read.format("delta").load(source).select((F.col("id") + 100).alias("id"), "amount")
+        DeltaTable.forPath(spark, target).alias("t").merge(new.alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()
+
+    run(platform, spark, writes)
+    assert sources(platform, "amount") == {("bronze.orders.amount", Kind.TRANSFORMATION), ("bronze.orders.amount", Kind.IDENTITY)}
+    assert ("bronze.orders.id", Kind.TRANSFORMATION) in sources(platform, "id")
+    standing = told(platform)["silver.orders"]
+    assert (standing.producer.job, standing.statement.unknown) == ("shop", ())
+
+
+def test_a_repeat_of_a_transaction_reports_success_and_tells_nothing(platform: Platform, spark: SparkSession) -> None:
+    def append(frame_of: str) -> Writes:
+        def writes(spark: SparkSession, source: str, target: str) -> None:
+            frame = spark.read.format("delta").load(source).selectExpr("id", f"{frame_of} as amount")
+            frame.write.format("delta").option("txnAppId", "app").option("txnVersion", "1").mode("append").save(target)
+
+        return writes
+
+    assert run(platform, spark, append("amount")) == []
+    repeated = run(platform, spark, append("id"))
+    assert repeated == ["no commit of this run is in silver.orders: its lineage is not kept"]
+    assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
+
+
+def test_what_a_failing_body_has_committed_is_kept_and_what_failed_is_not(platform: Platform, spark: SparkSession) -> None:
+    def writes(spark: SparkSession, source: str, target: str) -> None:
+        spark.read.format("delta").load(source).write.format("delta").mode("append").save(target)
+        spark.sql(f"INSERT INTO delta.`{target}` SELECT id, raise_error('on purpose') FROM delta.`{source}`")
+
+    run(platform, spark, writes)
+    assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
+
+
+def test_a_table_outside_of_the_lake_is_told_by_its_path(platform: Platform, spark: SparkSession, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+
+    def writes(spark: SparkSession, source: str, target: str) -> None:
+        spark.read.format("delta").load(source).write.format("delta").save(str(outside))
+
+    run(platform, spark, writes)
+    assert told(platform)[f"file{outside}"].statement.inputs == ("bronze.orders",)
+
+
+def test_the_session_is_as_it_was(platform: Platform, spark: SparkSession) -> None:
+    key = "spark.databricks.delta.commitInfo.userMetadata"
+    before = spark.conf.get(key, None)
+    run(platform, spark, lambda spark, source, target: None)
+    assert spark.conf.get(key, None) == before
