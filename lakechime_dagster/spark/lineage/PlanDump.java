@@ -9,6 +9,7 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
@@ -54,6 +55,9 @@ public final class PlanDump {
         "path", "mergeSchema", "overwriteSchema", "partitionOverwriteMode"
     }));
 
+    private static final Map KINDS = new ConcurrentHashMap(); // by class
+    private static final Map SHAPES = new ConcurrentHashMap();
+
     private final boolean hasTexts; // literals and other texts too: only for plans over empty inputs, where no text is of a row
     private final ArrayList nodes = new ArrayList();
     private final Set hidden = new HashSet(); // ids and names that Spark made of an expression, with its literals
@@ -95,26 +99,79 @@ public final class PlanDump {
     }
 
     private String value(Object value) {
-        if (value == null || value instanceof scala.None$) return "null";
-        if (value instanceof scala.Some) return value(((scala.Some) value).get());
-        if (value instanceof Boolean || value instanceof Integer || value instanceof Long || value instanceof Short) return value.toString();
-        if (value instanceof ExprId) return Long.toString(((ExprId) value).id());
-        if (value instanceof DataType) return text(((DataType) value).catalogString());
+        if (value == null) return "null";
         if (value instanceof TreeNode) return node((TreeNode) value);
-        if (value instanceof JoinType) return text(((JoinType) value).sql().toLowerCase());
-        if (value instanceof TableIdentifier) return text(((TableIdentifier) value).unquotedString());
-        if (value instanceof CatalogTable) return catalogTable((CatalogTable) value);
-        if (value instanceof Identifier) return identifier((Identifier) value);
-        if (value instanceof RDD) return "{\"rdd\":" + ((RDD) value).id() + "}";
-        if (value instanceof Enum) return text(((Enum) value).name());
-        if (value instanceof Path) return text(value.toString());
-        if (value instanceof CommonExpressionId) return Long.toString(((CommonExpressionId) value).id());
-        if (value instanceof Class) return text(((Class) value).getName());
-        if (value instanceof Object[]) return array((Object[]) value);
-        if (value instanceof scala.collection.Map) return options((scala.collection.Map) value);
-        if (value instanceof scala.collection.Iterable) return list(((scala.collection.Iterable) value).iterator());
-        if (value instanceof scala.Tuple2 || value instanceof scala.Tuple3) return list(((scala.Product) value).productIterator());
-        return object(value);
+        if (value instanceof scala.Option) return ((scala.Option) value).isEmpty() ? "null" : value(((scala.Option) value).get());
+        switch (kindOf(value)) {
+            case 0: return value.toString();
+            case 1: return Long.toString(((ExprId) value).id());
+            case 2: return text(((DataType) value).catalogString());
+            case 3: return text(((JoinType) value).sql().toLowerCase());
+            case 4: return text(((TableIdentifier) value).unquotedString());
+            case 5: return catalogTable((CatalogTable) value);
+            case 6: return identifier((Identifier) value);
+            case 7: return "{\"rdd\":" + ((RDD) value).id() + "}";
+            case 8: return text(((Enum) value).name());
+            case 9: return text(value.toString());
+            case 10: return Long.toString(((CommonExpressionId) value).id());
+            case 11: return text(((Class) value).getName());
+            case 12: return array((Object[]) value);
+            case 13: return options((scala.collection.Map) value);
+            case 14: return list(((scala.collection.Iterable) value).iterator());
+            case 15: return list(((scala.Product) value).productIterator());
+            default: return object(value);
+        }
+    }
+
+    /** Looked up by class: to ask whether a Scala class has an interface costs a microsecond, each time. */
+    private static int kindOf(Object value) {
+        Integer known = (Integer) KINDS.get(value.getClass());
+        if (known == null) KINDS.put(value.getClass(), known = Integer.valueOf(kind(value)));
+        return known.intValue();
+    }
+
+    private static int kind(Object value) {
+        if (value instanceof Boolean || value instanceof Integer || value instanceof Long || value instanceof Short) return 0;
+        if (value instanceof ExprId) return 1;
+        if (value instanceof DataType) return 2;
+        if (value instanceof JoinType) return 3;
+        if (value instanceof TableIdentifier) return 4;
+        if (value instanceof CatalogTable) return 5;
+        if (value instanceof Identifier) return 6;
+        if (value instanceof RDD) return 7;
+        if (value instanceof Enum) return 8;
+        if (value instanceof Path) return 9;
+        if (value instanceof CommonExpressionId) return 10;
+        if (value instanceof Class) return 11;
+        if (value instanceof Object[]) return 12;
+        if (value instanceof scala.collection.Map) return 13;
+        if (value instanceof scala.collection.Iterable) return 14;
+        return value instanceof scala.Tuple2 || value instanceof scala.Tuple3 ? 15 : 16;
+    }
+
+    /** What is told of nodes of one class: the names of their parameters, and of those of a name or a column also its id. */
+    private static final class Shape {
+        final String[] names;
+        final boolean isNamed;
+        final boolean isAttribute;
+
+        Shape(TreeNode node) {
+            scala.Product product = (scala.Product) node;
+            names = new String[product.productArity()];
+            for (int i = 0; i < names.length; i++) {
+                String name = product.productElementName(i);
+                boolean isRows = node instanceof LocalRelation && name.equals("data");
+                names[i] = LEFT_OUT.contains(name) || isRows ? null : name;
+            }
+            isNamed = node instanceof NamedExpression;
+            isAttribute = node instanceof Attribute;
+        }
+
+        static Shape of(TreeNode node) {
+            Shape known = (Shape) SHAPES.get(node.getClass());
+            if (known == null) SHAPES.put(node.getClass(), known = new Shape(node));
+            return known;
+        }
     }
 
     private String list(scala.collection.Iterator all) {
@@ -243,22 +300,29 @@ public final class PlanDump {
     /** The parameters of a node; whether none of them is a node. The last one, which columns come from, is looked at first. */
     private boolean fields(TreeNode node, StringBuilder out) {
         int before = nodes.size();
+        Shape shape = Shape.of(node);
         scala.Product product = (scala.Product) node;
-        StringBuilder all = new StringBuilder();
-        if (node instanceof NamedExpression) all.append(",\"exprId\":").append(value(idOf((NamedExpression) node)));
-        for (int i = product.productArity() - 1; i >= 0; i--) {
-            String name = product.productElementName(i);
-            Object value = product.productElement(i);
-            if (LEFT_OUT.contains(name) || (node instanceof Attribute && value instanceof DataType)) continue;
-            if (node instanceof LocalRelation && name.equals("data")) continue;
+        String[] told = new String[shape.names.length];
+        for (int i = told.length - 1; i >= 0; i--) {
+            String name = shape.names[i];
+            Object value = name == null ? null : product.productElement(i);
+            if (name == null || (shape.isAttribute && value instanceof DataType)) continue;
             Object bare = value instanceof scala.Some ? ((scala.Some) value).get() : value;
-            boolean isText = bare instanceof String;
-            if (isText && name.equals("name") && node instanceof NamedExpression) bare = shown((NamedExpression) node);
-            String told = !isText ? value(value) : hasTexts || TEXTS.contains(name) ? text((String) bare) : "{\"o\":\"String\"}";
-            if (name.equals("targetColNameParts")) told = texts((scala.collection.Seq) value);
-            all.insert(0, "," + text(name) + ":" + told);
+            if (name.equals("targetColNameParts")) {
+                told[i] = texts((scala.collection.Seq) value);
+            } else if (!(bare instanceof String)) {
+                told[i] = value(value);
+            } else if (name.equals("name") && shape.isNamed) {
+                told[i] = text(shown((NamedExpression) node));
+            } else {
+                told[i] = hasTexts || TEXTS.contains(name) ? text((String) bare) : "{\"o\":\"String\"}";
+            }
         }
-        if (all.length() > 0) out.append(all.substring(1));
+        int start = out.length();
+        for (int i = 0; i < told.length; i++) {
+            if (told[i] != null) out.append(out.length() > start ? "," : "").append(text(shape.names[i])).append(':').append(told[i]);
+        }
+        if (shape.isNamed) out.append(out.length() > start ? "," : "").append("\"exprId\":").append(value(idOf((NamedExpression) node)));
         return before == nodes.size();
     }
 

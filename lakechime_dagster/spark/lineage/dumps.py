@@ -32,8 +32,9 @@ class Watched:
 class PlanDumper:
     """Dumps of the plans of one session.
 
-    A dump is `{"v": 1, "name", "error", "plan": NODE}`, with null as plan and the reason as `error` where there is none; one of
-    an execution has its `id` and whether it `failed` too. A NODE is `{"n": class, "f": {parameter: value}, "out": [[id, name]]}`.
+    A dump is `{"v": 1, "name", "error", "nodes": [NODE], "plan": NODE}`, with null as plan and the reason as `error` where there is none;
+    one of an execution has its `id` and whether it `failed` too. A NODE is `{"n": class, "f": {parameter: value}, "out": [[id, name]]}`,
+    or `{"#": place}` of one of the `nodes`, each of which stands behind its parts, so that no depth is too deep.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -58,7 +59,7 @@ class PlanDumper:
         """
         try:
             plan = cast(Any, frame)._jdf.queryExecution().analyzed()
-            return read_dump(_text(self._listener.dump(plan, f'"name":{json.dumps(name)},', with_texts)))
+            return json.loads(_text(self._listener.dump(plan, f'"name":{json.dumps(name)},', with_texts)))
         except Py4JError as error:
             return unread(_first_line(error))
 
@@ -78,7 +79,7 @@ class PlanDumper:
         finally:
             try:
                 self._session.sparkContext.removeJobTag(job)
-                watched.dumps += [_nested(one) for one in json.loads(_text(self._listener.close(self._context, session, job, FLUSH)))]
+                watched.dumps += json.loads(_text(self._listener.close(self._context, session, job, FLUSH)))
             except Py4JError as error:
                 watched.dumps.append(unread(_first_line(error)))
 
@@ -86,27 +87,6 @@ class PlanDumper:
 def unread(why: str) -> Dump:
     """The dump of what could not be read."""
     return {"v": 1, "name": None, "error": why, "plan": None}
-
-
-def read_dump(text: str) -> Dump:
-    """The dump that a text of `PlanDump` says, its nodes in each other."""
-    return _nested(json.loads(text))
-
-
-def _nested(flat: dict[str, Any]) -> Dump:
-    """Each node stands behind its parts, so that those are made when it is read; no depth is too deep."""
-    nodes: list[Any] = []
-    for one in flat.pop("nodes"):
-        nodes.append({**one, "f": {name: _filled(value, nodes) for name, value in one["f"].items()}})
-    return {**flat, "plan": _filled(flat["plan"], nodes)}
-
-
-def _filled(value: Any, nodes: list[Any]) -> Any:
-    if isinstance(value, list):
-        return [_filled(one, nodes) for one in value]
-    if isinstance(value, dict) and "#" in value:
-        return nodes[value["#"]]
-    return value
 
 
 def _installed(spark: SparkSession) -> Any:
