@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.spark.drivers.driver import open_driver
 from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper
 from tests.support.spark import INTERPRETED, REPOSITORY, small_settings
+from tests.support.tpcds import queries, store_dumps, tables
 from tests.support.zoo import SCHEMAS, SHAPES, Tables
 from tests.support.zoo_writes import MERGES, STATEMENTS, WRITES, Write, make_others, make_target
 
@@ -57,11 +58,21 @@ def _placed(dump: Dump, folder: str) -> Dump:
     return json.loads(json.dumps(dump).replace(folder, "/lake"))
 
 
+def tpcds_dumps(spark: SparkSession) -> dict[str, Dump]:
+    """A dump for each query of TPC-DS."""
+    for table, columns in tables().items():
+        frame = spark.createDataFrame([], ", ".join(f"{name} {kind}" for name, kind in columns.items()))
+        frame.alias(f"lc:{table}").alias(table).createOrReplaceTempView(table)
+    dumper = PlanDumper(spark)
+    return {number: dumper.of(spark.sql(query)) for number, query in queries().items()}
+
+
 def main() -> None:
     with (
         tempfile.TemporaryDirectory() as home,
         open_driver(small_settings(conf=INTERPRETED), Path(home), jars=REPOSITORY / ".lakechime" / "jars") as driver,
     ):
+        store_dumps(tpcds_dumps(driver.spark))
         _keep("frames", frame_dumps(driver.spark))
         _keep("writes", write_dumps(driver.spark, f"{home}/tables"))
 
