@@ -21,7 +21,7 @@ from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
-from lakechime_dagster.resources.lineage import record_lineage
+from lakechime_dagster.resources.lineage import older_code, record_lineage
 from lakechime_dagster.resources.lineage_declared import record_declared
 from lakechime_dagster.resources.names import pool_of
 from lakechime_dagster.resources.platform import marks_of
@@ -135,7 +135,9 @@ def materialise(
             settle(running, table, done.result)
             statement = record_lineage(running, lake, table, done.result)
             record_declared(running, table, done.result)
-            report = report_of(running, done, lag_of(lake, table, running), statement)
+            older = older_code(running, table, done.result)
+            facts = lag_of(lake, table, running) | ({"older code": older} if older else {})
+            report = report_of(running, done, facts, statement)
     except NothingNewError as nothing:
         report = nothing_new(str(nothing))
     context.log.info(f"{table.name}: {report.sentence}")

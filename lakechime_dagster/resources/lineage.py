@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake, Target
-from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lake.tables import LakeTable, RefreshMode
 from lakechime_dagster.lineage.plans.dump import dump_of
 from lakechime_dagster.lineage.plans.statements import statements_of
 from lakechime_dagster.lineage.record import LineageRecord, Producer, Statement
@@ -13,6 +13,7 @@ from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.spark.job import Outcome, Seen, TableResult
 from lakechime_dagster.store.lineage import SqlLineage
+from lakechime_dagster.store.lineage_code import code_since, forget_code
 
 
 def lineage_store(platform: Platform) -> SqlLineage:
@@ -38,7 +39,21 @@ def record_lineage(running: RunningExecution, lake: Lake, table: Target, result:
         owners=(table.owner,) if table.owner else (),
     )
     lineage_store(running.platform).record(record)
+    if result.replaced:
+        forget_code(running.platform.store.engine, record.producer, table.name, record.at_ms)
     return statement
+
+
+def older_code(running: RunningExecution, table: Target, result: TableResult) -> str:
+    """Which rows of a table are by older code, and what makes them anew; "" where none is known to be."""
+    if not isinstance(table, LakeTable) or result.replaced or table.refresh is RefreshMode.FULL:
+        return ""
+    producer = Producer(namespace=running.execution.lane.deployment, job=running.flow.name)
+    since = code_since(running.platform.store.engine, producer, table.name, code_digest(table))
+    if since is None:
+        return ""
+    remedy = f"`lakechime backfill plan --columns {table.name}`"
+    return f"rows before version {since.version} are by older code, unless they were computed again; {remedy}"
 
 
 def statement_of(seen: Seen, lake: Lake, table: Target, platform: Platform) -> Statement:

@@ -1,5 +1,6 @@
 """What a run is seen to compute: kept once its commit is there, shown on the asset, and compared with what is declared."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,21 @@ def test_a_value_that_went_through_the_driver_is_in_every_column(shop: Shop) -> 
     assert all(through in column.sources for column in columns.values())
     assert columns["rate"].opaque
     assert not columns["id"].opaque
+
+
+def test_rows_by_older_code_are_told_until_the_table_is_made_whole(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.commit("bronze.orders", ORDERS, (1, 10))
+    assert "older code" not in shown(shop.run("silver.paid"))
+    monkeypatch.setattr("lakechime_dagster.resources.lineage.code_digest", lambda table: f"new code of {table.name}")
+    shop.commit("bronze.orders", ORDERS, (2, 20))
+    version = shop.platform.log("silver.paid").version + 1
+    told = shown(shop.run("silver.paid"))["older code"]
+    assert told.startswith(f"rows before version {version} are by older code")
+    assert "lakechime backfill plan --columns silver.paid" in told
+    shop.commit("bronze.orders", ORDERS, (3, 30))
+    assert shown(shop.run("silver.paid"))["older code"] == told
+    shutil.rmtree(shop.platform.location("silver.paid"))  # the whole table is made again
+    shop.commit("bronze.orders", ORDERS, (4, 40))
+    assert "older code" not in shown(shop.run("silver.paid"))
+    shop.commit("bronze.orders", ORDERS, (5, 50))
+    assert "older code" not in shown(shop.run("silver.paid"))

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.connect.session import SparkSession as ConnectSession
 
+from lakechime_dagster.errors import PlanUnreadableError
 from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper
+from lakechime_dagster.spark.lineage.seen import compute_seen
 
 pytestmark = pytest.mark.spark
 
@@ -159,3 +162,12 @@ def test_what_is_too_much_to_keep_is_told(spark: SparkSession, dumper: PlanDumpe
         for i in range(40):  # a client that was killed leaves what it had opened
             dumper._listener.open(dumper._context, f"session {i}", f"job {i}")
     assert [dump["error"] for dump in watched.dumps] == ["what was executed was let go"]
+
+
+def test_over_spark_connect_it_is_not_known_and_computed_all_the_same(spark: SparkSession) -> None:
+    connect: Any = ConnectSession("sc://127.0.0.1:1")  # nobody listens there, and nobody is asked
+    with pytest.raises(PlanUnreadableError, match="a session of Spark Connect shows no plans"):
+        PlanDumper(connect)
+    frame = spark.range(1)
+    computed, seen = compute_seen(connect, lambda: frame)
+    assert (computed, seen.result["plan"], "Spark Connect" in seen.result["error"]) == (frame, None, True)
