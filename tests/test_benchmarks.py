@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import cdc, driver, events_many, json_hash, latency, refresh, store, triggers
+from benchmarks import cdc, driver, events_many, json_hash, latency, lineage_graph, refresh, store, triggers
 from benchmarks._lines import Line
 from benchmarks._merges import merges
 from benchmarks._orders import random_changes
@@ -42,6 +42,11 @@ NUMBERS = {
     "what events are made of against a Python function": ("json_hash", "CPU: Python function / JVM", ">= 4"),
     "a query for each type against a step": ("events_many", "100 types: a query for each / ours", ">= 3"),
     "a step of many types": ("events_many", "300 types: a step of 80,000 events", "<= 60"),
+    "impact of a table that many read": ("lineage_graph", "impact of a hub on tables, p95", "<= 10"),
+    "impact of its columns": ("lineage_graph", "impact of all 20 columns of a hub on columns, p95", "<= 5"),
+    "what is around a table": ("lineage_graph", "what is around a hub, 150 tables, p95", "<= 200"),
+    "lineage flattened": ("lineage_graph", "flatten to pairs of tables", "<= 15"),
+    "records of lineage that are stored": ("lineage_graph", "records that are stored, by hundreds, first", ">= 500"),
     "an execution against recomputing": ("refresh", "recomputing whole / execution", ">= 1"),
 }
 TRIGGERS = {
@@ -92,6 +97,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Callable
             *events_many.beside_queries(events_many.Ours(1, 1), 1),
             *events_many.of_many(events_many.Ours(1, 1), 80_000),
         ],
+        "lineage_graph": lambda: lineage_graph.measure(tables=120, records=2),
         "cdc": lambda: [
             *cdc.compared(random_changes(1000, 0.01), {merge: [cdc.Run(1, 1, 1, 1)] for merge in merges()}),
             cdc.rate("ours", 2, 1, 1),

@@ -52,6 +52,11 @@ class Adjacency:
         """Where the edges of these nodes lead, as often as there are edges."""
         return self._targets[self._places(nodes)]
 
+    def edges_of(self, nodes: Nodes) -> Edges:
+        """The edges that leave these nodes."""
+        places = self._order[self._places(nodes)]
+        return Edges(self.edges.sources[places], self.edges.targets[places], self.edges.kinds[places])
+
     def kinds_between(self, source: int, target: int) -> list[int]:
         """The numbers of the edges from one node to another, each once."""
         places = self._order[self._places(np.array([source], np.int32))]

@@ -4,7 +4,7 @@ Pairs of data sets go by how data sets take part, step by step: DIRECT where val
 go by its own edges.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,44 +36,43 @@ def table_pairs(network: Network) -> Iterator[Pairs]:
     tables = np.unique(network.datasets)
     sources, targets = (np.searchsorted(tables, side).astype(np.int32) for side in (network.inputs.sources, network.inputs.targets))
     edges = Edges(sources, targets, network.inputs.kinds)
-    searches = [
-        _Search(Adjacency(edges.where(chosen), len(tables)))
-        for chosen in (edges.kinds & Part.DIRECT != 0, edges.kinds & Part.DECLARED == 0, np.ones(len(edges), np.bool_))
-    ]
+    is_direct, is_told = edges.kinds & Part.DIRECT != 0, edges.kinds & Part.DECLARED == 0
+    whole = _Search(Adjacency(edges, len(tables)))
+    widest = Certainty.INDIRECT if is_told.all() else Certainty.UNSURE
+    surer = {Certainty.DIRECT: _Search(Adjacency(edges.where(is_direct), len(tables)))}
+    if widest is Certainty.UNSURE:
+        surer = {Certainty.INDIRECT: _Search(Adjacency(edges.where(is_told), len(tables))), **surer}
     certainty = np.zeros(len(tables), np.int8)
-    several: list[Pairs] = []
-    for source in np.unique(edges.sources).tolist():
-        targets, layers = searches[-1].of(source)
-        certainty[targets] = Certainty.UNSURE
-        for one in (Certainty.INDIRECT, Certainty.DIRECT):
-            certainty[searches[one - 1].of(source)[0]] = one
-        several.append(Pairs(np.full(len(targets), tables[source], np.int32), tables[targets], layers, certainty[targets]))
-        if sum(map(len, several)) >= CHUNK:
-            yield _together(several)
-            several = []
-    if several:
-        yield _together(several)
+
+    def found() -> Iterator[Pairs]:
+        for source in np.unique(edges.sources).tolist():
+            targets, layers = whole.of(source)
+            certainty[targets] = widest
+            for one, search in surer.items():
+                certainty[search.of(source)[0]] = one
+            yield Pairs(np.full(len(targets), tables[source], np.int32), tables[targets], layers, certainty[targets])
+
+    return _by_chunks(found())
 
 
 def column_pairs(network: Network) -> Iterator[Pairs]:
     """All pairs that begin with a column and end in another data set: with a column, or with its rows."""
     certainty = np.zeros(len(network), np.int8)
-    several: list[Pairs] = []
-    for source in np.flatnonzero(network.datasets != np.arange(len(network))).tolist():
-        start = np.array([source], np.int32)
-        found = reach(network, start, Certainty.UNSURE)
-        if len(found.nodes) == 1:
-            continue
-        for one, reached in ((one, found if one is Certainty.UNSURE else reach(network, start, one)) for one in reversed(Certainty)):
-            certainty[reached.nodes] = one
-        is_other = network.datasets[found.nodes] != network.datasets[source]
-        targets = found.nodes[is_other]
-        several.append(Pairs(np.full(len(targets), source, np.int32), targets, found.layers[is_other], certainty[targets]))
-        if sum(map(len, several)) >= CHUNK:
-            yield _together(several)
-            several = []
-    if several:
-        yield _together(several)
+
+    def found() -> Iterator[Pairs]:
+        for source in np.flatnonzero(network.datasets != np.arange(len(network))).tolist():
+            start = np.array([source], np.int32)
+            whole = reach(network, start, Certainty.UNSURE)
+            if len(whole.nodes) == 1:
+                continue
+            certainty[whole.nodes] = Certainty.UNSURE
+            for one in (Certainty.INDIRECT, Certainty.DIRECT):
+                certainty[reach(network, start, one).nodes] = one
+            is_other = network.datasets[whole.nodes] != network.datasets[source]
+            targets = whole.nodes[is_other]
+            yield Pairs(np.full(len(targets), source, np.int32), targets, whole.layers[is_other], certainty[targets])
+
+    return _by_chunks(found())
 
 
 class _Search:
@@ -99,6 +98,19 @@ class _Search:
         order = np.arange(len(new), dtype=np.int32)
         self._first[new] = order
         return new[self._first[new] == order]
+
+
+def _by_chunks(found: Iterable[Pairs]) -> Iterator[Pairs]:
+    several: list[Pairs] = []
+    rows = 0
+    for one in found:
+        several.append(one)
+        rows += len(one)
+        if rows >= CHUNK:
+            yield _together(several)
+            several, rows = [], 0
+    if rows:
+        yield _together(several)
 
 
 def _together(several: list[Pairs]) -> Pairs:

@@ -89,12 +89,12 @@ def _left_out(network: Network, node: int, layer: int, shown: set[int]) -> int:
 def _links(network: Network, shown: set[int]) -> Iterator[Link]:
     is_shown = np.zeros(len(network), np.bool_)
     is_shown[list(shown)] = True
-    for edges, word in ((network.inputs, _table_kinds), (network.edges, _column_kinds), (network.unsure, _unsure_kinds)):
-        both = is_shown[network.datasets[edges.sources]] & is_shown[network.datasets[edges.targets]]
+    members = np.concatenate([np.arange(table, network.columns_of(table).stop, dtype=np.int32) for table in sorted(shown)])
+    for leaving, word in zip(network.leaving, (_table_kinds, _column_kinds, _unsure_kinds), strict=True):
+        edges = leaving.edges_of(members)
+        edges = edges.where(is_shown[network.datasets[edges.targets]])
         kinds: dict[tuple[int, int], set[str]] = {}
-        for source, target, code in zip(
-            edges.sources[both].tolist(), edges.targets[both].tolist(), edges.kinds[both].tolist(), strict=True
-        ):
+        for source, target, code in zip(edges.sources.tolist(), edges.targets.tolist(), edges.kinds.tolist(), strict=True):
             kinds.setdefault((source, target), set()).update(word(code))
         for (source, target), several in sorted(kinds.items()):
             yield Link(source=network.ref(source), target=network.ref(target), kinds=tuple(sorted(several)))

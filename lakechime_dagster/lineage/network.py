@@ -51,7 +51,7 @@ class Network:
 
     def columns_of(self, table: int) -> range:
         """The nodes of the columns of a data set."""
-        return range(table + 1, int(np.searchsorted(self.datasets, table, side="right")))
+        return range(table + 1, int(np.searchsorted(self.datasets, np.int32(table), side="right")))
 
     def having(self, refs: Iterable[ColumnRef]) -> "Network":
         """The network with nodes for such columns of its data sets as nothing was told of."""
@@ -92,6 +92,12 @@ class Network:
     def maybe(self) -> Adjacency:
         """From data set to a column or data set: what may come from any of its columns, and what is declared to read it."""
         return Adjacency(joined_edges([self.unsure, self.declared.edges]), len(self))
+
+    @cached_property
+    def leaving(self) -> tuple[Adjacency, Adjacency, Adjacency]:
+        """Inputs, edges and unsure ones of all kinds, by where they begin."""
+        inputs, edges, unsure = (Adjacency(one, len(self)) for one in (self.inputs, self.edges, self.unsure))
+        return inputs, edges, unsure
 
     @cached_property
     def backwards(self) -> "Backwards":

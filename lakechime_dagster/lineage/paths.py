@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.csr import Adjacency, Nodes
+from lakechime_dagster.lineage.csr import Adjacency, Nodes, none
 from lakechime_dagster.lineage.network import Network
 from lakechime_dagster.lineage.parts import Part, kind_of
 from lakechime_dagster.lineage.reach import Certainty, Reached
@@ -42,60 +42,52 @@ class Paths:
             return None
         steps: list[Step] = []
         while self._layers[node] > 0:
-            near = [(kinds, other) for kinds, other in self._beside(node) if self._layers[other] == self._layers[node] - 1]
-            if not near:  # rows that came with a column of theirs
+            near = min(self._nearer(node), key=lambda one: one[:3], default=None)
+            if near is None:  # rows that came with a column of theirs
                 node = next(column for column in self._network.columns_of(node) if self._layers[column] == self._layers[node])
                 continue
-            kinds, other = min(near, key=self._rank)
-            steps.append(self._step(node, other, kinds))
+            other, edges = near[3:]
+            steps.append(self._step(node, other, edges))
             node = other
         return tuple(steps) if self._upstream else tuple(reversed(steps))
 
-    def _rank(self, found: tuple[tuple[str, ...], int]) -> tuple[bool, bool, str]:
-        """Before others what is known, and what tells a column."""
-        ref = self._network.ref(found[1])
-        return found[0] in ((UNSURE,), (DECLARED,)), ref.column is None, str(ref)
-
-    def _step(self, node: int, other: int, kinds: tuple[str, ...]) -> Step:
-        source, target = (node, other) if self._upstream else (other, node)
-        return Step(self._network.ref(source), self._network.ref(target), kinds)
-
-    def _beside(self, node: int) -> Iterator[tuple[tuple[str, ...], int]]:
-        """The nodes from which an edge leads to this one; where the search went against edges, those that it leads to."""
-        network, upstream = self._network, self._upstream
-        ahead = network if upstream else network.backwards
-        for other in _each(ahead.direct, node):
-            yield self._kinds(network.direct, node, other), other
+    def _nearer(self, node: int) -> Iterator[tuple[bool, bool, str, int, Adjacency]]:
+        """The nodes one layer nearer to where the search began, by their rank: first what is known, and what tells a column."""
+        network, ahead = self._network, self._network if self._upstream else self._network.backwards
+        sides = [(ahead.direct, network.direct)]
         if self._certainty >= Certainty.INDIRECT:
-            for other in _each(ahead.indirect, node):
-                yield self._kinds(network.indirect, node, other), other
-            for other in _each(ahead.reading, node):
-                yield (READS,), other
+            sides += [(ahead.indirect, network.indirect), (ahead.reading, network.reading)]
+        for side, edges in sides:
+            for other in self._of_layer(side.next_of(np.array([node], np.int32)), node):
+                yield False, other == network.datasets[other], str(network.ref(other)), other, edges
         if self._certainty >= Certainty.UNSURE:
-            yield from self._unsure(node)
+            for other in self._of_layer(self._unsure(node), node):
+                yield True, other == network.datasets[other], str(network.ref(other)), other, network.maybe
 
-    def _unsure(self, node: int) -> Iterator[tuple[tuple[str, ...], int]]:
+    def _unsure(self, node: int) -> Nodes:
         network = self._network
         if self._upstream:
-            table = int(network.datasets[node])
-            for other in _each(network.maybe, table):
-                yield (_word(network, table, other),), other
-            return
-        for table in _each(network.backwards.maybe, node):
-            for other in (table, *network.columns_of(table)):
-                yield (_word(network, table, node),), other
+            return network.maybe.next_of(network.datasets[[node]])
+        tables = np.unique(network.backwards.maybe.next_of(np.array([node], np.int32)))
+        return np.concatenate([none(), *(np.arange(one, network.columns_of(int(one)).stop, dtype=np.int32) for one in tables)])
 
-    def _kinds(self, edges: Adjacency, node: int, other: int) -> tuple[str, ...]:
+    def _of_layer(self, nodes: Nodes, node: int) -> list[int]:
+        return np.unique(nodes[self._layers[nodes] == self._layers[node] - 1]).tolist()
+
+    def _step(self, node: int, other: int, edges: Adjacency) -> Step:
+        network = self._network
         source, target = (node, other) if self._upstream else (other, node)
-        return tuple(sorted({kind_of(code).value for code in edges.kinds_between(source, target)}))
+        if edges is network.reading:
+            kinds: tuple[str, ...] = (READS,)
+        elif edges is network.maybe:
+            kinds = (_word(network, int(network.datasets[source]), target),)
+        else:
+            kinds = tuple(sorted({kind_of(code).value for code in edges.kinds_between(source, target)}))
+        return Step(network.ref(source), network.ref(target), kinds)
 
 
 def _word(network: Network, table: int, target: int) -> str:
     return DECLARED if Part.DECLARED in network.maybe.kinds_between(table, target) else UNSURE
-
-
-def _each(edges: Adjacency, node: int) -> list[int]:
-    return np.unique(edges.next_of(np.array([node], np.int32))).tolist()
 
 
 def nodes_of(network: Network, refs: list[ColumnRef]) -> Nodes:
