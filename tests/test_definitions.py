@@ -101,7 +101,7 @@ def test_every_computed_table_has_its_checks(definitions: dg.Definitions) -> Non
     found: dict[str, set[str]] = {}
     for check in definitions.resolve_asset_graph().asset_check_keys:
         found.setdefault(check.asset_key.to_user_string(), set()).add(check.name)
-    checked = {"rows_add_up", "no_duplicate_keys", "nothing_quarantined"}
+    checked = {"rows_add_up", "no_duplicate_keys", "nothing_quarantined", "inputs_are_declared"}
     computed = ("silver/flights", "gold/route_hour", "gold/daily_delays", "gold/airline_scorecard", "gold/gate_changes")
     of_types = {"rows_add_up", "no_type_fails", "nothing_waits", "nothing_breaks"}
     groups = dict.fromkeys(("gates", "crews", "airport_other"), of_types)

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("amount", pa.int64())])
 MAY = [dt.date(2024, 5, day) for day in range(1, 4)]
 COMPLETE = {"complete": "true"}
+DECLARED = {"inputs_are_declared": True}
 
 orders = SourceTable("bronze.orders", partitioned_by={"day": "date"})
 
@@ -140,7 +141,13 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     assert '| bronze.orders | ["2024-05-01"] | APPEND | 0 |' in seen["events consumed"]
     assert (seen["bytes written"] > 0, seen["seconds"] > 0) == (True, True)
     assert seen["spark"].startswith("local: this process has a driver already")
-    assert checks(first) == {"rows_add_up": True, "nothing_quarantined": False, "no_duplicate_keys": True, "fresh_by_watermark": False}
+    assert checks(first) == {
+        **DECLARED,
+        "rows_add_up": True,
+        "nothing_quarantined": False,
+        "no_duplicate_keys": True,
+        "fresh_by_watermark": False,
+    }
 
     location.commit((1, MAY[0], 11), (4, MAY[0], 40))
     DeltaTable(location.platform.location("bronze.orders")).optimize.compact()
@@ -150,7 +157,13 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     assert rows_of(seen) == {"returned": 4, "inserted": 1, "updated": 2, "deleted": 0, "unchanged": 0, "deduplicated": 1, "quarantined": 0}
     assert "`bronze.orders` after snapshot 0 up to snapshot 3: 3 commits, 2 with data, read by" in seen["range"]
     assert (seen["verdict"], seen["commit"]) == ("bronze.orders GAP_FILLED", "version 2")
-    assert checks(second) == {"rows_add_up": True, "nothing_quarantined": True, "no_duplicate_keys": False, "fresh_by_watermark": False}
+    assert checks(second) == {
+        **DECLARED,
+        "rows_add_up": True,
+        "nothing_quarantined": True,
+        "no_duplicate_keys": False,
+        "fresh_by_watermark": False,
+    }
     assert [snapshot for snapshot, _, _ in location.events("silver.orders")] == ["1", "2"]
     assert [row[0] for row in location.rows("silver.orders")] == [1, 2, 4]
 
