@@ -229,6 +229,11 @@ class DeltaLog:
         fields = json.loads(state.schema().to_json())["fields"] if state is not None else []
         return tuple((str(one["name"]), one["type"], bool(one["nullable"])) for one in fields)
 
+    def schema(self) -> str | None:
+        """The columns with all that the log keeps of each, in Spark's JSON; None of a table that is not there."""
+        state = self._open_or_none()
+        return state.schema().to_json() if state is not None else None
+
     def plain_columns(self) -> str | None:
         """The columns of a table to which files of them may be added as they are, in Spark's JSON; None of another, or of none."""
         state = self._open_or_none()

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
 from lakechime_dagster.lineage.plans.dump import dump_of
+from lakechime_dagster.lineage.plans.generated import generated_columns, with_generated
 from lakechime_dagster.lineage.plans.statements import statements_of
 from lakechime_dagster.lineage.record import LineageRecord, Producer, Statement
 from lakechime_dagster.resources.lineage_names import names_of
@@ -25,7 +27,8 @@ def record_lineage(running: RunningExecution, lake: Lake, table: Target, result:
     """Keep what a run that has settled its step was seen to compute; None of one that committed nothing itself."""
     if result.seen is None or result.outcome is not Outcome.COMMITTED or not running.settled:
         return None
-    statement = statement_of(result.seen, lake, table, running.platform)
+    told = statement_of(result.seen, lake, table, running.platform)
+    statement = completed(told, running.platform, running.platform.location(table.name, table.location))
     execution = running.execution
     record = LineageRecord(
         producer=Producer(namespace=execution.lane.deployment, job=running.flow.name),
@@ -64,3 +67,12 @@ def statement_of(seen: Seen, lake: Lake, table: Target, platform: Platform) -> S
         why = found.unknown or ("its plan could not be read",)
         return Statement(target=table.name, inputs=table.inputs, unknown=why)
     return replace(own[-1], unknown=(*own[-1].unknown, *found.unknown))
+
+
+def completed(statement: Statement, platform: Platform, location: str) -> Statement:
+    """A statement with the columns that its target, a Delta table at this location, makes by itself of those it assigns."""
+    try:
+        schema = platform.log_at(location, statement.target).schema()
+    except TableUnreadableError:
+        return replace(statement, unknown=(*statement.unknown, "which columns the table makes by itself could not be read"))
+    return with_generated(statement, generated_columns(schema)) if schema else statement

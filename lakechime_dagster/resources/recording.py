@@ -11,7 +11,7 @@ from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.lineage.plans.dump import dump_of
 from lakechime_dagster.lineage.plans.statements import statements_of
 from lakechime_dagster.lineage.record import LineageRecord, Producer, summed
-from lakechime_dagster.resources.lineage import lineage_store
+from lakechime_dagster.resources.lineage import completed, lineage_store
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import CommitStamp
@@ -64,21 +64,26 @@ def _record(platform: Platform, writes: "Writes", names: Names, producer: Produc
     for problem in found.unknown:
         log(f"lineage is not known of one statement: {problem}")
     for statement in summed(found.statements):
-        version = _committed(platform, names.locations.get(statement.target, statement.target), statement.target, writes.mark, run_id)
+        location = _path(names.locations.get(statement.target, statement.target))
+        version = _committed(platform, location, statement.target, writes.mark, run_id)
         if version is None:
             log(f"no commit of this run is in {statement.target}: its lineage is not kept")
             continue
-        told = replace(statement, unknown=(*statement.unknown, *found.unknown))
+        told = completed(replace(statement, unknown=(*statement.unknown, *found.unknown)), platform, location)
         lineage_store(platform).record(
             LineageRecord(producer=producer, run_id=run_id, at_ms=platform.store.now(), statement=told, version=version)
         )
 
 
+def _path(location: str) -> str:
+    """Where a data set outside of the lake is, by its name."""
+    return "/" + location.removeprefix("file/") if location.startswith("file/") else location
+
+
 def _committed(platform: Platform, location: str, table: str, mark: str, run_id: str) -> str | None:
     """The newest commit of a run in a table's log: one with its mark, or with a stamp of an execution that the run began."""
-    path = "/" + location.removeprefix("file/") if location.startswith("file/") else location
     with suppress(TableUnreadableError):
-        for commit in islice(platform.log_at(path, table).commits_backwards(), COMMITS):
+        for commit in islice(platform.log_at(location, table).commits_backwards(), COMMITS):
             stamp = CommitStamp.from_text(commit.user_metadata)
             execution = platform.ledger.execution(stamp.execution_id) if stamp is not None and stamp.execution_id else None
             if mark in (commit.user_metadata or "") or (execution is not None and execution.run_id == run_id):

@@ -108,6 +108,20 @@ def test_a_table_outside_of_the_lake_is_told_by_its_path(platform: Platform, spa
     assert told(platform)[f"file{outside}"].statement.inputs == ("bronze.orders",)
 
 
+def test_a_column_that_the_target_generates_has_the_sources_of_what_it_is_made_of(
+    platform: Platform, spark: SparkSession, tmp_path: Path
+) -> None:
+    outside = tmp_path / "generating"
+
+    def writes(spark: SparkSession, source: str, target: str) -> None:
+        made = DeltaTable.create(spark).location(str(outside)).addColumn("id", "BIGINT")
+        made.addColumn("twice", "BIGINT", generatedAlwaysAs="id * 2").execute()
+        spark.read.format("delta").load(source).selectExpr("amount as id").write.format("delta").mode("append").save(str(outside))
+
+    run(platform, spark, writes)
+    assert sources(platform, "twice", f"file{outside}") == {("bronze.orders.amount", Kind.TRANSFORMATION)}
+
+
 def test_the_session_is_as_it_was(platform: Platform, spark: SparkSession) -> None:
     key = "spark.databricks.delta.commitInfo.userMetadata"
     before = spark.conf.get(key, None)

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from lakechime_dagster.lineage.columns import ColumnLineage, Kind
+from lakechime_dagster.lineage.record import Statement
 
 EXPRESSION = "delta.generationExpression"
 
@@ -35,9 +37,14 @@ def _columns_in(expression: str, others: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in others if name.casefold() in used)
 
 
-def with_generated(columns: tuple[ColumnLineage, ...], generated: Mapping[str, tuple[str, ...]]) -> tuple[ColumnLineage, ...]:
-    """The columns that a statement assigns, and those that the table makes of them unless the plan told them."""
-    by_name = {one.column: one for one in columns}
+def with_generated(statement: Statement, generated: Mapping[str, tuple[str, ...]]) -> Statement:
+    """A statement with those columns that its target makes of the ones it assigns; not every plan tells them.
+
+    Args:
+        statement: What a plan told.
+        generated: The target's generated columns, each with those that it is made of.
+    """
+    by_name = {one.column: one for one in statement.columns}
     made = [
         ColumnLineage(
             column=name,
@@ -47,4 +54,4 @@ def with_generated(columns: tuple[ColumnLineage, ...], generated: Mapping[str, t
         for name, sources in generated.items()
         if name not in by_name and (used := [by_name[source] for source in sources if source in by_name])
     ]
-    return (*columns, *made)
+    return replace(statement, columns=(*statement.columns, *made)) if made else statement

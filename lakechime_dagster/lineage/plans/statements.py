@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from lakechime_dagster.lineage.columns import ColumnLineage, Kind, Source, joined
 from lakechime_dagster.lineage.names import Names
@@ -11,7 +10,6 @@ from lakechime_dagster.lineage.plans.dump import Dump, MissingPartError, Node
 from lakechime_dagster.lineage.plans.expressions import EXPRESSIONS
 from lakechime_dagster.lineage.plans.expressions import Rule as ExpressionRule
 from lakechime_dagster.lineage.plans.frames import Frame
-from lakechime_dagster.lineage.plans.generated import with_generated
 from lakechime_dagster.lineage.plans.nodes import NODES
 from lakechime_dagster.lineage.plans.nodes import Rule as NodeRule
 from lakechime_dagster.lineage.plans.reading import CHECKPOINTS, Checkpoints, Reading
@@ -39,7 +37,6 @@ class Rules:
 
 
 RULES = Rules(NODES, EXPRESSIONS, WRITES)
-Generated = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,23 +52,20 @@ class Found:
     unknown: tuple[str, ...] = ()
 
 
-def statements_of(
-    dumps: Iterable[Dump], names: Names, target: str | None = None, generated: Generated = MappingProxyType({}), rules: Rules = RULES
-) -> Found:
+def statements_of(dumps: Iterable[Dump], names: Names, target: str | None = None, rules: Rules = RULES) -> Found:
     """The statements of a function's call.
 
     Args:
         dumps: What was executed meanwhile, in its order, and the frame that the function returned as one named `result`.
         names: The lake's names of tables.
         target: The table that the returned frame becomes, if its plan does not tell it.
-        generated: By table, its generated columns with those that they are made of: not every plan that writes them tells.
         rules: What nodes mean.
     """
     all_dumps = tuple(one for one in dumps if not one.failed)
-    return deeply(lambda: _found(all_dumps, names, target, generated, rules), max((one.depth for one in all_dumps), default=0))
+    return deeply(lambda: _found(all_dumps, names, target, rules), max((one.depth for one in all_dumps), default=0))
 
 
-def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, generated: Generated, rules: Rules) -> Found:
+def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, rules: Rules) -> Found:
     statements: list[Statement] = []
     outside: set[str] = set()
     unknown: list[str] = []
@@ -89,8 +83,7 @@ def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, generated:
             unknown.append(f"{dump.plan.name}: {problem}")
         outside |= reading.outside
         if statement is not None:
-            columns = with_generated(statement.columns, generated.get(statement.target, {}))
-            statements.append(through_driver(replace(statement, columns=columns), driver))
+            statements.append(through_driver(statement, driver))
         driver = driver if fetched is CONSTANT else driver.beside(through(fetched))
     return Found(statements=tuple(statements), outside=tuple(sorted(outside)), unknown=tuple(unknown))
 

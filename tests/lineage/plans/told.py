@@ -7,6 +7,7 @@ from pathlib import Path
 from lakechime_dagster.lineage.columns import Source
 from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.lineage.plans.dump import Dump, dump_of
+from lakechime_dagster.lineage.plans.generated import with_generated
 from lakechime_dagster.lineage.plans.statements import RULES, Rules, statements_of
 from lakechime_dagster.lineage.record import Statement
 
@@ -38,8 +39,9 @@ def known(name: str) -> dict[str, str]:
 
 def told(dumps: Dumps, rules: Rules = RULES) -> str:
     """What dumps mean, and what of them is not known."""
-    found = statements_of(dumps, LAKE, generated=GENERATED, rules=rules)
-    lines = [*(said(one) for one in found.statements), *(f"  not known: {one}" for one in found.unknown)]
+    found = statements_of(dumps, LAKE, rules=rules)
+    statements = [with_generated(one, GENERATED.get(one.target, {})) for one in found.statements]
+    lines = [*(said(one) for one in statements), *(f"  not known: {one}" for one in found.unknown)]
     return "\n".join(lines) or "  nothing"
 
 
