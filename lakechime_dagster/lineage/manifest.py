@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -76,10 +76,11 @@ class Manifest:
     accepted: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """The text of the file, the same for the same manifest."""
-        tables = {name: _table_json(table) for name, table in sorted(self.tables.items())}
-        value = {"version": VERSION, "lake": self.lake, "tables": tables, "accepted": dict(sorted(self.accepted.items()))}
-        return json.dumps(value, indent=1, ensure_ascii=False, sort_keys=False) + "\n"
+        """The text of the file, the same for the same manifest; each column is a line of its own, so that differences read well."""
+        tables = ",\n".join(f"  {_text(name)}: {_table_text(table)}" for name, table in sorted(self.tables.items()))
+        accepted = ",\n".join(f"  {_text(key)}: {_text(why)}" for key, why in sorted(self.accepted.items()))
+        head = f'{{\n "version": {VERSION},\n "lake": {_text(self.lake)},\n'
+        return f'{head} "tables": {{\n{tables}\n }},\n "accepted": {{\n{accepted}\n }}\n}}\n'
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -102,16 +103,19 @@ def read_manifest(path: Path) -> Manifest:
         raise InvalidValueError("manifest", str(path), f"is not whole: {error!r}; write it with `lakechime lineage plan`") from None
 
 
-def _table_json(table: PlannedTable) -> dict[str, Any]:
+def _table_text(table: PlannedTable) -> str:
     """Without what is empty, so that a change of it is all that a reader of a difference sees."""
     value = {
-        **{name: one for name, one in asdict(table).items() if name in ("rows", "code", "owner", "laid_out") and one},
-        "inputs": list(table.inputs),
-        "unknown": list(table.unknown),
-        "indirect": [_source_json(one) for one in table.indirect],
-        "columns": [_column_json(column) for column in table.columns],
-    }
-    return {name: one for name, one in sorted(value.items()) if one or name == "columns"}
+        "code": table.code, "inputs": list(table.inputs), "indirect": [_source_json(one) for one in table.indirect],
+        "laid_out": dict(sorted(table.laid_out.items())), "owner": table.owner, "rows": table.rows, "unknown": list(table.unknown),
+    }  # fmt: skip
+    lines = [f"   {_text(name)}: {_text(one)}" for name, one in value.items() if one not in (None, "", [], {})]
+    columns = ",\n".join(f"    {_text(_column_json(column))}" for column in table.columns)
+    return "{\n" + ",\n".join([*lines, f'   "columns": [\n{columns}\n   ]']) + "\n  }"
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _column_json(column: PlannedColumn) -> dict[str, Any]:
