@@ -9,21 +9,23 @@ from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lineage.columns import ColumnLineage, Source
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.resources.keys import asset_key
+from lakechime_dagster.resources.lineage import Recorded
 
 MAX_PAIRS = 1_000  # of a column and a source: more is 100 kB in each materialisation
 MAX_SHOWN = 100  # columns in the table
 
 
-def lineage_metadata(statement: Statement | None) -> dict[str, Any]:
-    """Metadata of what a run was seen to compute; none where it was not seen."""
-    if statement is None:
+def lineage_metadata(recorded: Recorded | None) -> dict[str, Any]:
+    """Metadata of what a run was seen to compute; none where it was not seen. Dagster is told what is new alone."""
+    if recorded is None:
         return {}
+    statement = recorded.statement
     metadata: dict[str, Any] = {"columns come from": dg.MetadataValue.md(_table(statement))}
     deps = {column.column: _deps(column) for column in statement.columns if column.column}
     pairs = sum(len(several) for several in deps.values())
-    if 0 < pairs <= MAX_PAIRS:
+    if 0 < pairs <= MAX_PAIRS and recorded.is_new:
         metadata["dagster/column_lineage"] = dg.TableColumnLineage(deps_by_column=deps)
-    elif pairs:
+    elif pairs > MAX_PAIRS:
         metadata["column lineage"] = f"{pairs:,} pairs of columns, more than Dagster is told; ask `lakechime lineage`"
     return metadata
 

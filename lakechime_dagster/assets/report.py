@@ -10,6 +10,7 @@ from lakechime_dagster.assets.lineage import lineage_metadata
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.resources.lineage import Recorded
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import SparkAttempt
 from lakechime_dagster.spark.job import SourceResult, TableResult
@@ -34,7 +35,7 @@ def nothing_new(why: str) -> Report:
     return Report(sentence=why, metadata={"last fired because": f"nothing to do: {why}"})
 
 
-def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str, Any], statement: Statement | None = None) -> Report:
+def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str, Any], recorded: Recorded | None = None) -> Report:
     """The metadata of an execution that ran on Spark."""
     result, execution = attempt.result, running.execution
     counts = result.counts
@@ -76,7 +77,9 @@ def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str
         columns = [dg.TableColumn(name, kind) for name, kind in result.schema]
         metadata["dagster/column_schema"] = dg.MetadataValue.table_schema(dg.TableSchema(columns=columns))
     sentence = f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} deleted, {counts.quarantined} quarantined"
-    return Report(sentence=sentence, metadata=metadata | lineage_metadata(statement), result=result, statement=statement)
+    return Report(
+        sentence=sentence, metadata=metadata | lineage_metadata(recorded), result=result, statement=recorded and recorded.statement
+    )  # fmt: skip
 
 
 def ranges_read(running: RunningExecution, result: TableResult) -> list[str]:

@@ -133,11 +133,11 @@ def materialise(
         with lakechime.execution(context, flow.name, partition=partition) as running:
             done = attempt(running)
             settle(running, table, done.result)
-            statement = record_lineage(running, lake, table, done.result)
+            recorded = record_lineage(running, lake, table, done.result)
             record_declared(running, table, done.result)
             older = older_code(running, table, done.result)
             facts = lag_of(lake, table, running) | ({"older code": older} if older else {})
-            report = report_of(running, done, facts, statement)
+            report = report_of(running, done, facts, recorded)
     except NothingNewError as nothing:
         report = nothing_new(str(nothing))
     context.log.info(f"{table.name}: {report.sentence}")

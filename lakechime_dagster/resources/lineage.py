@@ -1,6 +1,6 @@
 """What runs tell of their lineage: a record of what a table's function was seen to compute, once its commit is settled."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake.code_digests import code_digest
@@ -23,7 +23,15 @@ def lineage_store(platform: Platform) -> SqlLineage:
     return SqlLineage(platform.store.engine)
 
 
-def record_lineage(running: RunningExecution, lake: Lake, table: Target, result: TableResult) -> Statement | None:
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """What a run was seen to compute, and whether that is new: unlike what the run before it told."""
+
+    statement: Statement
+    is_new: bool
+
+
+def record_lineage(running: RunningExecution, lake: Lake, table: Target, result: TableResult) -> Recorded | None:
     """Keep what a run that has settled its step was seen to compute; None of one that committed nothing itself."""
     if result.seen is None or result.outcome is not Outcome.COMMITTED or not running.settled:
         return None
@@ -41,10 +49,12 @@ def record_lineage(running: RunningExecution, lake: Lake, table: Target, result:
         code=code_digest(table) if isinstance(table, LakeTable) else None,
         owners=(table.owner,) if table.owner else (),
     )
-    lineage_store(running.platform).record(record)
+    store = lineage_store(running.platform)
+    is_new = not store.is_told(record)
+    store.record(record)
     if result.replaced:
         forget_code(running.platform.store.engine, record.producer, table.name, record.at_ms)
-    return statement
+    return Recorded(statement=statement, is_new=is_new)
 
 
 def older_code(running: RunningExecution, table: Target, result: TableResult) -> str:

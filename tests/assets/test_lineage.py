@@ -113,8 +113,11 @@ def test_an_increment_tells_what_the_whole_table_tells(shop: Shop) -> None:
     shop.run("silver.paid")
     whole = shop.current("silver.paid")
     shop.commit("bronze.orders", ORDERS, (2, 20))
-    assert "rows inserted" in shown(shop.run("silver.paid"))
+    seen = shown(shop.run("silver.paid"))
+    assert "rows inserted" in seen
     assert shop.current("silver.paid") == whole
+    assert "dagster/column_lineage" not in seen  # as nothing of it is new
+    assert "| twice | bronze.orders.amount (transformation) |" in seen["columns come from"]
 
 
 def test_a_run_that_commits_nothing_tells_nothing(shop: Shop) -> None:

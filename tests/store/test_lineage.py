@@ -61,6 +61,15 @@ def test_a_run_that_tells_what_the_one_before_it_told_adds_no_edges(engine: Engi
     assert (found.from_ms, found.last_ms) == (1, 2)
 
 
+def test_what_the_newest_run_told_is_known_to_be_told(engine: Engine) -> None:
+    lineage = SqlLineage(engine)
+    assert not lineage.is_told(make_record(DELAY))
+    lineage.record_all([make_record(DELAY, run="a", at=1), make_record(WIND, run="b", at=5)])
+    assert lineage.is_told(make_record(WIND, run="c"))
+    assert not lineage.is_told(make_record(DELAY, run="c"))
+    assert not lineage.is_told(make_record(WIND, run="c", job="other"))
+
+
 def test_what_no_longer_holds_ends_and_is_still_told_of_its_time(engine: Engine) -> None:
     SqlLineage(engine).record_all([make_record(DELAY, run="a", at=1), make_record(WIND, run="b", at=5)])
     known = LineageStandings(engine)
