@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
 
 HELD = "a column that it reads changed: "  # how the reason of such a hold begins
+FEW = 50  # commits
 WIDER = frozenset({("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"), ("integer", "long"),
                    ("float", "double"), ("integer", "double"), ("short", "double"), ("byte", "double")})  # fmt: skip
 
@@ -100,8 +101,10 @@ def _changed(log: "DeltaLog", columns: Iterable[str], start: int | None, end: in
     if start is None:
         return
     try:
-        before, last = _types(log, start), log.version if end is None else end
-        after = _types(log, last)
+        last = log.version if end is None else end
+        if not _has_other_schema(log, start, last):
+            return
+        before, after = _types(log, start), _types(log, last)
     except TableUnreadableError:
         return  # the step itself says so
     for name in sorted(columns):
@@ -109,6 +112,16 @@ def _changed(log: "DeltaLog", columns: Iterable[str], start: int | None, end: in
             version = _first(log, name, before[name], start, last)
             what = f"is {said(after[name])}, was {said(before[name])}" if name in after else "is gone"
             yield f"{log.table}.{name} {what} since version {version} ({_writer(log, version)})"
+
+
+def _has_other_schema(log: "DeltaLog", start: int, last: int) -> bool:
+    """Whether a commit since may have changed the schema; of a few it is looked up, as that costs less than to open two states."""
+    if last - start > FEW:
+        return True
+    try:
+        return last < start or any(commit.columns is not None for commit in log.commits(start, last))
+    except CommitsMissingError:
+        return True
 
 
 def _types(log: "DeltaLog", version: int) -> Mapping[str, Any]:

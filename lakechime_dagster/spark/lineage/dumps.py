@@ -17,7 +17,7 @@ from lakechime_dagster.errors import PlanUnreadableError
 
 SOURCE = Path(__file__).with_name("PlanDump.java")
 PART = 7_000  # characters: py4j stalls for 44 ms on a text of more than some 8,000
-FLUSH = 20_000  # milliseconds to wait for the events of what has ended
+FLUSH = 5_000  # milliseconds to wait for the events of what has ended; it takes a few
 
 Dump = dict[str, Any]
 
