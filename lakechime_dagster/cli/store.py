@@ -59,8 +59,10 @@ def expire(
 ) -> None:
     """Fold old events into what partition triggers need of them, and remove them; what a lane still needs stays.
 
-    A trigger that is declared no more needs its events until `lakechime trigger forget`.
+    A trigger that is declared no more needs its events until `lakechime trigger forget`. Runs that told lineage and said no more than
+    the one before them go too.
     """
+    from lakechime_dagster.store.lineage_retention import expire_runs
     from lakechime_dagster.store.need import mark_stale, needed_after, needs, tags_needed
     from lakechime_dagster.store.retention import expire as expired
 
@@ -72,6 +74,7 @@ def expire(
     report = expired(
         platform.store.engine, before_ms, needed=needed_after, tag_keys=tag_keys, dry_run=dry_run, force=force, when_forced=mark_stale
     )
+    runs = expire_runs(platform.store.engine, before_ms, dry_run=dry_run)
     by = {table: need.flow for table, need in needs(platform.store.engine).items()}
     tables: list[dict[str, Any]] = [
         {
@@ -81,10 +84,13 @@ def expire(
         for one in report.tables
     ]  # fmt: skip
     if as_json:
-        print_json({"before": before_ms, "dry_run": dry_run, "folded": report.folded, "held_back": report.held_back, "tables": tables})
+        told = {"before": before_ms, "dry_run": dry_run, "folded": report.folded, "held_back": report.held_back, "tables": tables}
+        print_json(told | {"lineage_runs": runs})
         return
     would = "would be folded and removed" if dry_run else "folded and removed"
     say(f"{count(report.folded, 'event')} registered before {when(before_ms)} {would}; {report.held_back:,} held back")
+    if runs:
+        say(f"{count(runs, 'run')} that told no new lineage {'would be removed' if dry_run else 'removed'}")
     if tables:
         rows = [[one["table"], one["folded"], one["needed"], one["needed_by"], "yes" if one["forced"] else ""] for one in tables]
         print_table(["table", "removed", "needed", "by", "forced"], rows, empty="")
