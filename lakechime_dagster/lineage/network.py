@@ -4,7 +4,7 @@ The node of a data set stands for its rows: which there are. A column that decid
 does each data set that is read; what follows from the rows of a data set follows for each of its columns.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -167,12 +167,13 @@ Rows = list[tuple[int, int, int]]
 
 
 def network_of(statements: Iterable[Statement], declared: Iterable[Statement] = ()) -> Network:
-    """The network of statements, and of declared ones whose inputs no statement on their targets tells of."""
+    """The network of statements, and of what is declared beside them (`declared_drawn`)."""
     drawing, inputs, edges, unsure = Drawing(), Rows(), Rows(), Rows()
     for one in statements:
         for rows, more in zip((inputs, edges, unsure), drawn(drawing, one), strict=True):
             rows += more
-    inputs += declared_rows(drawing, declared, {(source, target) for source, target, _ in inputs})
+    for rows, more in zip((inputs, edges, unsure), declared_drawn(drawing, declared, {row[:2] for row in inputs}), strict=True):
+        rows += more
     return drawing.network(edges_from(inputs), edges_from(edges), edges_from(unsure))
 
 
@@ -188,14 +189,24 @@ def drawn(drawing: Drawing, statement: Statement) -> tuple[Rows, Rows, Rows]:
     return inputs, edges, [(source, to, 0) for source, _, _ in inputs for to in maybe] if is_unsure(statement) else []
 
 
-def declared_rows(drawing: Drawing, declared: Iterable[Statement], known: set[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """The inputs of declared statements that are not known already."""
-    for one in declared:
+def declared_drawn(drawing: Drawing, declared: Iterable[Statement], known: Collection[tuple[int, int]]) -> tuple[Rows, Rows, Rows]:
+    """What declared statements add to the inputs that are known: as (source, target, kind) of inputs, edges and unsure ones.
+
+    One that tells columns, since it was planned, is drawn as if a run had told it, where no run told anything of its target. Of
+    others, and elsewhere, the inputs that are not known are declared ones.
+    """
+    inputs, edges, unsure = Rows(), Rows(), Rows()
+    told, pairs = {target for _, target in known}, set(known)
+    for one in sorted(declared, key=lambda one: not one.columns):
         target = drawing.table(one.target)
-        for name in parts_of(one):
-            source = drawing.table(name)
-            if (source, target) not in known:
-                yield source, target, int(Part.DECLARED)
+        if one.columns and target not in told:
+            for rows, more in zip((inputs, edges, unsure), drawn(drawing, one), strict=True):
+                rows += more
+            pairs |= {row[:2] for row in inputs}
+        new = [drawing.table(name) for name in parts_of(one)]
+        inputs += [(source, target, int(Part.DECLARED)) for source in new if (source, target) not in pairs]
+        pairs |= {(source, target) for source in new}
+    return inputs, edges, unsure
 
 
 def _renumbered(edges: Edges, new: NDArray[np.int32]) -> Edges:

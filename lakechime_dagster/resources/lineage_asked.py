@@ -3,7 +3,7 @@
 "Not known" and "nothing" are different answers: beside what was found stands why more may be, where it may.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.lineage.answers import Hits, NotHit, hits, not_hit
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.facts import TableFacts
+from lakechime_dagster.lineage.manifest import FILE, read_manifest
 from lakechime_dagster.lineage.naming import meant
 from lakechime_dagster.lineage.neighbourhood import neighbourhood
 from lakechime_dagster.lineage.network import Network
@@ -23,14 +24,24 @@ from lakechime_dagster.lineage.reach import Certainty, reach
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.lineage.standing import Standing
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.settings import project_folder
 from lakechime_dagster.store.lineage_facts import facts_of, recorded_since
 from lakechime_dagster.store.lineage_network import CurrentNetwork, network_at
 from lakechime_dagster.store.lineage_standing import LineageStandings
 
 
 def declared_statements(lake: Lake) -> list[Statement]:
-    """What the tables of a lake are declared to read."""
-    return [Statement(target=table.name, inputs=table.inputs) for table in lake.targets]
+    """What the tables of a lake are declared to read, and what their columns come from where the project's manifest says so."""
+    targets = {table.name for table in lake.targets}
+    planned = [one for name, one in planned_statements().items() if name in targets]
+    return [*planned, *(Statement(target=table.name, inputs=table.inputs) for table in lake.targets)]
+
+
+def planned_statements() -> dict[str, Statement]:
+    """What the manifest of the project plans, by target; nothing where it has none."""
+    path = project_folder() / FILE
+    manifest = read_manifest(path) if path.exists() else None
+    return {name: one.statement for name, one in manifest.tables.items() if one.is_computed} if manifest is not None else {}
 
 
 def declared_facts(lake: Lake) -> dict[str, TableFacts]:
@@ -118,8 +129,13 @@ class AskedLineage:
         standings: dict[str, list[Standing]] = {}
         for one in LineageStandings(self.platform.store.engine).of_targets({ref.table for ref in refs}, self.at_ms):
             standings.setdefault(one.statement.target, []).append(one)
-        declared = declared_facts(self.lake)
-        return tuple(dict.fromkeys(reason for ref in refs for reason in _unknown(ref, standings.get(ref.table, []), declared)))
+        declared, planned = declared_facts(self.lake), planned_statements() if self.at_ms is None else {}
+        reasons = [
+            reason
+            for ref in refs
+            for reason in _unknown(ref, [one.statement for one in standings.get(ref.table, [])], declared, planned.get(ref.table))
+        ]
+        return tuple(dict.fromkeys(reasons))
 
     def job_events(self, table: str | None = None, depth: int = 1) -> list[dict[str, Any]]:
         """What runs told, as events of OpenLineage; of one table with what is around it within so many steps."""
@@ -148,9 +164,14 @@ class AskedLineage:
         return known if state is None else known | {field.name for field in state.schema().fields}
 
 
-def _unknown(ref: ColumnRef, standings: list[Standing], declared: Mapping[str, TableFacts]) -> Iterable[str]:
+def _unknown(
+    ref: ColumnRef, told: Sequence[Statement], declared: Mapping[str, TableFacts], planned: Statement | None
+) -> Iterable[str]:  # fmt: skip
     """Why more may lead to one of them."""
-    if not standings:
+    if not told and planned is not None:
+        yield f"no run that wrote {ref.table} has recorded lineage yet: only what is planned is known"
+        told = (planned,)
+    if not told:
         facts = declared.get(ref.table, TableFacts())
         if facts.is_source:
             yield f"{ref.table} is written elsewhere, and nobody has told from what"
@@ -159,11 +180,11 @@ def _unknown(ref: ColumnRef, standings: list[Standing], declared: Mapping[str, T
         else:
             yield f"no run that wrote {ref.table} has recorded lineage"
         return
-    for statement in (one.statement for one in standings):
+    for statement in told:
         yield from (f"{ref.table}: {reason}" for reason in statement.unknown)
         for column in statement.columns:
             if ref.column in (None, column.column):
                 yield from (f"{ref.table}.{column.column}: {reason}" for reason in column.opaque)
-    assigned = {column.column for one in standings for column in one.statement.columns}
+    assigned = {column.column for one in told for column in one.columns}
     if ref.column is not None and ref.column not in assigned:
         yield f"no recorded run has assigned {ref}"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.lineage.csr import Edges, edges_from, joined_edges
-from lakechime_dagster.lineage.network import Drawing, Network, declared_rows
+from lakechime_dagster.lineage.network import Drawing, Network, declared_drawn
 from lakechime_dagster.lineage.parts import Part
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.store import lineage_schema as schema
@@ -23,7 +23,7 @@ Told = NDArray[np.int64]  # rows of (what was told, source, target, kind), by th
 
 
 def network_at(engine: Engine, at_ms: int | None = None, declared: Sequence[Statement] = ()) -> Network:
-    """What holds now, or held at a time in milliseconds; declared inputs that no run told of are in it as such."""
+    """What holds now, or held at a time in milliseconds; what is declared is in it beside what runs told."""
     row, held = schema.interval.c, _Held()
     which = row.to_ms.is_(None) if at_ms is None else sa.and_(row.from_ms <= at_ms, sa.or_(row.to_ms.is_(None), row.to_ms > at_ms))
     with reading(engine) as connection:
@@ -89,8 +89,9 @@ class _Held:
         """The network of what holds."""
         inputs, edges, unsure = (self._holding(rows) for rows in (self._inputs, self._edges, self._unsure))
         known = set(zip(inputs.sources.tolist(), inputs.targets.tolist(), strict=True))
-        more = edges_from(list(declared_rows(self._drawing, declared, known)))
-        return self._drawing.network(joined_edges([inputs, more]), edges, unsure)
+        more = [edges_from(rows) for rows in declared_drawn(self._drawing, declared, known)]
+        whole = [joined_edges([told, beside]) for told, beside in zip((inputs, edges, unsure), more, strict=True)]
+        return self._drawing.network(*whole)
 
     def _holding(self, several: list[Told]) -> Edges:
         rows = np.concatenate([np.empty((0, 4), np.int64), *several])

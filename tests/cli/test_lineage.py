@@ -1,8 +1,11 @@
 """`lakechime lineage`: what leads to columns and what they lead to, of the flights lake, from records that runs left."""
 
+from pathlib import Path
+
 import pytest
 
 from lakechime_dagster.lineage.columns import Kind
+from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.store.lineage import SqlLineage
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli
@@ -192,3 +195,14 @@ def test_what_is_known_is_drawn_by_mermaid(recorded: Cli) -> None:
     ]
     whole = recorded("lineage", "export", "--format", "mermaid", "--json").json["mermaid"]
     assert "-. declared .->" in whole
+
+
+def test_before_any_run_what_is_planned_is_told_of_columns(lakechime: Cli, tmp_path: Path) -> None:
+    column = PlannedColumn(name="avg", type="double", sources=(source("silver.flights.dep_delay", Kind.AGGREGATION),))
+    table = PlannedTable(name="gold.route_hour", columns=(column,), inputs=("silver.flights",), code="1")
+    (tmp_path / "lineage.json").write_text(Manifest(lake="flights", tables={table.name: table}).to_json())
+    told = lakechime("lineage", "downstream", "silver.flights.dep_delay", "--json").json
+    assert [(hit["table"], hit["kind"]) for hit in told["hits"]] == [("gold.airline_scorecard", "unsure"), ("gold.route_hour", "direct")]
+    above = lakechime("lineage", "upstream", "gold.route_hour.avg")
+    assert "dep_delay" in above.out
+    assert above.err == "not known: no run that wrote gold.route_hour has recorded lineage yet: only what is planned is known\n"

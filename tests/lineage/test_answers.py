@@ -208,3 +208,11 @@ def test_declared_inputs_are_unsure_until_a_run_told_of_them() -> None:
     new = next(one for one in found.hits if one.table == "gold.new")
     assert (new.certainty, new.layer, [step.kinds for step in new.path][-1]) == (Certainty.UNSURE, 2, ("declared",))
     assert next(one for one in found.hits if one.table == "gold.daily").certainty == Certainty.DIRECT
+
+
+def test_a_planned_statement_counts_until_a_run_told_of_its_target() -> None:
+    planned = [make_statement("gold.new", a="gold.daily.mean"), make_statement("gold.daily", mean="silver.flights.planned")]
+    network = network_of(LAKE, planned)
+    found = hits(network, [ColumnRef("gold.daily", "mean")])
+    assert [(one.table, one.certainty.name) for one in found.hits] == [("dash.delays", "DIRECT"), ("gold.new", "DIRECT")]
+    assert network.node(ColumnRef("silver.flights", "planned")) is None
