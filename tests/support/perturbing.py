@@ -1,12 +1,14 @@
 """The zoo's tables with rows that take every branch, and the same with columns that hold something else."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.zoo import SCHEMAS, Tables
 
-ROWS = {
+Rows = Mapping[str, Sequence[tuple[str, ...]]]
+
+ROWS: Rows = {
     "orders": (
         ("1", "1", "5", "'1'", "array('a', 'b')", "named_struct('sku', 's', 'price', 10)"),
         ("2", "1", "7", "'2'", "array('cc')", "named_struct('sku', 't', 'price', 20)"),
@@ -39,8 +41,9 @@ ALL = frozenset((table, column) for table in SCHEMAS for column in columns_of(ta
 class Filled:
     """The tables with their rows, each kept for the next one who asks."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, rows: Rows = ROWS) -> None:
         self._spark = spark
+        self._rows = rows
         self._frames: dict[tuple[str, frozenset[str]], DataFrame] = {}
 
     def tables(self, perturbed: Collection[tuple[str, str]] = ()) -> Tables:
@@ -51,12 +54,12 @@ class Filled:
     def _frame(self, table: str, perturbed: frozenset[str]) -> DataFrame:
         key = table, perturbed
         if key not in self._frames:
-            self._frames[key] = _frame(self._spark, table, _rows(table, perturbed))
+            self._frames[key] = _frame(self._spark, table, _rows(table, self._rows[table], perturbed))
         return self._frames[key]
 
 
-def _rows(table: str, perturbed: Collection[str]) -> Iterable[tuple[str, ...]]:
-    columns = [list(values) for values in zip(*ROWS[table], strict=True)]
+def _rows(table: str, rows: Sequence[tuple[str, ...]], perturbed: Collection[str]) -> Iterable[tuple[str, ...]]:
+    columns = [list(values) for values in zip(*rows, strict=True)]
     for place, name in enumerate(columns_of(table)):
         if name in perturbed:
             moved = columns[place][2:] + columns[place][:2]

@@ -36,7 +36,7 @@ MERGES: dict[str, str] = {
         when not matched then insert (id, amount) values (s.person, s.amount)""",
     "merge_with_conditions": """
         merge into target t using orders s on t.id = s.person and t.day < s.day
-        when matched and s.amount < t.amount then update set day = s.day when matched and s.id > 5 then delete
+        when matched and s.amount < t.amount then update set day = s.day when matched and s.id % 10 > 5 then delete
         when not matched and s.amount > 1 then insert (id, day) values (s.person, upper(s.day))""",
     "merge_not_matched_by_source": """
         merge into target t using people s on t.id = s.id when not matched by source and t.day < '2' then delete

@@ -10,7 +10,7 @@ from tests.support.zoo_dumps import frame_dumps, write_dumps
 
 pytestmark = pytest.mark.spark
 
-EXECUTED = ("merge_with_evolution", "delta_table_merge", "a_result_within_a_merge")
+EXECUTED = ("delta_table_merge", "a_result_within_a_merge")
 
 
 def test_frames_mean_the_same_when_they_are_planned_anew(spark: SparkSession) -> None:
