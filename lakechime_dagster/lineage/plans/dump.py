@@ -33,12 +33,13 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A plan node or an expression: its class, and the parameters that it was made with."""
+    """A plan node or an expression: its class, and the parameters that it was made with; `parts` are the nodes in these, once looked up."""
 
     name: str
     fields: Mapping[str, Field]
     output: tuple[Attribute, ...] | None = None
     depth: int = 1
+    parts: "tuple[Node, ...] | None" = None
 
     def node(self, field: str) -> "Node":
         """The node that this field holds."""
@@ -85,6 +86,8 @@ class Node:
 
     def children(self) -> tuple["Node", ...]:
         """The nodes in all fields, in the order of the fields."""
+        if self.parts is not None:
+            return self.parts
         return tuple(_nodes_in(tuple(self.fields.values())))
 
     def plans(self) -> tuple["Node", ...]:
@@ -181,20 +184,22 @@ def _made(plan: object) -> Parts:
 
 
 def _field(value: object, parts: Parts) -> Field:
+    if isinstance(value, str | int | float) or value is None:
+        return value
     if isinstance(value, list):
-        return tuple(_field(one, parts) for one in value)
+        return tuple([_field(one, parts) for one in value])
     if not isinstance(value, dict):
-        return value if isinstance(value, str | int | float) else None
+        return None
     if "#" in value:
         return parts[int(value["#"])]
-    if id(value) in parts:
-        return parts[id(value)]
     name, fields = value.get("n"), value.get("f")
     if isinstance(name, str) and isinstance(fields, dict):
+        if id(value) in parts:
+            return parts[id(value)]
         read = {key: _field(one, parts) for key, one in fields.items()}
         children = tuple(_nodes_in(tuple(read.values())))
-        return Node(name, read, _output(name, value.get("out"), children), 1 + max((one.depth for one in children), default=0))
-    if set(value) == {"o"}:
+        return Node(name, read, _output(name, value.get("out"), children), 1 + max([one.depth for one in children], default=0), children)
+    if value.keys() == {"o"}:
         return Unknown(str(value["o"]))
     return {str(key): _field(one, parts) for key, one in value.items()}
 
@@ -212,9 +217,9 @@ def _output(name: str, stated: object, children: tuple[Node, ...]) -> tuple[Attr
 def _nodes_in(value: Field) -> Iterator[Node]:
     if isinstance(value, Node):
         yield value
-    elif isinstance(value, tuple):
-        for one in value:
-            yield from _nodes_in(one)
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _nodes_in(one)
+    elif isinstance(value, tuple | dict):
+        for one in value.values() if isinstance(value, dict) else value:
+            if isinstance(one, Node):
+                yield one
+            elif isinstance(one, tuple | dict):
+                yield from _nodes_in(one)
