@@ -7,6 +7,7 @@ from lakechime_dagster.cli import (
     lineage_export,
     lineage_gate,
     lineage_hits,
+    lineage_ingest,
     lineage_people,
     lineage_plan,
     lineage_project,
@@ -23,6 +24,7 @@ app.command("diff")(lineage_diff.diff)
 app.command("export")(lineage_export.export)
 app.command("plan")(lineage_plan.plan)
 app.command("gate")(lineage_gate.gate)
+app.command("ingest")(lineage_ingest.ingest)
 app.command("project")(lineage_project.project)
 
 

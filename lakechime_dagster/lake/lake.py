@@ -7,6 +7,7 @@ from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, NotFoundError, shown
 from lakechime_dagster.lake.alarms import checked_alarms
+from lakechime_dagster.lake.aliases import checked_aliases
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.events import EventGroup, EventStream, EventTable
@@ -27,7 +28,8 @@ class Lake:
 
     `tables` is in an order in which inputs come first. `groups` are those of streams of events, whose tables nobody declares.
     `alarms` are URLs of apprise, or `$NAME`s of variables that hold them, to which people are told of checks that fail, where
-    LAKECHIME_ALARMS is `send`.
+    LAKECHIME_ALARMS is `send`. `aliases` are what other engines call its tables: a table for a table, or `hive.*` to `*` or
+    `bronze.*` for all names below; what they tell of their reads and writes is taken for these.
 
     Raises:
         DeclarationError: naming the table and the field that do not fit the others.
@@ -37,8 +39,12 @@ class Lake:
     tables: tuple[Table, ...]
     groups: tuple[EventGroup, ...]
     alarms: tuple[str, ...] = field(repr=False)
+    aliases: Mapping[str, str] = field(hash=False)
 
-    def __init__(self, name: str, tables: Iterable[Table | EventStream | EventGroup], *, alarms: Iterable[str] = ()) -> None:
+    def __init__(
+        self, name: str, tables: Iterable[Table | EventStream | EventGroup], *,
+        alarms: Iterable[str] = (), aliases: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         if not isinstance(name, str) or not PART.fullmatch(name):
             raise DeclarationError(f"Lake {shown(name)}", "name", "must be of letters, digits and _")
         declared = tuple(tables)
@@ -67,6 +73,7 @@ class Lake:
         object.__setattr__(self, "tables", tuple(by_name[name] for name in ordered))
         object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "alarms", checked_alarms(name, alarms))
+        object.__setattr__(self, "aliases", checked_aliases(name, aliases or {}, by_name))
 
     @property
     def sources(self) -> tuple[SourceTable, ...]:

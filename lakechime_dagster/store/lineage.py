@@ -17,7 +17,7 @@ from lakechime_dagster.lineage.record import LineageRecord
 from lakechime_dagster.store import lineage_schema as schema
 from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.engine import reading, writing
-from lakechime_dagster.store.lineage_intervals import Intervals
+from lakechime_dagster.store.lineage_intervals import Intervals, forget
 from lakechime_dagster.store.lineage_names import (
     MANY,
     digest,
@@ -69,8 +69,10 @@ def record_on(connection: Connection, record: LineageRecord) -> bool:
     return record_all_on(connection, (record,)) == 1
 
 
-def record_all_on(connection: Connection, records: Sequence[LineageRecord]) -> int:
+def record_all_on(connection: Connection, records: Sequence[LineageRecord], *, is_told_anew: bool = False) -> int:
     """Keep several records in an open transaction that writes; how many were new.
+
+    With `is_told_anew` what a run told before of a target gives way to what it tells now, as if that had been told at first.
 
     Call it once in a transaction, so that two transactions that record for the same producers wait for each other and no more.
 
@@ -81,7 +83,10 @@ def record_all_on(connection: Connection, records: Sequence[LineageRecord]) -> i
     targets = ensured_nodes(connection, (ColumnRef(record.target) for record in records))
     pairs = {(record.producer, record.target): targets[ColumnRef(record.target)] for record in records}
     writers = ensured_writers(connection, pairs)
-    new = _new(connection, {(writers[one.producer, one.target], digest(one.run_id)): one for one in reversed(records)})
+    places = {(writers[one.producer, one.target], digest(one.run_id)): one for one in reversed(records)}
+    if is_told_anew:
+        _forget_others(connection, places)
+    new = _new(connection, places)
     keys = {place: key_of_told(record.statement) for place, record in new.items()}
     told = ensured_told(connection, {keys[place]: record.statement for place, record in new.items()})
     rows = [_run(place, record, told[keys[place]]) for place, record in new.items()]
@@ -114,6 +119,21 @@ def _new(connection: Connection, records: Mapping[Place, LineageRecord]) -> dict
         is_one = sa.and_(among(connection, row.run_key, runs[at : at + MANY]), among(connection, row.writer_id, writers))
         there |= {(writer, bytes(run)) for writer, run in connection.execute(sa.select(row.writer_id, row.run_key).where(is_one))}
     return {place: record for place, record in records.items() if place not in there}
+
+
+def _forget_others(connection: Connection, records: Mapping[Place, LineageRecord]) -> None:
+    """Let runs never have been that told something else than these records."""
+    run, told = schema.run.c, schema.told.c
+    runs = sorted({key for _, key in records})
+    writers = sorted({writer for writer, _ in records})
+    for at in range(0, len(runs), MANY):
+        is_one = sa.and_(among(connection, run.run_key, runs[at : at + MANY]), among(connection, run.writer_id, writers))
+        query = sa.select(run.writer_id, run.run_key, run.at_ms, told.key).join_from(schema.run, schema.told, told.told_id == run.told_id)
+        for writer, key, at_ms, what in connection.execute(query.where(is_one)).all():
+            record = records.get((writer, bytes(key)))
+            if record is not None and (at_ms, bytes(what)) != (record.at_ms, key_of_told(record.statement)):
+                connection.execute(sa.delete(schema.run).where(run.writer_id == writer, run.run_key == key))
+                forget(connection, writer, (at_ms, bytes(key)))
 
 
 def _run(place: Place, record: LineageRecord, told: int) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from lakechime_dagster.store import lineage_schema as schema
 from lakechime_dagster.store.dialect import TransactionId, among
 from lakechime_dagster.store.lineage_names import MANY
 
+NOBODY = 0  # the number of no writer
+
 Moment = tuple[int, bytes]  # when a run succeeded, and the key of the run: their order is total
 
 
@@ -84,6 +86,30 @@ class Intervals:
         for at in range(0, len(wanted), MANY):
             query = sa.select(schema.interval).where(row.to_ms.is_(None), among(self._connection, row.writer_id, wanted[at : at + MANY]))
             self._newest |= {one.writer_id: _interval(one) for one in self._connection.execute(query)}
+
+
+def forget(connection: Connection, writer: int, moment: Moment) -> None:
+    """Let the intervals of a writer be as if a run had never been, which is not in the store any more.
+
+    One that held for that run alone ends when it began and is of no writer from then on; those who read by positions are told.
+    """
+    found, _ = _around(connection, writer, moment)
+    if found is None:
+        return
+    earlier, later = _neighbours(connection, found, moment)
+    if found.start == found.last:
+        _update(connection, found, to_ms=moment[0])
+        connection.execute(sa.update(schema.interval).where(schema.interval.c.interval_id == found.interval_id).values(writer_id=NOBODY))
+        before, _ = _around(connection, writer, moment)
+        if before is not None:
+            _update(connection, before, to_ms=found.to_ms)
+    elif moment == found.start and later is not None:
+        _update(connection, found, start=later, to_ms=found.to_ms)
+        before, _ = _around(connection, writer, moment)
+        if before is not None:
+            _update(connection, before, to_ms=later[0])
+    elif moment == found.last:
+        _update(connection, found, last=earlier)
 
 
 def _write(connection: Connection, changed: list[Interval]) -> None:

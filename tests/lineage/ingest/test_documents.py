@@ -1,0 +1,85 @@
+"""What documents of ours tell, and what is wrong with others."""
+
+from typing import Any
+
+import pytest
+
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.ingest.facts import reads_of, records_of
+from lakechime_dagster.lineage.reads import Consumer, ConsumerKind
+from lakechime_dagster.lineage.record import Producer
+from tests.lineage.ingest.factories import make_document, make_event, told
+from tests.lineage.sql.shapes import line
+
+
+def test_a_document_tells_what_its_sql_wrote_and_who_owns_the_task() -> None:
+    (record,) = records_of(told(make_document(owners=["team:ops", "ann"])))
+    assert line(record.statement) == "gold.days: day = identity shop.orders.id, total = identity shop.orders.amount"
+    assert (record.producer, record.at_ms) == (Producer(namespace="airflow", job="daily"), 1_000)
+    assert (record.owners, record.statement.inputs) == (("ann", "team:ops"), ("shop.orders",))
+
+
+def test_several_texts_are_one_run() -> None:
+    sql = ["CREATE TABLE gold.new AS SELECT id FROM shop.orders", "INSERT INTO gold.days (day) SELECT id FROM shop.customers"]
+    found = records_of(told(make_document(sql=sql)))
+    assert [record.target for record in found] == ["gold.days", "spark/gold.new"]
+    assert len({record.run_id for record in found}) == 1
+
+
+def test_a_query_is_a_read_of_its_dashboard_and_of_its_user() -> None:
+    document = make_document("SELECT name FROM shop.customers WHERE id = 7", dashboard="Sales", user="ann", link="https://bi/1")
+    by_dashboard, by_user = reads_of(told(document))
+    assert by_dashboard.consumer == Consumer(ConsumerKind.DASHBOARD, "airflow", "Sales")
+    assert by_dashboard.refs == (ColumnRef("shop.customers", "id"), ColumnRef("shop.customers", "name"))
+    assert (by_dashboard.at_ms, by_dashboard.link, by_user.link) == (1_000, "https://bi/1", "")
+    assert by_user.consumer == Consumer(ConsumerKind.USER, "airflow", "ann")
+    assert records_of(told(document)) == ()
+
+
+def test_a_query_of_nobody_is_a_read_of_its_task() -> None:
+    (read,) = reads_of(told(make_document("SELECT COUNT(*) FROM shop.customers")))
+    assert (read.consumer, read.refs) == (Consumer(ConsumerKind.JOB, "airflow", "daily"), (ColumnRef("shop.customers"),))
+
+
+@pytest.mark.parametrize("state", ["START", "RUNNING", "FAIL", "ABORT", "OTHER"])
+def test_what_did_not_succeed_counts_for_nothing(state: str) -> None:
+    assert records_of(told(make_document(state=state))) == ()
+    assert reads_of(told(make_document("SELECT id FROM shop.orders", state=state))) == ()
+
+
+def test_the_same_document_is_the_same_run_whatever_its_values_are() -> None:
+    one, other = (told(make_document(f"SELECT id FROM shop.orders WHERE amount = {value}")) for value in (1, 2))
+    assert one == other
+    assert one != told(make_document("SELECT id FROM shop.orders WHERE amount = 1", at=2_000))
+    assert told(make_document(at="1970-01-01T00:00:01Z")) == told(make_document(at="1970-01-01T00:00:01"))
+
+
+def test_no_value_of_the_sql_is_kept() -> None:
+    assert "jane" not in repr(told(make_document("SELECT id, 'jane' AS x FROM shop.customers WHERE name = 'jane@example.org'")))
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ([], "is no JSON object"),
+        ({}, "producer"),
+        (make_document(sql="SELECT id FROM"), "does not parse"),
+        (make_document(sql="SELECT {{ x }}"), "send the executed SQL"),
+        (make_document(dialect="cobol"), "dialect 'cobol'"),
+        (make_document(dashbord="Sales"), "dashbord"),
+        (make_document(state="DONE"), "state"),
+        (make_document(at="yesterday"), "at"),
+        (make_document(task="x" * 600), "task"),
+        (make_document(task="a\0b"), "task"),
+        (make_document(at=-1), "at"),
+        (make_event(version="https://openlineage.io/spec/3-0-0/OpenLineage.json"), "send events of version 1 or 2"),
+        ({key: value for key, value in make_event().items() if key != "run"}, "only run events are read"),
+        ({**make_event(), "eventTime": "soon"}, "eventTime"),
+        ({**make_event(), "outputs": [{"namespace": "s3://lake"}]}, "outputs.0.name"),
+    ],
+)
+def test_what_cannot_be_read_is_told_by_its_field(document: Any, says: str) -> None:
+    with pytest.raises(InvalidValueError) as refused:
+        told(document)
+    assert says in str(refused.value)

@@ -1,0 +1,151 @@
+"""What documents tell adds up in any order, however often each comes, on every database."""
+
+from collections.abc import Iterable
+from itertools import permutations
+from typing import Any
+
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine
+
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.store import ingest_schema
+from lakechime_dagster.store.engine import memory_engine, writing
+from lakechime_dagster.store.lineage_ingest import SqlIngest, Taken
+from lakechime_dagster.store.lineage_reads import SqlReads
+from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.schema import metadata
+from tests.lineage.ingest.factories import NAMES, STORE, TABLES, columns, dataset, make_document, make_event, told
+
+LAKE = NAMES.with_tables(TABLES)
+OF_ID = dataset(STORE, "gold/days", columnLineage=columns(day=("raw/orders", "id", "IDENTITY")))
+OF_AMOUNT = dataset(STORE, "gold/days", columnLineage=columns(total=("raw/orders", "amount", "AGGREGATION")))
+SEVERAL = [
+    make_event("START", inputs=(dataset("hive", "hive.shop.orders"),)),
+    make_event("RUNNING", outputs=(OF_ID,)),
+    make_event("COMPLETE", outputs=(OF_AMOUNT,), at="2026-01-01T00:00:02Z"),
+    make_event("COMPLETE", outputs=(dataset(STORE, "gold/other"),), at="2026-01-01T00:00:01Z"),
+    make_event("COMPLETE", run="run-2", outputs=(OF_ID,), at="2026-01-01T00:00:01.500Z"),
+    make_event("FAIL", run="run-3", outputs=(OF_AMOUNT,)),
+    make_document("SELECT name FROM shop.customers", dashboard="Sales", at=7_000, owners=["ann"]),
+    make_document("SELECT id FROM shop.customers", dashboard="Sales", at=9_000, owners=["joe"], run="r"),
+    make_document(at=8_000),
+]
+
+
+def take(engine: Engine, documents: Iterable[Any], way: str = "test") -> Taken:
+    return SqlIngest(engine).take([told(one) for one in documents], way, LAKE)
+
+
+def known(engine: Engine) -> tuple[Any, ...]:
+    """All that can be asked: what holds and held of each target, and who read what."""
+    standings = LineageStandings(engine)
+    at_times = [standings.all(at) for at in (None, 1_767_225_601_000, 1_767_225_601_500, 1_767_225_602_000, 8_000)]
+    holds = [sorted(str((one.producer, one.statement, one.owners, one.links)) for one in several) for several in at_times]
+    return holds, SqlReads(engine).of_tables(["shop.customers", "shop.orders"])
+
+
+def test_what_a_run_tells_counts_when_it_succeeded_and_not_before(engine: Engine) -> None:
+    assert take(engine, SEVERAL[:2]).records == 0
+    assert LineageStandings(engine).all() == []
+    assert take(engine, SEVERAL[2:3]).records == 1
+    (found,) = LineageStandings(engine).all()
+    assert [column.column for column in found.statement.columns] == ["day", "total"]
+    assert "shop.orders" in found.statement.inputs
+
+
+def test_what_comes_late_of_a_run_adds_to_what_it_told(engine: Engine) -> None:
+    take(engine, SEVERAL[2:3])
+    take(engine, SEVERAL[:2])
+    (found,) = LineageStandings(engine).all()
+    assert [column.column for column in found.statement.columns] == ["day", "total"]
+
+
+def test_the_order_of_documents_and_their_repeats_make_no_difference_on_a_database(engine: Engine) -> None:
+    for one in (*reversed(SEVERAL), *SEVERAL[::2]):
+        take(engine, [one])
+    found = known(engine)
+    with writing(engine) as connection:
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(table.delete())
+    take(engine, SEVERAL)
+    assert known(engine) == found
+
+
+def fresh() -> Engine:
+    engine = memory_engine()
+    metadata.create_all(engine)
+    return engine
+
+
+EXPECTED = fresh()
+take(EXPECTED, SEVERAL)
+
+
+@given(st.permutations([*range(len(SEVERAL)), *range(0, len(SEVERAL), 2)]), st.integers(1, 5))
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_the_order_of_documents_and_their_repeats_make_no_difference(order: list[int], size: int) -> None:
+    engine = fresh()
+    for at in range(0, len(order), size):
+        take(engine, [SEVERAL[number] for number in order[at : at + size]])
+    assert known(engine) == known(EXPECTED)
+
+
+def test_a_repeat_is_counted_and_changes_nothing(engine: Engine) -> None:
+    first = take(engine, SEVERAL)
+    again = take(engine, SEVERAL)
+    assert (first.documents, first.repeated, first.records) == (9, 0, 4)
+    assert (again.documents, again.repeated, again.records) == (9, 7, 0)
+
+
+def test_who_reads_a_column_is_kept_with_the_first_and_the_last_time(engine: Engine) -> None:
+    for at in (5_000, 9_000, 7_000):
+        take(engine, [make_document("SELECT name FROM shop.customers WHERE id = 1", dashboard="Sales", at=at, owners=[f"at-{at}"])])
+    by_id, by_name = SqlReads(engine).of_table("shop.customers")
+    assert (by_id.ref, by_name.ref) == (ColumnRef("shop.customers", "id"), ColumnRef("shop.customers", "name"))
+    assert (by_name.first_ms, by_name.last_ms, by_name.owners, by_name.consumer.name) == (5_000, 9_000, ("at-9000",), "Sales")
+    assert SqlReads(engine).of_table("shop.customers", since_ms=9_001) == []
+
+
+def test_nobody_is_another_answer_than_not_known(engine: Engine) -> None:
+    reads = SqlReads(engine)
+    assert reads.since_ms() is None
+    take(engine, [make_document()], "api")
+    (way,) = reads.ways()
+    assert (reads.of_table("shop.customers"), reads.since_ms()) == ([], way.since_ms)
+    assert (way.name, way.documents, way.refused, way.outside) == ("api", 1, 0, 0)
+
+
+def test_data_sets_that_the_lake_does_not_know_are_told(engine: Engine) -> None:
+    found = take(engine, [make_document("INSERT INTO elsewhere.pages SELECT id FROM shop.orders")])
+    assert found.outside == ("spark/elsewhere.pages",)
+
+
+def test_what_comes_of_a_run_after_all_of_it_was_dropped_takes_nothing_back(engine: Engine) -> None:
+    take(engine, SEVERAL[:3])
+    before = known(engine)
+    with writing(engine) as connection:
+        connection.execute(sa.delete(ingest_schema.arriving))
+    take(engine, SEVERAL[2:3])
+    assert known(engine) == before
+
+
+def test_hostile_names_are_kept_as_far_as_a_store_can_hold_them(engine: Engine) -> None:
+    hostile = "x'; DROP TABLE y --<script>\0"
+    event = make_event(outputs=(dataset(STORE, hostile, columnLineage=columns(**{hostile: ("raw", hostile, "IDENTITY")})),))
+    assert take(engine, [event]).records == 1
+    take(engine, [make_document(f"SELECT `{hostile}` FROM shop.customers", dashboard="<b>\0")])
+    (found,) = LineageStandings(engine).all()
+    assert found.statement.target.startswith("s3://lake/x'; DROP TABLE y --<script>")
+
+
+def test_permutations_of_one_run_are_the_same_on_a_database(sqlite_engine: Engine) -> None:
+    found = []
+    for number, order in enumerate(permutations(SEVERAL[1:4])):
+        several = [{**one, "job": {**one["job"], "name": f"job-{number}"}} for one in order]
+        for one in several:
+            take(sqlite_engine, [one])
+        holds = [one for one in LineageStandings(sqlite_engine).all() if one.producer.job == f"job-{number}"]
+        found.append(sorted((str(one.statement), one.from_ms, one.last_ms, str(one.owners)) for one in holds))
+    assert all(one == found[0] for one in found)
