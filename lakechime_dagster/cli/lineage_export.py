@@ -42,10 +42,10 @@ def export(table: Table = None, form: As = Form.OPENLINEAGE, depth: Steps = 2, a
 
 def _mermaid(lineage: "AskedLineage", table: str | None, depth: int) -> str:
     from lakechime_dagster.lineage.mermaid import diagram
-    from lakechime_dagster.lineage.neighbourhood import everything, neighbourhood
+    from lakechime_dagster.lineage.neighbourhood import everything
 
     if not lineage.network.tables:
         raise NotFoundError("no run has recorded lineage yet, and the lake declares no table: there is nothing to draw")
     if table is None:
         return diagram(everything(lineage.network))
-    return diagram(neighbourhood(lineage.network, table, up=depth, down=depth, limit=MAX_LIMIT))
+    return diagram(lineage.around(table, up=depth, down=depth, limit=MAX_LIMIT))

@@ -57,12 +57,16 @@ def downstream(name: Name, depth: Depth = None, at: At = None, kind: OfKind = No
     print_unknown(unknown)
 
 
-def impact(names: Names, at: At = None, limit: Limit = 100, as_json: Json = False) -> None:
+def impact(
+    names: Names, depth: Depth = None, at: At = None, kind: OfKind = None, limit: Limit = 100, as_json: Json = False
+) -> None:  # fmt: skip
     """Tell whom a change of columns hits, and what is further down and is not hit, with the reason."""
     lineage = asked(at)
     refs = [lineage.ref(name) for name in names]
     found = lineage.hits(refs)
     spared = lineage.not_hit(refs, found)
+    if depth is not None or kind is not None:
+        found = lineage.hits(refs, depth=depth, kind=certainty(kind))
     unknown = lineage.unknown(refs)
     if as_json:
         spared_document = [{"table": one.table, "reason": one.reason} for one in spared]

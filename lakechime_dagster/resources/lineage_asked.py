@@ -16,7 +16,7 @@ from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.facts import TableFacts
 from lakechime_dagster.lineage.manifest import FILE, read_manifest
 from lakechime_dagster.lineage.naming import meant
-from lakechime_dagster.lineage.neighbourhood import neighbourhood
+from lakechime_dagster.lineage.neighbourhood import Neighbour, Neighbourhood, neighbourhood
 from lakechime_dagster.lineage.network import Network
 from lakechime_dagster.lineage.openlineage import address_of, job_events
 from lakechime_dagster.lineage.paths import Paths, Step, nodes_of
@@ -114,6 +114,12 @@ class AskedLineage:
         ways = [way for node in end.tolist() if (way := Paths(network, found, kind).of(node)) is not None]
         return min(ways, key=len, default=None)
 
+    def around(self, table: str, *, up: int = 1, down: int = 1, limit: int = 150) -> Neighbourhood:
+        """What is around a data set, to be drawn."""
+        if table not in self.network.tables:  # declared, and nothing leads to it or from it
+            return Neighbourhood(tables=(Neighbour(table=table, layer=0, columns=()),), links=())
+        return neighbourhood(self.network, table, up=up, down=down, limit=limit)
+
     def facts(self, tables: Iterable[str]) -> dict[str, TableFacts]:
         """What is known of data sets beside their edges; something of each."""
         names = list(tables)
@@ -143,10 +149,8 @@ class AskedLineage:
         if table is None:
             standings = known.all(self.at_ms)
         else:
-            around = (
-                neighbourhood(self.network, table, up=depth, down=depth, limit=len(self.network)) if table in self.network.tables else None
-            )
-            standings = known.of_targets([one.table for one in around.tables] if around else [], self.at_ms)
+            several = self.around(table, up=depth, down=depth, limit=max(1, len(self.network))).tables
+            standings = known.of_targets([one.table for one in several], self.at_ms)
         declared = {one.name: self.platform.location(one.name, one.location) for one in self.lake.tables}
         return job_events(standings, lambda name: address_of(name, declared.get(name)))
 

@@ -75,6 +75,9 @@ def test_impact_tells_who_is_not_hit_and_why(recorded: Cli) -> None:
     assert ("silver.flights", "direct") in [(hit["table"], hit["kind"]) for hit in told["hits"]]
     spared = {one["table"]: one["reason"] for one in told["not_hit"]}
     assert spared["gold.route_hour"] == "of silver.flights it reads dep_delay, not wind"
+    narrow = recorded("lineage", "impact", "bronze.weather.wind_speed", "--kind", "direct", "--depth", "1", "--json").json
+    assert [hit["table"] for hit in narrow["hits"]] == ["silver.flights"]
+    assert narrow["not_hit"] == told["not_hit"]
     assert "further down" in recorded("lineage", "impact", "bronze.weather.wind_speed").out
 
 
