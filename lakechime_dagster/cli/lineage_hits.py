@@ -16,8 +16,10 @@ from lakechime_dagster.cli.lineage_names import (
     OfKind,
     asked,
     certainty,
+    consumer_document,
     hit_document,
     path_document,
+    print_consumers,
     print_hits,
     print_unknown,
 )
@@ -64,16 +66,18 @@ def impact(
     lineage = asked(at)
     refs = [lineage.ref(name) for name in names]
     found = lineage.hits(refs)
-    spared = lineage.not_hit(refs, found)
+    spared, consumers = lineage.not_hit(refs, found), lineage.consumers(refs, found)
     if depth is not None or kind is not None:
         found = lineage.hits(refs, depth=depth, kind=certainty(kind))
     unknown = lineage.unknown(refs)
     if as_json:
         spared_document = [{"table": one.table, "reason": one.reason} for one in spared]
-        print_json(_document(lineage, refs, found, unknown) | {"not_hit": spared_document})
+        told = {"consumers": [consumer_document(lineage, one) for one in consumers], "not_hit": spared_document}
+        print_json(_document(lineage, refs, found, unknown) | told)
         return
     shown = replace(found, hits=found.hits[:limit], more=len(found.hits[limit:]))
     print_hits(lineage, shown, lineage.facts(one.table for one in shown.hits), "nothing is hit, as far as is known")
+    print_consumers(lineage, consumers)
     if spared:
         say(f"\n{count(len(spared), 'table')} further down {'is' if len(spared) == 1 else 'are'} not hit:")
         print_table(("table", "why not"), [(one.table, one.reason) for one in spared], empty="")

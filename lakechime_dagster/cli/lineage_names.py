@@ -1,6 +1,6 @@
 """What the commands of lineage share: their options, and answers as documents and for people."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from lakechime_dagster.cli.output import count, note, print_table, say, when
 
 if TYPE_CHECKING:
     from lakechime_dagster.lineage.answers import Hit, Hits
+    from lakechime_dagster.lineage.consumers import ConsumerHit
     from lakechime_dagster.lineage.facts import TableFacts
     from lakechime_dagster.lineage.paths import Step
     from lakechime_dagster.lineage.reach import Certainty
@@ -82,6 +83,30 @@ def print_hits(lineage: "AskedLineage", found: "Hits", facts: "Mapping[str, Tabl
     print_table(("layer", "table", "kind", "columns", "owners", "last seen", "by way of"), rows, empty=empty)
     if found.more:
         say(f"… and {count(found.more, 'more table')}; --limit shows them")
+
+
+def consumer_document(lineage: "AskedLineage", one: "ConsumerHit") -> dict[str, Any]:
+    """Who reads and writes nothing, as JSON."""
+    who = one.consumer
+    return {
+        "consumer": who.kind.value, "namespace": who.namespace, "name": who.name, "kind": one.certainty.name.lower(),
+        "columns": [str(ref) for ref in one.refs], "last_read_ts": one.last_ms, "active": one.is_active(lineage.now_ms),
+        "owners": list(one.owners), "link": one.link,
+    }  # fmt: skip
+
+
+def print_consumers(lineage: "AskedLineage", several: "Sequence[ConsumerHit]") -> None:
+    """Who reads and writes nothing, or that it is not known who does."""
+    if several:
+        rows = [
+            (one.consumer.kind.value, one.consumer.name, one.certainty.name.lower(), ", ".join(map(str, one.refs[:4])),
+             ", ".join(one.owners), when(one.last_ms) + " (active)" * one.is_active(lineage.now_ms), one.link)
+            for one in several
+        ]  # fmt: skip
+        say(f"\n{count(len(several), 'reader')} that {'writes' if len(several) == 1 else 'write'} nothing:")
+        print_table(("reader", "name", "kind", "columns", "owners", "last read", "link"), rows, empty="")
+    elif not lineage.read_ways:
+        note("not known: who reads it in dashboards or elsewhere, since nobody tells")
 
 
 def print_unknown(reasons: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.lineage.answers import Hits, NotHit, hits, not_hit
 from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.consumers import ConsumerHit, consumers_hit
 from lakechime_dagster.lineage.facts import TableFacts
 from lakechime_dagster.lineage.manifest import FILE, read_manifest
 from lakechime_dagster.lineage.naming import meant
@@ -21,12 +22,14 @@ from lakechime_dagster.lineage.network import Network
 from lakechime_dagster.lineage.openlineage import address_of, job_events
 from lakechime_dagster.lineage.paths import Paths, Step, nodes_of
 from lakechime_dagster.lineage.reach import Certainty, reach
+from lakechime_dagster.lineage.reads import Read
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.lineage.standing import Standing
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.settings import project_folder
 from lakechime_dagster.store.lineage_facts import facts_of, recorded_since
 from lakechime_dagster.store.lineage_network import CurrentNetwork, network_at
+from lakechime_dagster.store.lineage_reads import SqlReads, Way
 from lakechime_dagster.store.lineage_standing import LineageStandings
 
 
@@ -105,6 +108,20 @@ class AskedLineage:
     def not_hit(self, refs: Collection[ColumnRef], found: Hits) -> tuple[NotHit, ...]:
         """What is further down and is not hit by columns, with the reason; `found` are all that are."""
         return not_hit(self.network.having(refs), refs, found)
+
+    def consumers(self, refs: Collection[ColumnRef], found: Hits) -> tuple[ConsumerHit, ...]:
+        """Who reads columns, or what they lead to, and writes nothing: dashboards, people, jobs elsewhere. `found` are all that are hit."""
+        tables = {ref.table for ref in refs} | {one.table for one in found.hits}
+        reads = [
+            Read(consumer=one.consumer, refs=(one.ref,), at_ms=one.last_ms, owners=one.owners, link=one.link)
+            for one in SqlReads(self.platform.store.engine).of_tables(tables)
+        ]
+        return consumers_hit(refs, found, reads)
+
+    @cached_property
+    def read_ways(self) -> tuple[Way, ...]:
+        """By which ways reads of others are told, since when; without one it is not known who reads."""
+        return tuple(SqlReads(self.platform.store.engine).ways())
 
     def path(self, source: ColumnRef, target: ColumnRef, kind: Certainty = Certainty.UNSURE) -> tuple[Step, ...] | None:
         """A shortest way from one column or data set to another, by what is at least so sure; None if there is none."""

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.lineage.columns import Kind
+from lakechime_dagster.lineage.columns import ColumnRef, Kind
 from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable
+from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
+from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.lineage import SqlLineage
+from lakechime_dagster.store.lineage_reads import keep_reads, note_way
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli
 
@@ -131,7 +134,7 @@ def test_owners_of_what_is_hit_are_told_with_their_tables_and_what_belongs_to_no
     orphan = make_statement("lab.orphan", a="silver.flights.wind")
     SqlLineage(recorded.platform.store.engine).record(make_record(orphan, job="orphan"))
     told = recorded("lineage", "owners", "bronze.weather.wind_speed", "--kind", "direct", "--json").json
-    assert told["owners"] == [{"owner": "team:ops", "tables": ["silver.flights"]}]
+    assert told["owners"] == [{"owner": "team:ops", "tables": ["silver.flights"], "consumers": []}]
     assert told["without_owner"] == ["lab.orphan"]
     assert "1 table without an owner: lab.orphan" in recorded("lineage", "owners", "bronze.weather.wind_speed").out
 
@@ -209,3 +212,24 @@ def test_before_any_run_what_is_planned_is_told_of_columns(lakechime: Cli, tmp_p
     above = lakechime("lineage", "upstream", "gold.route_hour.avg")
     assert "dep_delay" in above.out
     assert above.err == "not known: no run that wrote gold.route_hour has recorded lineage yet: only what is planned is known\n"
+
+
+def test_dashboards_that_read_what_is_hit_are_told_with_owner_and_when(recorded: Cli) -> None:
+    assert "not known: who reads it in dashboards" in recorded("lineage", "impact", "bronze.weather.wind_speed").err
+    engine = recorded.platform.store.engine
+    dashboard = Consumer(ConsumerKind.DASHBOARD, "bi", "Delays")
+    read = Read(consumer=dashboard, refs=(ColumnRef("gold.route_hour", "avg"),), at_ms=DAY, owners=("ann@x",), link="https://bi/1")
+    with writing(engine) as connection:
+        keep_reads(connection, [read])
+        note_way(connection, "audit", documents=1, refused=0, outside=0)
+    (told,) = recorded("lineage", "impact", "bronze.flights.dep_delay", "--json").json["consumers"]
+    assert told == {
+        "consumer": "dashboard", "namespace": "bi", "name": "Delays", "kind": "direct", "columns": ["gold.route_hour.avg"],
+        "last_read_ts": DAY, "active": False, "owners": ["ann@x"], "link": "https://bi/1",
+    }  # fmt: skip
+    assert recorded("lineage", "impact", "bronze.weather.wind_speed", "--json").json["consumers"] == []
+    owners = recorded("lineage", "owners", "bronze.flights.dep_delay", "--json").json["owners"]
+    assert {"owner": "ann@x", "tables": [], "consumers": ["dashboard Delays"]} in owners
+    readers = recorded("lineage", "readers", "gold.route_hour.avg")
+    assert "Delays" in readers.out
+    assert "Reads of others are told by audit since" in readers.out
