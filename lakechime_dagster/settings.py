@@ -65,6 +65,7 @@ class Settings(BaseSettings):
     cluster: str = Field(default="", max_length=128, description="Name of this data platform in events.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="WARNING", description="What the command line logs.")
     alarms: str = Field(default="", repr=False, description="`send` for the lake's own alarms, or URLs of apprise; unset is a dry run.")
+    api_token: str = Field(default="", repr=False, description="What requests to `lakechime lineage serve` must bring; a secret.")
     source_queries: Literal["on", "off"] = Field(default="on", description="Whether business databases may be asked anything.")
     lineage_stale_days: int = Field(default=35, ge=1, description="After so many days that no run told of a table, its lineage is stale.")
     spark: Annotated[SparkSettings, NoDecode] = Field(default_factory=SparkSettings)  # by LAKECHIME_SPARK_*, never by LAKECHIME_SPARK

@@ -11,6 +11,7 @@ from lakechime_dagster.cli import (
     lineage_people,
     lineage_plan,
     lineage_project,
+    lineage_serve,
 )
 
 app = typer.Typer(name="lineage", help="Column lineage: where columns come from and who reads them; plan it before any run.")
@@ -25,6 +26,7 @@ app.command("export")(lineage_export.export)
 app.command("plan")(lineage_plan.plan)
 app.command("gate")(lineage_gate.gate)
 app.command("ingest")(lineage_ingest.ingest)
+app.command("serve")(lineage_serve.serve)
 app.command("project")(lineage_project.project)
 
 

@@ -1,0 +1,115 @@
+"""The application that answers other programs over HTTP: `POST /lineage`, and `/metrics` in the same process."""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+from prometheus_client import CollectorRegistry, make_asgi_app
+
+from lakechime_dagster.api.metrics import StoreCollector
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError
+from lakechime_dagster.resources.lineage_ingest import MAX_BYTES, LineageIngest, parsed
+from lakechime_dagster.store.event_measures import Measures
+
+JSON_TYPE = "application/json"
+OPEN = ("/metrics",)  # what needs no token, as scrapers of Prometheus have none
+WAY = "api"
+Next = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """What an application answers from; `routers` are further routes, which the same token protects."""
+
+    ingest: LineageIngest
+    measures: Callable[[], Measures] | None = None
+    token: str = field(default="", repr=False)
+    routers: tuple[APIRouter, ...] = ()
+
+
+class TooLargeError(LakeChimeError):
+    """A body is larger than is read."""
+
+
+def build_app(served: Served) -> FastAPI:
+    """The application; with a token every route but `/metrics` asks for `Authorization: Bearer …`.
+
+    Its own errors are JSON: `{"error": {"type", "message", …}}`, 400 for what cannot be read, 401, 413 and 415.
+    """
+    app = FastAPI(title="lakechime", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.middleware("http")
+    async def asks_for_the_token(request: Request, go_on: Next) -> Response:
+        if served.token and not request.url.path.startswith(OPEN) and not is_bearer(request.headers.get("authorization", ""), served.token):
+            return _refused(401, "Unauthorized", "send Authorization: Bearer and the token of LAKECHIME_API_TOKEN")
+        return await go_on(request)
+
+    @app.exception_handler(InvalidValueError)
+    async def invalid(_: Request, error: InvalidValueError) -> Response:
+        return _refused(400, "InvalidValueError", str(error), field=error.field, remedy=error.remedy)
+
+    @app.exception_handler(TooLargeError)
+    async def too_large(_: Request, error: TooLargeError) -> Response:
+        return _refused(413, "TooLargeError", str(error))
+
+    @app.exception_handler(LakeChimeError)
+    async def unable(_: Request, error: LakeChimeError) -> Response:
+        return _refused(503, type(error).__name__, str(error))
+
+    @app.post("/lineage")
+    async def take(request: Request) -> Response:
+        """Take one document or a list of them, all or none: ours, or run events of OpenLineage."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != JSON_TYPE:  # a page of another origin could send other types without asking first
+            return _refused(415, "UnsupportedMediaType", f"send Content-Type: {JSON_TYPE}")
+        body = await body_of(request)
+        taken = await run_in_threadpool(lambda: served.ingest.take(_documents(body), WAY))
+        return JSONResponse(
+            {**{name: getattr(taken, name) for name in ("documents", "repeated", "records", "reads")}, "outside": taken.outside}
+        )
+
+    for router in served.routers:
+        app.include_router(router)
+    if served.measures is not None:
+        registry = CollectorRegistry()
+        registry.register(StoreCollector(served.measures))
+        app.mount("/metrics", make_asgi_app(registry))
+    return app
+
+
+def is_bearer(header: str, token: str) -> bool:
+    """Whether a header names the token; how long that takes tells nothing of it."""
+    scheme, _, given = header.partition(" ")
+    return hmac.compare_digest(given.strip().encode(), token.encode()) and scheme.lower() == "bearer"
+
+
+async def body_of(request: Request) -> bytes:
+    """The body, read no further than it may be long.
+
+    Raises:
+        TooLargeError: it is longer.
+    """
+    said = request.headers.get("content-length", "0")
+    parts = bytearray()
+    if said.isdigit() and int(said) <= MAX_BYTES:
+        async for part in request.stream():
+            parts += part
+            if len(parts) > MAX_BYTES:
+                break
+        else:
+            return bytes(parts)
+    raise TooLargeError(f"the body is longer than {MAX_BYTES:,} bytes; send fewer documents at a time")
+
+
+def _documents(body: bytes) -> list[Any]:
+    value = parsed(body)
+    return value if isinstance(value, list) else [value]
+
+
+def _refused(status: int, kind: str, message: str, **facts: Any) -> JSONResponse:
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return JSONResponse({"error": {"type": kind, "message": message, **facts}}, status_code=status, headers=headers)

@@ -1,0 +1,34 @@
+"""`lakechime lineage serve`: takes lineage over HTTP, beside the metrics of `lakechime metrics`."""
+
+from typing import Annotated
+
+import typer
+
+from lakechime_dagster.cli.context import declared_lake, open_platform
+from lakechime_dagster.cli.output import note
+from lakechime_dagster.errors import LakeChimeError
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="The address to serve at; one that others reach needs LAKECHIME_API_TOKEN.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9465,
+) -> None:
+    """Serve POST /lineage, for documents of SQL and run events of OpenLineage, and /metrics, until Ctrl-C."""
+    try:
+        from lakechime_dagster.api.app import Served, build_app
+        from lakechime_dagster.api.serve import bound, build_server, check_address
+    except ModuleNotFoundError as error:
+        raise LakeChimeError(f"{error.name} is not installed; install lakechime-dagster[api]") from None
+    from lakechime_dagster.resources.event_types import event_types
+    from lakechime_dagster.resources.lineage_ingest import lineage_ingest
+    from lakechime_dagster.store.event_measures import measures
+
+    platform = open_platform()
+    token = platform.settings.api_token
+    check_address(host, token)
+    types = event_types(platform)
+    ingest = lineage_ingest(platform, declared_lake(platform.settings))
+    app = build_app(Served(ingest=ingest, measures=lambda: measures(types), token=token))
+    with bound(host, port) as address:
+        note(f"lakechime| lineage is taken at http://{host}:{port}/lineage, {'with a token' if token else 'from this machine alone'}")
+        build_server(app).run(sockets=[address])

@@ -1,0 +1,182 @@
+"""`POST /lineage` on a real server: what is taken, what is refused, and by whom."""
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from fastapi import APIRouter
+from sqlalchemy import Engine
+
+from lakechime_dagster.api.app import Served, build_app
+from lakechime_dagster.api.serve import bound, build_server, check_address
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lineage.sql.schema import SqlSchema
+from lakechime_dagster.resources.lineage_ingest import LineageIngest
+from lakechime_dagster.store.event_measures import Measures
+from lakechime_dagster.store.lineage_ingest import SqlIngest
+from lakechime_dagster.store.lineage_reads import SqlReads
+from lakechime_dagster.store.lineage_standing import LineageStandings
+from tests.lineage.ingest.factories import NAMES, STORE, TABLES, columns, dataset, make_document, make_event
+
+TOKEN = "a-token-that-nobody-guesses"
+EVENT = make_event(outputs=(dataset(STORE, "gold/days", columnLineage=columns(day=("raw/orders", "id", "IDENTITY"))),))
+ROUTER = APIRouter()
+
+
+@ROUTER.get("/lineage")
+def page() -> str:
+    return "a page"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    document: Any
+
+
+@dataclass(frozen=True)
+class Client:
+    port: int
+
+    def send(
+        self, body: bytes | Any, *, kind: str = "application/json", method: str = "POST", path: str = "/lineage", token: str = ""
+    ) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        headers = {"Content-Type": kind} | ({"Authorization": f"Bearer {token}"} if token else {})
+        try:
+            connection.request(method, path, body if isinstance(body, bytes) else json.dumps(body).encode(), headers)
+            response = connection.getresponse()
+            text = response.read()
+        finally:
+            connection.close()
+        is_json = (response.getheader("content-type") or "").startswith("application/json")
+        return Answer(response.status, json.loads(text) if is_json else text.decode())
+
+
+@contextmanager
+def serving(engine: Engine, token: str = "") -> Iterator[Client]:
+    schema = SqlSchema(TABLES, NAMES)
+    ingest = LineageIngest(SqlIngest(engine), lambda: schema, lambda: 5_000)
+    empty = Measures(types=(), groups=(), lanes={}, ticked_ts=None, now=0, producers=())
+    server = build_server(build_app(Served(ingest=ingest, measures=lambda: empty, token=token, routers=(ROUTER,))))
+    with bound("127.0.0.1", 0) as address:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [address]}, daemon=True)
+        thread.start()
+        try:
+            yield Client(address.getsockname()[1])
+        finally:
+            server.should_exit = True
+            thread.join(20)
+
+
+@pytest.fixture
+def client(engine: Engine) -> Iterator[Client]:
+    with serving(engine) as found:
+        yield found
+
+
+def test_documents_and_events_are_taken_and_repeats_change_nothing(client: Client, engine: Engine) -> None:
+    body = [make_document(), make_document("SELECT name FROM shop.customers", dashboard="Sales"), EVENT]
+    assert client.send(body).document == {
+        "documents": 3, "repeated": 0, "records": 2, "reads": 1, "outside": ["s3://lake/raw/orders"],
+    }  # fmt: skip
+    assert client.send(body).document["records"] == 0
+    assert client.send(EVENT).document["repeated"] == 1
+    assert [one.producer.job for one in LineageStandings(engine).of_targets(["gold.days"])] == ["daily", "spark.daily"]
+    assert [one.consumer.name for one in SqlReads(engine).of_table("shop.customers")] == ["Sales"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b"{", 400, "is no JSON"),
+        (b"", 400, "is no JSON"),
+        (b"\xff\xfe", 400, "is no JSON"),
+        (b"[" * 5_000, 400, "is no JSON"),
+        (b'"text"', 400, "is no JSON object"),
+        ([make_document(), make_document(dialect="cobol")], 400, "document 2, dialect"),
+        ([EVENT, {**EVENT, "schemaURL": "https://openlineage.io/spec/9-0-0/x"}], 400, "send events of version"),
+        ([EVENT, make_document("SELECT jane FROM WHERE")], 400, "does not parse"),
+        ([EVENT, make_document(task="a\0b")], 400, "task"),
+        (b" " * 10_000_001, 413, "is longer than 10,000,000 bytes"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_told_and_nothing_of_the_body_is_recorded(sqlite_engine: Engine, body: Any, status: int, says: str) -> None:
+    with serving(sqlite_engine) as client:
+        answer = client.send(body)
+        assert answer.status == status
+        assert says in answer.document["error"]["message"]
+        assert "jane" not in str(answer.document)
+    assert LineageStandings(sqlite_engine).all() == []
+    assert SqlReads(sqlite_engine).ways() == []
+
+
+def test_a_body_without_a_length_is_read_no_further_than_it_may_be_long(sqlite_engine: Engine) -> None:
+    with serving(sqlite_engine) as client:
+        connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=30)
+        try:
+            connection.request("POST", "/lineage", (b" " * 1_000_000 for _ in range(12)), {"Content-Type": "application/json"})
+            status = connection.getresponse().status
+        except (BrokenPipeError, ConnectionResetError):  # it hung up before all was sent
+            status = 413
+        finally:
+            connection.close()
+    assert status == 413
+
+
+def test_only_json_is_taken_so_that_no_page_of_elsewhere_can_send_it(sqlite_engine: Engine) -> None:
+    with serving(sqlite_engine) as client:
+        assert client.send(make_document(), kind="text/plain").status == 415
+        assert client.send(make_document(), kind="application/json; charset=utf-8").status == 200
+
+
+def test_hostile_names_are_taken_as_names(sqlite_engine: Engine) -> None:
+    hostile = "'; DROP TABLE x --<script>alert(1)</script>{{7*7}}"
+    event = make_event(outputs=(dataset(STORE, hostile),), job=hostile, inputs=(dataset("../..", hostile),))
+    with serving(sqlite_engine) as client:
+        assert client.send(event).status == 200
+    (found,) = LineageStandings(sqlite_engine).all()
+    assert (found.producer.job, found.statement.target) == (hostile, f"s3://lake/{hostile}")
+
+
+def test_with_a_token_nothing_but_the_metrics_answers_without_it(sqlite_engine: Engine) -> None:
+    with serving(sqlite_engine, TOKEN) as client:
+        for wrong in ("", "wrong", TOKEN[:-1], f"{TOKEN}x"):
+            answer = client.send(make_document(), token=wrong)
+            assert (answer.status, TOKEN in str(answer.document)) == (401, False)
+            assert client.send(b"", method="GET", token=wrong).status == 401
+        assert client.send(make_document(), token=TOKEN).status == 200
+        assert client.send(b"", method="GET", token=TOKEN).document == "a page"
+        assert "lakechime_lanes" in client.send(b"", method="GET", path="/metrics/").document
+
+
+def test_nothing_tells_what_else_there_is(sqlite_engine: Engine) -> None:
+    with serving(sqlite_engine) as client:
+        assert [client.send(b"", method="GET", path=path).status for path in ("/docs", "/openapi.json", "/nothing")] == [404, 404, 404]
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "says"),
+    [
+        ("0.0.0.0", "", "set LAKECHIME_API_TOKEN"),
+        ("::", "", "set LAKECHIME_API_TOKEN"),
+        ("lake.example.org", "", "set LAKECHIME_API_TOKEN"),
+        ("127.0.0.1", "short", "at least 16"),
+        ("0.0.0.0", "with blanks in it, 16", "at least 16"),
+    ],
+)
+def test_an_address_that_others_reach_needs_a_token_that_nobody_guesses(host: str, token: str, says: str) -> None:
+    with pytest.raises(LakeChimeError) as refused:
+        check_address(host, token)
+    assert says in str(refused.value)
+    assert not token or token not in str(refused.value)
+
+
+@pytest.mark.parametrize(("host", "token"), [("127.0.0.1", ""), ("::1", ""), ("localhost", ""), ("0.0.0.0", TOKEN)])
+def test_this_machine_needs_none(host: str, token: str) -> None:
+    check_address(host, token)
