@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from lakechime_dagster.cli import cdc, dce, demo, dev, drop, execution, lineage, maintain, metrics, schema, status, store, table, trigger
+from lakechime_dagster.cli import cdc, dce, demo, dev, drop, execution, lineage, maintain, metrics, notice, schema, status, store, table, trigger
 from lakechime_dagster.cli.output import error_document, note, one_line, print_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, shown
 from lakechime_dagster.settings import load_settings
@@ -26,7 +26,7 @@ app = typer.Typer(
     help="Data change events of lake tables, the triggers on them, and the runs that they launch.",
     pretty_exceptions_enable=False,
 )
-for noun in (dce, trigger, execution, table, cdc, schema, lineage, store, demo):
+for noun in (dce, trigger, execution, table, cdc, schema, lineage, notice, store, demo):
     app.add_typer(noun.app)
 table.app.command("maintain")(maintain.maintain)
 table.app.command("drop")(drop.drop)

@@ -11,6 +11,7 @@ from lakechime_dagster.lineage.occasions import WITHDRAWN, is_reminder
 MAX_LINES = 50  # of tables, and of readers
 MAX_COLUMNS = 20  # of a table
 MAX_TITLE = 200  # characters; more is cut by some services
+YOURS = "Your tables that it reaches"
 LAYER = "layer {}"
 
 
@@ -30,7 +31,8 @@ def text_of(change: Change, digest: Digest, occasion: str, who: str) -> str:
         parts += [f"When: {change.on}"] if change.on else []
     parts += [f"What changes: {_some([str(ref) for ref in change.refs], MAX_COLUMNS)}"]
     if digest.hits:
-        parts += ["Your tables that it reaches:\n" + _lines([_of_hit(hit) for hit in digest.hits])]
+        whose = "Tables that it reaches and nobody owns, which you are told of as its sender" if digest.is_unowned else YOURS
+        parts += [f"{whose}:\n" + _lines([_of_hit(hit) for hit in digest.hits])]
     dashboards = [pair for pair in digest.readers if pair[0].kind is ReaderKind.DASHBOARD]
     if dashboards:
         parts += ["Your dashboards that read what it reaches:\n" + _lines([_of_reader(*pair) for pair in dashboards])]
@@ -59,7 +61,7 @@ def _layer(hit: Hit) -> str:
 
 def _columns(hit: Hit) -> str:
     if hit.columns is None:
-        return "columns not known"
+        return "columns not known" if hit.layer else "all of it"
     if not hit.columns:
         return "which rows it has"
     return ("column " if len(hit.columns) == 1 else "columns ") + _some([_plain(column) for column in hit.columns], MAX_COLUMNS)

@@ -1,7 +1,7 @@
 """Who is told what of a change: one digest an owner, of nothing but what is theirs and hit."""
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -56,16 +56,25 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Digest:
-    """What one owner is told: hits are the owner's tables, with no readers; readers are the owner's, each with the table it reads."""
+    """What one owner is told: hits are the owner's tables, with no readers; readers are the owner's, each with the table it reads.
+
+    Where it `is_unowned`, it is told to the sender, as nobody owns what it is of.
+    """
 
     owner: str
     hits: tuple[Hit, ...] = ()
     readers: tuple[tuple[Reader, Hit], ...] = ()
+    is_unowned: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.hits and not self.readers
 
     @property
     def reason(self) -> str:
         """Why this owner is told, in a line."""
-        owned = [f"owns {_several([hit.table for hit in self.hits])}"] if self.hits else []
+        owns = "sends the change, and nobody owns" if self.is_unowned else "owns"
+        owned = [f"{owns} {_several([hit.table for hit in self.hits])}"] if self.hits else []
         by_kind: dict[str, list[str]] = {}
         for reader, hit in self.readers:
             does = f"has {reader.name}, which reads" if reader.kind is ReaderKind.DASHBOARD else "reads"
@@ -97,7 +106,20 @@ def digests_of(change: Change, hits: Iterable[Hit], now_ms: int) -> Digests:
     empty = Digest(owner=change.sender)
     own = found.pop(change.sender, empty) if change.sender else empty
     unowned = found.pop("", empty)
-    return Digests(digests=tuple(found.values()), unowned=replace(unowned, owner=change.sender), own=own)
+    return Digests(digests=tuple(found.values()), unowned=replace(unowned, owner=change.sender, is_unowned=True), own=own)
+
+
+def still_reading(hits: Collection[Hit], now_ms: int) -> list[str]:
+    """Who reads what changes, in words: tables one step away, and readers of the tables themselves that have read lately."""
+    found = [f"{hit.table}{_of(hit.owners)}" for hit in sorted(hits, key=lambda hit: hit.table) if hit.layer == 1]
+    named = {(reader, hit.table) for hit in hits if hit.layer == 0 for reader in hit.readers if reader.is_recent(now_ms)}
+    readers = sorted(named, key=lambda pair: (pair[0].name, pair[1]))
+    return [*found, *(f"{reader.kind} {reader.name} on {table}{_of([reader.owner])}" for reader, table in readers)]
+
+
+def _of(owners: Iterable[str]) -> str:
+    named = ", ".join(owner for owner in owners if owner)
+    return f" ({named})" if named else ""
 
 
 def _digest(owner: str, hits_of: Mapping[str, list[Hit]], readers_of: Mapping[str, list[tuple[Reader, Hit]]]) -> Digest:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.resources.telling import NotSentError, tell
 
 FILE = "alarms.json"
 
@@ -47,17 +48,12 @@ def send(urls: Sequence[str], title: str, body: str) -> list[str]:
     Raises:
         AlarmNotSentError: Nobody was reached.
     """
-    try:
-        import apprise
-    except ImportError as error:
-        raise AlarmNotSentError("alarms are sent by apprise, which is not installed: pip install 'lakechime-dagster[alarms]'") from error
     failed = []
     for number, url in enumerate(urls, start=1):
-        one = apprise.Apprise()
-        if not one.add(url) or not one.notify(title=title, body=body):
-            failed.append(
-                f"{url.partition('://')[0]}://… (number {number}) did not take it; check the URL, and that it is reached from here"
-            )
+        try:
+            tell(url, title, body)
+        except NotSentError as error:
+            failed.append(f"number {number}: {error}")
     if len(failed) == len(urls):
         raise AlarmNotSentError("; ".join(failed))
     return failed

@@ -116,6 +116,15 @@ class Outbox:
         with reading(self.engine) as connection:
             return [_kept(row) for row in connection.execute(query)]
 
+    def waiting(self, change_id: int | None = None) -> list[KeptMessage]:
+        """What is still to be sent, of one change or of all, and what a person may send again; nothing is moved by it."""
+        outbox = schema.notice_outbox
+        states = [state.value for state in (MessageState.WAITING, MessageState.UNKNOWN, MessageState.FAILED)]
+        which = [outbox.c.state.in_(states), self._of_deployment(), _still_said()]
+        which += [] if change_id is None else [outbox.c.change_id == change_id]
+        with reading(self.engine) as connection:
+            return [_kept(row) for row in connection.execute(sa.select(outbox).where(*which).order_by(outbox.c.message_id))]
+
     def _expire(self, connection: Connection, now: int) -> None:
         """A claim whose time is over says that its sender died, before or after it sent: nobody knows."""
         outbox = schema.notice_outbox

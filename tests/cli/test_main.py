@@ -26,12 +26,13 @@ COMMANDS = {
     "lineage": (
         "upstream", "downstream", "impact", "path", "readers", "owners", "diff", "export", "plan", "gate", "ingest", "project", "serve",
     ),
+    "notice": ("draft", "send", "list", "show", "ack", "withdraw", "done"),
     "store": ("upgrade", "check", "expire"),
 }  # fmt: skip
 MOVES = [
     "dce register", "dce complete", "trigger pause", "trigger resume", "trigger seek", "trigger forget", "execution retry",
     "execution skip", "table reconcile", "table maintain", "table drop", "store upgrade", "store expire", "demo replay", "cdc rebuild",
-    "cdc epoch", "cdc repair", "cdc load", "schema hint", "schema allow", "schema replay", "schema rebuild",
+    "cdc epoch", "cdc repair", "cdc load", "schema hint", "schema allow", "schema replay", "schema rebuild", "notice done",
 ]  # fmt: skip
 EVERY = [f"{noun} {verb}".strip() for noun, verbs in COMMANDS.items() for verb in verbs or ("",)]
 
@@ -74,6 +75,7 @@ def test_every_command_has_help(lakechime: Cli, command: str) -> None:
         ("cdc epoch none --confirm", 3),
         ("cdc repair none --key [1]", 3),
         ("cdc load none", 3),
+        ("notice done 1 --reason why", 3),
     ],
 )
 def test_a_dry_run_in_an_empty_home_leaves_it_empty(lakechime: Cli, command: str, code: int) -> None:

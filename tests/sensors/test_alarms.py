@@ -129,7 +129,7 @@ def test_what_reaches_nobody_is_sent_again_and_no_url_is_shown(watching: Watchin
     watching.runs(False)
     inbox.closed = True
     said = watching.tick()
-    assert ("json://… (number 1) did not take it" in said, "secret" in said, inbox.told) == (True, False, [])
+    assert ("number 1: json://… did not take it" in said, "secret" in said, inbox.told) == (True, False, [])
     inbox.closed = False
     watching.tick()
     assert len(inbox.told) == 1
@@ -140,7 +140,7 @@ def test_who_was_reached_is_not_told_again_because_another_was_not(
 ) -> None:  # fmt: skip
     monkeypatch.setenv("LAKECHIME_ALARMS", f"{inbox.url} json://127.0.0.1:1/")
     watching.runs(False)
-    assert "json://… (number 2) did not take it" in watching.tick()
+    assert "number 2: json://… did not take it" in watching.tick()
     watching.tick()
     assert len(inbox.told) == 1
 
