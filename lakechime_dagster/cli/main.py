@@ -14,7 +14,23 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from lakechime_dagster.cli import cdc, dce, demo, dev, drop, execution, lineage, maintain, metrics, notice, schema, status, store, table, trigger
+from lakechime_dagster.cli import (
+    cdc,
+    dce,
+    demo,
+    dev,
+    drop,
+    execution,
+    lineage,
+    maintain,
+    metrics,
+    notice,
+    schema,
+    status,
+    store,
+    table,
+    trigger,
+)
 from lakechime_dagster.cli.output import error_document, note, one_line, print_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, shown
 from lakechime_dagster.settings import load_settings
