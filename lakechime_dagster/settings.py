@@ -71,6 +71,7 @@ class Settings(BaseSettings):
     notice_key: str = Field(default="", repr=False, description="Signs the links by which notices are acknowledged; unset: no links.")
     notice_page: str = Field(default="", pattern=r"^(https?://\S+)?$", description="Where people reach the API, for links in notices.")
     source_queries: Literal["on", "off"] = Field(default="on", description="Whether business databases may be asked anything.")
+    lineage_url: str = Field(default="", description="Where `lakechime lineage serve` is reached by a browser, for links in Dagster.")
     lineage_stale_days: int = Field(default=35, ge=1, description="After so many days that no run told of a table, its lineage is stale.")
     spark: Annotated[SparkSettings, NoDecode] = Field(default_factory=SparkSettings)  # by LAKECHIME_SPARK_*, never by LAKECHIME_SPARK
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 import dagster as dg
 
@@ -10,6 +11,7 @@ from lakechime_dagster.lineage.columns import ColumnLineage, Source
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lineage import Recorded
+from lakechime_dagster.settings import Settings
 
 MAX_PAIRS = 1_000  # of a column and a source: more is 100 kB in each materialisation
 MAX_SHOWN = 100  # columns in the table
@@ -28,6 +30,13 @@ def lineage_metadata(recorded: Recorded | None) -> dict[str, Any]:
     elif pairs > MAX_PAIRS:
         metadata["column lineage"] = f"{pairs:,} pairs of columns, more than Dagster is told; ask `lakechime lineage`"
     return metadata
+
+
+def page_link(settings: Settings, table: str) -> dict[str, Any]:
+    """A link to the table on the page of lineage; none where it is not said where that is."""
+    if not settings.lineage_url:
+        return {}
+    return {"lineage": dg.MetadataValue.url(f"{settings.lineage_url.rstrip('/')}/lineage?{urlencode({'table': table})}")}
 
 
 def _deps(column: ColumnLineage) -> list[dg.TableColumnDep]:

@@ -11,6 +11,7 @@ import dagster as dg
 
 from lakechime_dagster.assets.checks import check_results, check_specs, inputs_declared, needs_watermark
 from lakechime_dagster.assets.flows import job_of
+from lakechime_dagster.assets.lineage import page_link
 from lakechime_dagster.assets.parameters import check_inputs, shared_with, with_signature
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
@@ -136,7 +137,8 @@ def materialise(
             recorded = record_lineage(running, lake, table, done.result)
             record_declared(running, table, done.result)
             older = older_code(running, table, done.result)
-            facts = lag_of(lake, table, running) | ({"older code": older} if older else {})
+            facts = lag_of(lake, table, running) | page_link(running.platform.settings, table.name)
+            facts |= {"older code": older} if older else {}
             report = report_of(running, done, facts, recorded)
     except NothingNewError as nothing:
         report = nothing_new(str(nothing))

@@ -86,9 +86,11 @@ def shown(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     return {name: value.value for name, value in event.materialization.metadata.items()}
 
 
-def test_a_run_tells_where_its_columns_come_from(shop: Shop) -> None:
+def test_a_run_tells_where_its_columns_come_from(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.commit("bronze.orders", ORDERS, (1, 10), (2, -3))
+    monkeypatch.setenv("LAKECHIME_LINEAGE_URL", "http://lineage.example/")
     seen = shown(shop.run("silver.paid"))
+    assert seen["lineage"] == "http://lineage.example/lineage?table=silver.paid"
     deps = seen["dagster/column_lineage"].deps_by_column
     assert deps["twice"] == [dg.TableColumnDep(asset_key=dg.AssetKey(["bronze", "orders"]), column_name="amount")]
     assert "| twice | bronze.orders.amount (transformation) |" in seen["columns come from"]

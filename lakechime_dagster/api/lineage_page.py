@@ -1,0 +1,120 @@
+"""The page of lineage: what is around a table, drawn and as a list; static files of ours, and the answers that they ask for.
+
+Nothing is loaded from anywhere else, and no name is ever more than text: the policy of the page forbids the rest.
+"""
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import FileResponse, JSONResponse
+
+from lakechime_dagster.errors import InvalidValueError, NotFoundError
+from lakechime_dagster.lineage.neighbourhood import neighbourhood
+from lakechime_dagster.resources.lineage_asked import AskedLineage
+from lakechime_dagster.triggers.grid import from_milliseconds
+
+Ask = Callable[[int | None], AskedLineage]  # by the time of which it is asked, None for now
+FOLDER = Path(__file__).with_name("page")
+FILES = {"lineage.js": "text/javascript", "lineage.css": "text/css", "dagre.min.js": "text/javascript"}
+POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'"
+HEADERS = {
+    "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}  # fmt: skip
+MAX_TABLES, MAX_STEPS, MAX_NAMES = 150, 20, 20
+
+Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
+
+
+def lineage_page(ask: Ask) -> APIRouter:
+    """The routes of the page. Of a name that nobody knows the answer is 404 with the nearest ones."""
+    router = APIRouter(default_response_class=JSONResponse)
+
+    @router.get("/lineage")
+    def page() -> Response:
+        return FileResponse(FOLDER / "lineage.html", media_type="text/html; charset=utf-8", headers=HEADERS)
+
+    @router.get("/lineage/page/{name}")
+    def file(name: str) -> Response:
+        if name not in FILES:
+            return _unknown(f"the page has no file {name!r}")
+        return FileResponse(FOLDER / name, media_type=f"{FILES[name]}; charset=utf-8", headers=HEADERS)
+
+    @router.get("/lineage/around")
+    def around(table: str, up: Steps = 1, down: Steps = 1, at: str | None = None) -> Response:
+        try:
+            return JSONResponse(around_json(ask(_milliseconds(at)), table, up, down), headers=HEADERS)
+        except NotFoundError as error:
+            return _unknown(str(error))
+
+    @router.get("/lineage/way")
+    def way(source: str, target: str, at: str | None = None) -> Response:
+        try:
+            lineage = ask(_milliseconds(at))
+            steps = lineage.path(lineage.ref(source), lineage.ref(target))
+        except NotFoundError as error:
+            return _unknown(str(error))
+        told = None if steps is None else [_link(step.source, step.target, step.kinds) for step in steps]
+        return JSONResponse({"steps": told}, headers=HEADERS)
+
+    @router.get("/lineage/names")
+    def names(like: str = "") -> Response:
+        lineage = ask(None)
+        known = sorted({*lineage.network.tables, *(table.name for table in lineage.lake.tables)})
+        wanted = like.casefold()
+        found = [name for name in known if wanted in name.casefold()]
+        found.sort(key=lambda name: (not name.casefold().startswith(wanted), name))
+        return JSONResponse({"names": found[:MAX_NAMES]}, headers=HEADERS)
+
+    return router
+
+
+def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[str, Any]:
+    """What is around a table or a column, as the page draws it.
+
+    Raises:
+        NotFoundError: naming what is nearest.
+    """
+    ref = lineage.ref(name)
+    network = lineage.network.having([ref])
+    found = neighbourhood(network, ref.table, up=up, down=down, limit=MAX_TABLES)
+    facts = lineage.facts(one.table for one in found.tables)
+    tables = [
+        {
+            "table": one.table, "layer": one.layer, "columns": list(one.columns), "more": one.more,
+            "owners": list(facts[one.table].owners), "is_source": facts[one.table].is_source,
+            "last": _said(facts[one.table].last_ms), "tags": ["stale"] if lineage.is_stale(facts[one.table]) else [],
+        }
+        for one in found.tables
+    ]  # fmt: skip
+    return {
+        "table": ref.table, "column": ref.column, "tables": tables, "more": found.more,
+        "links": [_link(one.source, one.target, one.kinds) for one in found.links],
+        "unknown": list(lineage.unknown([ref], upstream=True)),
+    }  # fmt: skip
+
+
+def _link(source: Any, target: Any, kinds: tuple[str, ...]) -> dict[str, Any]:
+    return {"source": [source.table, source.column], "target": [target.table, target.column], "kinds": list(kinds)}
+
+
+def _said(moment: int | None) -> str:
+    return "" if moment is None else f"{from_milliseconds(moment):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _milliseconds(at: str | None) -> int | None:
+    if not at:
+        return None
+    try:
+        moment = dt.datetime.fromisoformat(at)
+    except ValueError:
+        raise InvalidValueError("at", at, "is no time; write it as 2026-01-31T12:00:00Z") from None
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    return round(zoned.timestamp() * 1000)
+
+
+def _unknown(message: str) -> JSONResponse:
+    return JSONResponse({"error": {"type": "NotFoundError", "message": message}}, status_code=404, headers=HEADERS)

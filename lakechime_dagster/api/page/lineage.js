@@ -1,0 +1,216 @@
+"use strict";
+// The page of lineage: asks for what is around a table, places the tables by dagre, and draws them. Names are only ever text.
+
+const ROW = 17, WIDTH = 230, MOST = 14, SVG = "http://www.w3.org/2000/svg";
+const DIRECT = ["identity", "transformation", "aggregation", "direct"], NOT_SURE = ["unsure", "declared", "reads"];
+const at = (id) => document.getElementById(id);
+let shown = null, picked = null;
+const open = new Set();
+
+function made(name, attributes, text) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+function html(name, text, parent) {
+  const element = document.createElement(name);
+  element.textContent = text;
+  parent.append(element);
+  return element;
+}
+
+async function asked(path, parameters) {
+  const answer = await fetch(`${path}?${new URLSearchParams(parameters)}`, { headers: { Accept: "application/json" } });
+  const value = await answer.json();
+  if (!answer.ok) throw new Error(value.error ? value.error.message : answer.statusText);
+  return value;
+}
+
+function wanted() {
+  const parameters = { table: at("name").value.trim(), up: at("up").value, down: at("down").value };
+  if (at("at").value) parameters.at = at("at").value + "Z";
+  return parameters;
+}
+
+async function show(push) {
+  try {
+    shown = await asked("/lineage/around", wanted());
+  } catch (problem) {
+    at("told").textContent = problem.message;
+    return;
+  }
+  picked = shown.column === null ? null : key(shown.table, shown.column);
+  at("name").value = shown.column === null ? shown.table : `${shown.table}.${shown.column}`;
+  if (push) history.pushState(null, "", `?${new URLSearchParams(wanted())}`);
+  document.title = `${shown.table} · lineage`;
+  draw();
+}
+
+const key = (table, column) => JSON.stringify([table, column]);
+const classOf = (kinds) => (kinds.some((one) => DIRECT.includes(one)) ? "direct" : kinds.some((one) => NOT_SURE.includes(one)) ? "unsure" : "indirect");
+
+function links() {
+  const kind = at("kind").value, told = new Set();
+  for (const { source, target } of shown.links) if (source[1] !== null || target[1] !== null) told.add(key(source[0], target[0]));
+  return shown.links.filter(({ source, target, kinds }) => {
+    const isWhole = source[1] === null && target[1] === null;
+    return (!kind || classOf(kinds) === kind) && !(isWhole && told.has(key(source[0], target[0])));
+  });
+}
+
+function rowsOf(table) {
+  const used = new Set();
+  for (const link of links()) for (const end of [link.source, link.target]) if (end[0] === table.table && end[1] !== null) used.add(end[1]);
+  if (picked) { const [of, column] = JSON.parse(picked); if (of === table.table) used.add(column); }
+  const columns = table.columns.filter((column) => used.has(column));
+  return open.has(table.table) ? columns : columns.slice(0, MOST);
+}
+
+function lit() {
+  const found = new Set();
+  if (!picked) return found;
+  for (const [from, to] of [["source", "target"], ["target", "source"]]) {
+    let layer = [picked];
+    const seen = new Set(layer);
+    while (layer.length) {
+      const next = [];
+      for (const link of shown.links) {
+        const near = key(...link[from]), far = key(...link[to]);
+        if (!layer.includes(near)) continue;
+        found.add(`${key(...link.source)}>${key(...link.target)}`);
+        if (!seen.has(far)) { seen.add(far); next.push(far); }
+      }
+      layer = next;
+    }
+  }
+  return found;
+}
+
+function draw() {
+  const graph = new dagre.graphlib.Graph({ multigraph: true });
+  graph.setGraph({ rankdir: "LR", nodesep: 24, ranksep: 90, marginx: 12, marginy: 12 });
+  graph.setDefaultEdgeLabel(() => ({}));
+  const rows = new Map();
+  for (const table of shown.tables) {
+    rows.set(table.table, rowsOf(table));
+    graph.setNode(table.table, { width: WIDTH, height: ROW * (rows.get(table.table).length + 2) + 10, table });
+  }
+  for (const link of links()) if (link.source[0] !== link.target[0]) graph.setEdge(link.source[0], link.target[0], {}, link.source[0] + ">" + link.target[0]);
+  dagre.layout(graph);
+  const svg = at("graph"), size = graph.graph();
+  svg.replaceChildren();
+  svg.setAttribute("width", Math.max(300, size.width || 0));
+  svg.setAttribute("height", Math.max(80, size.height || 0));
+  const place = (end, isSource) => {
+    const box = graph.node(end[0]), row = rows.get(end[0]).indexOf(end[1]);
+    const y = box.y - box.height / 2 + (row < 0 ? ROW * 0.8 : ROW * (row + 2));
+    return [box.x + (isSource ? WIDTH / 2 : -WIDTH / 2), y];
+  };
+  const marked = lit();
+  for (const link of links()) {
+    if (!graph.hasNode(link.source[0]) || !graph.hasNode(link.target[0])) continue;
+    const [x1, y1] = place(link.source, true), [x2, y2] = place(link.target, false), bend = Math.max(40, (x2 - x1) / 2);
+    const name = `${key(...link.source)}>${key(...link.target)}`;
+    const edge = made("path", { class: `edge ${classOf(link.kinds)}${marked.has(name) ? " lit" : ""}`, d: `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}` });
+    edge.append(made("title", {}, `${said(link.source)} → ${said(link.target)}: ${link.kinds.join(", ")}`));
+    svg.append(edge);
+  }
+  for (const name of graph.nodes()) svg.append(boxOf(graph.node(name), rows.get(name)));
+  tell(rows);
+}
+
+const said = ([table, column]) => (column === null ? table : `${table}.${column}`);
+const cut = (text) => (text.length > 34 ? text.slice(0, 33) + "…" : text);
+
+function boxOf(node, columns) {
+  const { table } = node, left = node.x - WIDTH / 2, top = node.y - node.height / 2;
+  const group = made("g", { class: `box${table.table === shown.table ? " asked" : ""}`, "data-table": table.table });
+  group.append(made("rect", { class: "frame", x: left, y: top, width: WIDTH, height: node.height, rx: 5 }));
+  const button = (text, y, name, act) => {
+    const label = made("text", { x: left + 8, y, class: name, tabindex: 0, role: "button" }, cut(text));
+    label.append(made("title", {}, text));
+    label.addEventListener("click", act);
+    label.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(); } });
+    group.append(label);
+  };
+  button(table.table, top + ROW, "title", () => { at("name").value = table.table; show(true); });
+  columns.forEach((column, row) => {
+    const mine = key(table.table, column);
+    button(column, top + ROW * (row + 2) + 4, `column${mine === picked ? " picked" : ""}`, () => { picked = picked === mine ? null : mine; draw(); });
+  });
+  const left_out = rowsLeft(table, columns), bottom = top + node.height - 6;
+  if (left_out) button(`+${left_out} columns`, bottom, "more", () => { open.add(table.table); draw(); });
+  else if (table.more) button(`+${table.more} tables`, bottom, "more", () => { const side = at(table.layer < 0 ? "up" : "down"); side.value = Number(side.value) + 1; show(true); });
+  return group;
+}
+
+function rowsLeft(table, columns) {
+  if (open.has(table.table)) return 0;
+  open.add(table.table);
+  const all = rowsOf(table).length;
+  open.delete(table.table);
+  return all - columns.length;
+}
+
+function tell() {
+  const parts = [`${shown.tables.length} tables`];
+  if (shown.more) parts.push(`+${shown.more} more`);
+  parts.push(...shown.unknown.map((why) => `not known: ${why}`));
+  at("told").textContent = parts.join(" · ");
+  const body = at("list").tBodies[0], edges = at("edges").tBodies[0];
+  body.replaceChildren();
+  for (const table of shown.tables) {
+    const row = html("tr", "", body);
+    html("td", String(table.layer), row);
+    const name = html("td", "", row), link = html("a", table.table, name);
+    link.href = `?${new URLSearchParams({ table: table.table })}`;
+    for (const tag of table.tags) html("span", tag, name).className = "tag";
+    html("td", table.owners.join(", "), row);
+    html("td", table.last || (table.is_source ? "written elsewhere" : ""), row);
+    html("td", String(table.columns.length), row);
+    html("td", table.more ? `+${table.more}` : "", row);
+  }
+  edges.replaceChildren();
+  for (const link of links()) {
+    const row = html("tr", "", edges);
+    html("td", said(link.source), row);
+    html("td", said(link.target), row);
+    html("td", link.kinds.join(", "), row);
+  }
+}
+
+async function way(event) {
+  event.preventDefault();
+  try {
+    const found = await asked("/lineage/way", { source: at("name").value.trim(), target: at("to").value.trim() });
+    at("about").textContent = found.steps === null ? "no way is known" : found.steps.map((step) => `${said(step.source)} → ${said(step.target)} (${step.kinds.join(", ")})`).join("; ");
+  } catch (problem) {
+    at("about").textContent = problem.message;
+  }
+}
+
+let typing = 0;
+async function suggest() {
+  const mine = ++typing, found = await asked("/lineage/names", { like: at("name").value });
+  if (mine !== typing) return;
+  at("names").replaceChildren(...found.names.map((name) => { const option = document.createElement("option"); option.value = name; return option; }));
+}
+
+function read() {
+  const given = new URLSearchParams(location.search);
+  for (const name of ["up", "down"]) if (given.has(name)) at(name).value = given.get(name);
+  if (given.has("at")) at("at").value = given.get("at").replace(/Z$/, "");
+  at("name").value = given.get("table") || "";
+  if (at("name").value) show(false);
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  at("asked").addEventListener("submit", (event) => { event.preventDefault(); show(true); });
+  at("way").addEventListener("submit", way);
+  at("name").addEventListener("input", suggest);
+  at("kind").addEventListener("change", () => shown && draw());
+  window.addEventListener("popstate", read);
+  read();
+});

@@ -1,0 +1,166 @@
+"""The page of lineage in a real browser, and the answers that it asks for; hostile names are text, and nothing comes from elsewhere."""
+
+import json
+import shutil
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+from lakechime_dagster.api.app import Served, build_app
+from lakechime_dagster.api.lineage_page import FILES, MAX_TABLES, lineage_page
+from lakechime_dagster.api.serve import bound, build_server
+from lakechime_dagster.lake import Lake, SourceTable
+from lakechime_dagster.lineage.columns import Kind
+from lakechime_dagster.lineage.record import LineageRecord
+from lakechime_dagster.resources.lineage_asked import AskedLineage
+from lakechime_dagster.resources.lineage_ingest import lineage_ingest
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.settings import load_settings
+from lakechime_dagster.store.lineage import SqlLineage
+from tests.lineage.factories import make_record, make_statement, source
+from tests.support.missing import missing
+from tests.support.processes import PATIENCE
+
+MILLISECONDS = 30_000 * PATIENCE
+HOSTILE = '<img src=x onerror="document.title=1">'
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def make_writes(target: str, **sources: Any) -> LineageRecord:
+    return make_record(make_statement(target, **sources), job=target, run=target, owners=(f"team:{target.split('.')[0]}",))
+
+
+HOUR = source("bronze.weather.hour", Kind.JOIN)
+RECORDS = [
+    make_writes("silver.flights", delay="bronze.flights.dep_delay", wind="bronze.weather.wind", indirect=(HOUR,)),
+    make_writes("gold.daily", delay=source("silver.flights.delay", Kind.AGGREGATION)),
+    make_writes("gold.other", wind="silver.flights.wind"),
+    make_writes(f"evil.{HOSTILE}", **{HOSTILE: "silver.flights.delay"}),
+    *(make_writes(f"many.t{number}", x="hub.all.x") for number in range(200)),
+]  # fmt: skip
+
+
+@pytest.fixture
+def address(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[str]:
+    """Where a server with lineage is."""
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    platform = open_platform(load_settings(home=tmp_path, store_url=""))
+    lake = Lake("flights", [SourceTable("bronze.flights", owner="team:ops")])
+    SqlLineage(platform.store.engine).record_all(RECORDS)
+    page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms))
+    server = build_server(build_app(Served(ingest=lineage_ingest(platform, lake), routers=(page,))))
+    with bound("127.0.0.1", 0) as listening:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Page]:
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        missing("Chromium is missing", "apt-get install chromium fonts-dejavu-core, or set PATH to where it is")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu", "--no-first-run"])
+        yield running.new_page(viewport={"width": 1400, "height": 900})
+        running.close()
+
+
+def got(url: str) -> tuple[int, Any, dict[str, str]]:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return answer.status, answer.read(), dict(answer.headers)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(), dict(error.headers)
+
+
+def document(url: str) -> Any:
+    status, body, _ = got(url)
+    assert status == 200, body
+    return json.loads(body)
+
+
+def test_what_is_around_a_table_is_told_with_layers_owners_and_kinds(address: str) -> None:
+    told = document(f"{address}/lineage/around?table=silver.flights")
+    assert {one["table"]: one["layer"] for one in told["tables"]} == {
+        "silver.flights": 0, "bronze.flights": -1, "bronze.weather": -1, "gold.daily": 1, "gold.other": 1, f"evil.{HOSTILE}": 1,
+    }  # fmt: skip
+    assert {one["table"]: one["owners"] for one in told["tables"]}["gold.daily"] == ["team:gold"]
+    links = {(*one["source"], *one["target"]): one["kinds"] for one in told["links"]}
+    assert links["silver.flights", "delay", "gold.daily", "delay"] == ["aggregation"]
+    assert links["bronze.weather", "hour", "silver.flights", None] == ["join"]
+
+
+def test_a_hub_is_told_in_part_and_the_rest_is_counted(address: str) -> None:
+    told = document(f"{address}/lineage/around?table=hub.all")
+    assert (len(told["tables"]), told["more"]) == (MAX_TABLES, 201 - MAX_TABLES)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("around?table=silver.fligts", 404, "silver.flights"),
+        ("around?table=silver.flights&at=yesterday", 400, "2026-01-31"),
+        ("around?table=silver.flights&up=99", 422, "up"),
+        ("page/..%2Flineage_page.py", 404, ""),
+        ("page/dagre.LICENSE", 404, ""),
+        ("way?source=silver.flights&target=nope", 404, "nope"),
+    ],
+)  # fmt: skip
+def test_wrong_questions_get_a_plain_answer(address: str, path: str, status: int, told: str) -> None:
+    answered, body, _ = got(f"{address}/lineage/{path}")
+    assert (answered, told in body.decode()) == (status, True)
+
+
+def test_a_way_and_names_are_told(address: str) -> None:
+    way = document(f"{address}/lineage/way?source=bronze.flights.dep_delay&target=gold.daily.delay")
+    assert [step["target"] for step in way["steps"]] == [["silver.flights", "delay"], ["gold.daily", "delay"]]
+    assert document(f"{address}/lineage/way?source=gold.daily.delay&target=bronze.flights")["steps"] is None
+    assert document(f"{address}/lineage/names?like=FLIGHTS")["names"] == ["bronze.flights", "silver.flights"]
+
+
+def test_everything_is_of_our_own_and_the_policy_says_so(address: str) -> None:
+    _, body, headers = got(f"{address}/lineage")
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert b"http" not in body
+    for name in FILES:
+        assert got(f"{address}/lineage/page/{name}")[0] == 200
+
+
+def test_a_person_looks_around_with_mouse_and_keys(address: str, browser: Page) -> None:
+    problems: list[str] = []
+    browser.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+    browser.on("pageerror", lambda error: problems.append(str(error)))
+    browser.goto(f"{address}/lineage?table=silver.flights")
+    browser.locator("g.box.asked").wait_for(timeout=MILLISECONDS)
+    assert browser.locator("g.box").count() == 6
+    assert browser.locator("#list tbody tr").count() == 6
+    assert f"evil.{HOSTILE}" in browser.locator("#list a").all_text_contents()
+    assert browser.locator("img").count() == 0
+
+    browser.locator("g.box.asked text.column", has_text="delay").press("Enter")
+    assert browser.locator("path.edge.lit").count() == 3
+    browser.select_option("#kind", "indirect")
+    assert browser.locator("#edges tbody tr").all_text_contents() == ["bronze.weather.hoursilver.flightsjoin"]
+
+    browser.select_option("#kind", "")
+    browser.locator("g.box text.title", has_text="gold.daily").click()
+    browser.wait_for_url("**table=gold.daily**", timeout=MILLISECONDS)
+    browser.locator('g.box.asked[data-table="gold.daily"]').wait_for(timeout=MILLISECONDS)
+    browser.locator("g.box text.more", has_text="tables").first.press("Enter")
+    browser.locator('g.box[data-table="bronze.flights"]').wait_for(timeout=MILLISECONDS)
+    browser.fill("#to", "bronze.flights")
+    browser.go_back()
+    browser.fill("#name", "nobody.knows")
+    browser.locator("#asked button").click()
+    browser.get_by_text("lineage knows no data set").wait_for(timeout=MILLISECONDS)
+    assert [one for one in problems if "404" not in one] == []
+    assert browser.title() != "1"
