@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.lineage.plans.dump import Node
+from lakechime_dagster.lineage.plans.dump import Field, Node
 from lakechime_dagster.lineage.plans.frames import Scope
 from lakechime_dagster.lineage.plans.values import CONSTANT, Value, together
 
@@ -32,6 +32,12 @@ FOREIGN = MappingProxyType({
 })  # fmt: skip
 """Code that nobody looks into: its arguments are sources, what it does with them is not known."""
 
+ARGUMENTS = (
+    "left", "right", "child", "children", "arguments", "argument", "function", "values", "query", "input", "str", "expr", "zero", "merge",
+    "finish", "replacement",
+)  # fmt: skip
+"""Parameters that hold expressions: one that does not was not dumped, and is no lack of sources."""
+
 _NAMES = ("name", "udfName", "functionName", "aggregatorName")
 
 
@@ -43,13 +49,20 @@ def value_of(node: Node, scope: Scope, rules: Mapping[str, Rule]) -> Value:
 
 def _function(node: Node, scope: Scope) -> Value:
     is_masking = node.name in MASKING
-    if isinstance(node.fields.get("replacement"), Node):
+    if isinstance(node.fields.get("replacement"), Node):  # what stands for the function when it is evaluated
         replaced = scope.value(node.node("replacement"))
         return replaced.then(Kind.TRANSFORMATION, is_masking) if is_masking else replaced
     arguments = node.children()
+    lost = [field for field in ARGUMENTS if field in node.fields and not _holds_nodes(node.fields[field])]
+    if lost:
+        return scope.values(arguments).then(Kind.TRANSFORMATION, is_masking).because(str(node.missing(lost[0])))
     if not arguments:
         return CONSTANT if node.name in CONSTANTS else Value().because(f"unknown function {node.name}")
     return scope.values(arguments).then(Kind.TRANSFORMATION, is_masking)
+
+
+def _holds_nodes(field: Field) -> bool:
+    return isinstance(field, Node) or (isinstance(field, tuple) and all(isinstance(one, Node) for one in field))
 
 
 def _attribute(node: Node, scope: Scope) -> Value:
@@ -142,7 +155,9 @@ def _number(node: Node) -> int:
 
 def _window(node: Node, scope: Scope) -> Value:
     """A function of the rows of a window, which others decide on."""
-    specification = scope.values(node.node("windowSpec").children()).then(Kind.WINDOW)
+    window = node.node("windowSpec")
+    specification = scope.values((*window.nodes("partitionSpec"), *window.nodes("orderSpec"), window.node("frameSpecification")))
+    specification = specification.then(Kind.WINDOW)
     return scope.value(node.node("windowFunction")).beside(specification)
 
 

@@ -37,6 +37,10 @@ class Frame:
         """What all columns together came from."""
         return together(column.value for column in self.columns)
 
+    def deciding(self) -> Value:
+        """What decides on the rows, and why it is not known where they come from."""
+        return self.indirect.because(*self.rows.opaque)
+
     def giving(self, columns: Iterable[Column]) -> "Frame":
         """The same rows with these columns."""
         return replace(self, columns=tuple(columns))

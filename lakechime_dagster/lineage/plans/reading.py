@@ -75,11 +75,14 @@ class Reading:
             reason = f"unknown plan node {plan.name}"
             return everything(plan, here, reason) if plan.plans() else nothing(plan, reason)
         try:
-            return rule(plan, here)
+            found = rule(plan, here)
         except MissingPartError as problem:
             return everything(plan, here, str(problem))
         except ValueError:  # lists that must be of one length are not
             return everything(plan, here, f"the dump of {plan.name} does not fit together")
+        if plan.output is not None and len(found.columns) != len(plan.output):
+            return everything(plan, here, f"the dump of {plan.name} does not fit together")
+        return found
 
     def value(self, expression: Node, scope: Scope) -> Value:
         """What an expression came from."""

@@ -75,13 +75,13 @@ def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, rules: Rul
             unknown.append(dump.error or "a dump without a plan")
             driver = driver.because(DRIVER)
             continue
-        reading = Reading(dump.plan, names, checkpoints, rules.nodes, rules.expressions)
         try:
+            reading = Reading(dump.plan, names, checkpoints, rules.nodes, rules.expressions)
             statement, fetched = _read(dump, dump.plan, reading, target, rules)
+            outside |= reading.outside
         except (MissingPartError, ValueError) as problem:
             statement, fetched = None, CONSTANT
             unknown.append(f"{dump.plan.name}: {problem}")
-        outside |= reading.outside
         if statement is not None:
             statements.append(through_driver(statement, driver))
         driver = driver if fetched is CONSTANT else driver.beside(through(fetched))
@@ -97,7 +97,7 @@ def _read(dump: Dump, plan: Node, reading: Reading, target: str | None, rules: R
         return _written(rules.writes[plan.name](plan, reading), reading), CONSTANT
     if dump.name == RESULT:
         frame = reading.read(plan)
-        return _statement(target or "", columns_by_name(frame), frame.indirect, reading.tables), CONSTANT
+        return _statement(target or "", columns_by_name(frame), frame.deciding(), reading.tables), CONSTANT
     if dump.name in CHECKPOINTS or is_silent(plan):
         return None, CONSTANT
     if plan.name in rules.nodes:
@@ -116,7 +116,7 @@ def _marked(marks: list[Node], reading: Reading) -> Statement:
     """The statement of a frame with a mark, whatever is done with it above: an engine's own comparing is none of its meaning."""
     frames = [reading.read(mark) for mark in marks]
     columns = joined(column for frame in frames for column in columns_by_name(frame))
-    return _statement(marks[0].text("name"), columns, together(frame.indirect for frame in frames), reading.tables)
+    return _statement(marks[0].text("name"), columns, together(frame.deciding() for frame in frames), reading.tables)
 
 
 def _written(write: Write, reading: Reading) -> Statement:
@@ -148,7 +148,10 @@ def through(fetched: Value) -> Value:
 
 
 def through_driver(statement: Statement, driver: Value) -> Statement:
-    """A statement after actions of the same program: what they fetched may be in any of its values, and in its constants."""
+    """A statement after actions of the same program: what they fetched may be in any of its values, and in its constants.
+
+    Where it assigns none, as a DELETE, they decide on its rows.
+    """
     if not driver.opaque:
         return statement
     columns = tuple(
@@ -156,7 +159,8 @@ def through_driver(statement: Statement, driver: Value) -> Statement:
         for one in statement.columns
     )
     tables = tuple({source.ref.table for source in driver.sources})
-    return replace(statement, columns=columns, inputs=statement.inputs + tables)
+    indirect = statement.indirect if columns else statement.indirect + tuple(driver.sources)
+    return replace(statement, columns=columns, indirect=indirect, inputs=statement.inputs + tables)
 
 
 SILENT = frozenset({

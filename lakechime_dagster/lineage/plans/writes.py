@@ -41,7 +41,7 @@ def columns_by_name(frame: Frame) -> tuple[ColumnLineage, ...]:
 
 def _query(node: Node, reading: Reading) -> tuple[tuple[ColumnLineage, ...], Value]:
     frame = reading.read(node.node("query"))
-    return columns_by_name(frame), frame.indirect
+    return columns_by_name(frame), frame.deciding()
 
 
 def _saved(node: Node, reading: Reading) -> Write:
@@ -76,7 +76,7 @@ def _updated(node: Node, reading: Reading) -> Write:
         if not _is_kept(expression, column.id)
     ]
     indirect = CONSTANT if condition is None else here.value(condition).then(Kind.FILTER)
-    return Write(place=_place(node), columns=tuple(found), indirect=indirect.beside(target.indirect), looked_up=True)
+    return Write(place=_place(node), columns=tuple(found), indirect=indirect.beside(target.deciding()), looked_up=True)
 
 
 def _deleted(node: Node, reading: Reading) -> Write:
@@ -94,7 +94,7 @@ def _merged(node: Node, reading: Reading) -> Write:
     target = reading.read(node.node("target"))
     here = reading.scope(target, source)
     columns: list[ColumnLineage] = []
-    indirect = [source.indirect, _without(target.value(), here.value(node.node("condition"))).then(Kind.JOIN)]
+    indirect = [source.deciding(), _without(target.value(), here.value(node.node("condition"))).then(Kind.JOIN)]
     for clause in (one for clauses in CLAUSES for one in node.nodes(clauses)):
         condition = clause.optional("condition")
         if condition is not None:
@@ -109,6 +109,8 @@ def _assigned(clause: Node, here: Scope, target: Frame) -> list[ColumnLineage]:
     found = []
     for action in clause.nodes("actions") if clause.name in ASSIGNING else ():
         path, expression = action.names("targetColNameParts"), action.node("expr")
+        if not path:
+            raise action.missing("targetColNameParts")
         if not _is_kept(expression, ids.get(path[0])):
             found.append(here.value(expression).lineage(path[0]))
     return found

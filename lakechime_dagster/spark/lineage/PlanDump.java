@@ -16,6 +16,7 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerJobStart;
+import org.apache.spark.scheduler.StageInfo;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.expressions.Alias;
@@ -393,6 +394,9 @@ public final class PlanDump {
     public static final class Listener extends SparkListener {
         private static final String QUEUE = "lakechimeLineage";
         private static final int TAGS = 64;
+        private static final Set SCHEMA_READERS = new HashSet(Arrays.asList(new String[] {
+            "parquet", "orc", "csv", "json", "xml", "load", "table", "sql"
+        }));
         private static final int CHARACTERS = 32 << 20; // of what is kept for one tag
 
         private final Map opened = new LinkedHashMap(); // Opened by tag
@@ -457,10 +461,19 @@ public final class PlanDump {
         public synchronized void onJobStart(SparkListenerJobStart event) {
             if (event.properties() == null || event.properties().getProperty("spark.sql.execution.id") != null) return;
             String tags = event.properties().getProperty("spark.job.tags");
-            if (tags == null) return;
+            if (tags == null || isOfSchema(event)) return;
             for (Object one : of(new HashSet(Arrays.asList(tags.split(","))))) {
                 ((Opened) one).add(failed("\"name\":\"job\",", "a job of an RDD"));
             }
+        }
+
+        /** Whether a job looks for the schema of files, of which a program sees nothing but names and types. */
+        private static boolean isOfSchema(SparkListenerJobStart event) {
+            for (int i = 0; i < event.stageInfos().size(); i++) {
+                String name = String.valueOf(((StageInfo) event.stageInfos().apply(i)).name());
+                if (!SCHEMA_READERS.contains(name.split(" ")[0])) return false;
+            }
+            return true;
         }
 
         private synchronized void started(SparkListenerSQLExecutionStart start) {

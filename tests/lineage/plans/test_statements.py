@@ -41,6 +41,14 @@ def test_a_condition_of_an_action_goes_through_the_driver_too() -> None:
     )
 
 
+def test_a_delete_after_an_action_is_decided_by_what_it_fetched() -> None:
+    action = make_dump(project(table("people", city=7), column(7, "city")), "collectToPython")
+    condition = {"n": "EqualTo", "f": {"left": column(1, "id"), "right": literal()}}
+    delete: Node = {"n": "DeleteCommand", "f": {"target": ORDERS, "tahoeFileIndex": {"o": "", "path": "/orders"}, "condition": condition}}
+    statement = only(action, make_dump(delete | {"out": []}, "command"))
+    assert Source(ColumnRef("people", "city"), Kind.DRIVER) in statement.indirect
+
+
 def test_an_action_afterwards_changes_nothing() -> None:
     result, action = make_dump(project(ORDERS, column(1, "id"))), make_dump(ORDERS, "collectToPython")
     assert only(result, action) == only(result)

@@ -147,6 +147,14 @@ def test_a_job_without_a_plan_is_told_as_one(spark: SparkSession, dumper: PlanDu
     assert [(dump["name"], dump["plan"]) for dump in watched.dumps if dump["error"]] == [("job", None)]
 
 
+def test_to_look_for_the_columns_of_files_is_no_job_of_the_program(spark: SparkSession, dumper: PlanDumper, tmp_path: Path) -> None:
+    spark.range(3).write.parquet(f"{tmp_path}/files")
+    with dumper.watched() as watched:
+        spark.read.parquet(f"{tmp_path}/files")
+        spark.sql(f"SELECT * FROM parquet.`{tmp_path}/files`")
+    assert watched.dumps == []
+
+
 def test_two_dumpers_of_one_jvm_share_what_listens(spark: SparkSession, dumper: PlanDumper) -> None:
     other = PlanDumper(spark.newSession())
     assert other._listener.equals(dumper._listener)

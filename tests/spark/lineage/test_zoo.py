@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from lakechime_dagster.spark.lineage.dumps import PlanDumper
 from tests.lineage.plans.told import known, read, told
-from tests.support.zoo_dumps import frame_dumps, write_dumps
+from tests.support.zoo_dumps import empty_tables, frame_dumps, write_dumps
 
 pytestmark = pytest.mark.spark
 
@@ -21,3 +23,19 @@ def test_statements_mean_the_same_when_they_are_executed_anew(spark: SparkSessio
     meanings = known("writes")
     found = {shape: told(read(dumps)) for shape, dumps in write_dumps(spark, str(tmp_path), EXECUTED).items()}
     assert found == {shape: meanings[shape] for shape in EXECUTED}
+
+
+def test_a_checkpoint_is_followed_on_both_sides_of_a_self_join(spark: SparkSession) -> None:
+    dumper, people = PlanDumper(spark), empty_tables(spark).people
+    with dumper.watched() as watched:
+        kept = people.where("boss is null").select("id", F.upper("name").alias("name")).localCheckpoint()
+    joined = kept.alias("a").join(kept.alias("b"), "id").select("id", "a.name", F.col("b.name").alias("other"))
+    assert (
+        told(read([*watched.dumps, dumper.of(joined.alias("lc>made"))]))
+        == """\
+  writes made from people
+  id: identity people.id
+  name: transformation people.name
+  other: transformation people.name
+  rows: filter people.boss, join people.id"""
+    )

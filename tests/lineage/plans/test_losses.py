@@ -1,0 +1,52 @@
+"""Whatever part of a plan a dump has lost, it is told that something is not known: never does a source go missing silently."""
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from tests.lineage.plans.told import ZOO, read, told
+
+CASES = 1_000
+LOST = {"o": "Lost"}  # as the dumper tells an object that it does not know
+
+
+def nodes(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        if "n" in value:
+            yield value
+        for one in value.values():
+            yield from nodes(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from nodes(one)
+
+
+def holds_nodes(value: Any) -> bool:
+    several = value if isinstance(value, list) else [value]
+    return bool(several) and all(isinstance(one, dict) and "n" in one for one in several)
+
+
+def losses(text: str) -> list[tuple[int, str]]:
+    """Each place of a node in a dump with a parameter that holds others."""
+    return [(place, key) for place, node in enumerate(nodes(json.loads(text))) for key, value in node["f"].items() if holds_nodes(value)]
+
+
+def without(text: str, place: int, key: str) -> Any:
+    dump = json.loads(text)
+    list(nodes(dump))[place]["f"][key] = LOST
+    return dump
+
+
+def test_a_part_that_is_lost_changes_nothing_or_is_told() -> None:
+    shapes = {
+        name: json.dumps(dump) for part in ("frames", "writes") for name, dump in json.loads((ZOO / f"{part}.json").read_text()).items()
+    }
+    cases = [(shape, *loss) for shape, text in shapes.items() if "?" not in told(read(json.loads(text))) for loss in losses(text)]
+    assert len(cases) > CASES
+    silent = []
+    for shape, place, key in random.Random(6).sample(cases, CASES):
+        whole, poorer = told(read(json.loads(shapes[shape]))), told(read(without(shapes[shape], place, key)))
+        if poorer != whole and "?" not in poorer and "not known" not in poorer:
+            silent.append((shape, place, key))
+    assert silent == []
