@@ -8,6 +8,7 @@ from lakechime_dagster.cli import (
     lineage_gate,
     lineage_hits,
     lineage_ingest,
+    lineage_logs,
     lineage_people,
     lineage_plan,
     lineage_project,
@@ -26,6 +27,7 @@ app.command("export")(lineage_export.export)
 app.command("plan")(lineage_plan.plan)
 app.command("gate")(lineage_gate.gate)
 app.command("ingest")(lineage_ingest.ingest)
+app.command("logs")(lineage_logs.logs)
 app.command("serve")(lineage_serve.serve)
 app.command("project")(lineage_project.project)
 

@@ -14,6 +14,7 @@ from lakechime_dagster.lake.events import EventGroup, EventStream, EventTable
 from lakechime_dagster.lake.graph import find_cycle, topological
 from lakechime_dagster.lake.moved_types import check_moved
 from lakechime_dagster.lake.names import PART
+from lakechime_dagster.lake.query_logs import QueryLog, checked_query_logs
 from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 from lakechime_dagster.triggers import PartitionTrigger
@@ -29,7 +30,8 @@ class Lake:
     `tables` is in an order in which inputs come first. `groups` are those of streams of events, whose tables nobody declares.
     `alarms` are URLs of apprise, or `$NAME`s of variables that hold them, to which people are told of checks that fail, where
     LAKECHIME_ALARMS is `send`. `aliases` are what other engines call its tables: a table for a table, or `hive.*` to `*` or
-    `bronze.*` for all names below; what they tell of their reads and writes is taken for these.
+    `bronze.*` for all names below; what they tell of their reads and writes is taken for these. `query_logs` are its tables in
+    which executed SQL is written down.
 
     Raises:
         DeclarationError: naming the table and the field that do not fit the others.
@@ -40,10 +42,11 @@ class Lake:
     groups: tuple[EventGroup, ...]
     alarms: tuple[str, ...] = field(repr=False)
     aliases: Mapping[str, str] = field(hash=False)
+    query_logs: tuple[QueryLog, ...]
 
     def __init__(
         self, name: str, tables: Iterable[Table | EventStream | EventGroup], *,
-        alarms: Iterable[str] = (), aliases: Mapping[str, str] | None = None,
+        alarms: Iterable[str] = (), aliases: Mapping[str, str] | None = None, query_logs: Iterable[QueryLog] = (),
     ) -> None:  # fmt: skip
         if not isinstance(name, str) or not PART.fullmatch(name):
             raise DeclarationError(f"Lake {shown(name)}", "name", "must be of letters, digits and _")
@@ -73,6 +76,8 @@ class Lake:
         object.__setattr__(self, "tables", tuple(by_name[name] for name in ordered))
         object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "alarms", checked_alarms(name, alarms))
+        formats = {table.name: table.format for table in several}
+        object.__setattr__(self, "query_logs", checked_query_logs(name, query_logs, formats))
         object.__setattr__(self, "aliases", checked_aliases(name, aliases or {}, by_name))
 
     @property

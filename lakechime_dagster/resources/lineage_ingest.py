@@ -81,6 +81,18 @@ class LineageIngest:
             total.refused += refused
         return total
 
+    def told(self, documents: Sequence[Any]) -> list[ToldRun]:
+        """What documents tell, which is not kept yet.
+
+        Raises:
+            InvalidValueError: naming the document and its field.
+        """
+        return list(self._told(documents))
+
+    def keep(self, told: Sequence[ToldRun], way: str, refused: int, place: str | None) -> Taken:
+        """Keep what was told, with up to where the way was read."""
+        return self._ingest.take(told, way, self._names(), refused, place)
+
     def _told(self, documents: Sequence[Any]) -> Iterator[ToldRun]:
         now = self._now_ms()
         with self._lock:

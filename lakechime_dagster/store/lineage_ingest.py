@@ -37,13 +37,15 @@ class SqlIngest:
 
     engine: Engine
 
-    def take(self, told: Sequence[ToldRun], way: str, names: Names, refused: int = 0) -> Taken:
-        """Keep what documents tell, all of them or none, and what follows from it."""
+    def take(self, told: Sequence[ToldRun], way: str, names: Names, refused: int = 0, place: str | None = None) -> Taken:
+        """Keep what documents tell, all of them or none, what follows from it, and up to where the way was read."""
         with writing(self.engine) as connection:
-            return take_on(connection, told, way, names, refused)
+            return take_on(connection, told, way, names, refused, place)
 
 
-def take_on(connection: Connection, told: Sequence[ToldRun], way: str, names: Names, refused: int = 0) -> Taken:
+def take_on(
+    connection: Connection, told: Sequence[ToldRun], way: str, names: Names, refused: int = 0, place: str | None = None
+) -> Taken:  # fmt: skip
     """The same within an open transaction that writes."""
     lake = {name.casefold() for name in names.tables}
     outside = tuple(sorted({name for one in told for name in data_sets(one.facts) if name.casefold() not in lake}))
@@ -53,7 +55,7 @@ def take_on(connection: Connection, told: Sequence[ToldRun], way: str, names: Na
     records = record_all_on(connection, found, is_told_anew=True) if found else 0
     reads = [read for one in (*changed, *whole) for read in reads_of(one)]
     keep_reads(connection, reads)
-    note_way(connection, way, len(told), refused, len(outside))
+    note_way(connection, way, len(told), refused, len(outside), place)
     return Taken(documents=len(told), repeated=repeated, records=records, reads=len(reads), outside=outside)
 
 

@@ -65,7 +65,8 @@ class SqlReads:
     def ways(self) -> list[Way]:
         """By which ways reads are told; without one it is not known who reads, which is another thing than nobody."""
         with reading(self.engine) as connection:
-            return [Way(**row._asdict()) for row in connection.execute(sa.select(schema.way).order_by(schema.way.c.name))]
+            columns = [column for column in schema.way.c if column.name != "place"]
+            return [Way(**row._asdict()) for row in connection.execute(sa.select(*columns).order_by(schema.way.c.name))]
 
     def since_ms(self) -> int | None:
         """Since when reads are told, by the store's clock; None if never."""
@@ -92,15 +93,23 @@ def keep_reads(connection: Connection, several: Sequence[Read]) -> None:
     connection.execute(_widening(connection), rows)
 
 
-def note_way(connection: Connection, name: str, documents: int, refused: int, outside: int) -> None:
-    """Count what came by a way; the first time says since when it is told."""
+def note_way(connection: Connection, name: str, documents: int, refused: int, outside: int, place: str | None = None) -> None:
+    """Count what came by a way, and keep up to where it was read; the first time says since when it is told."""
     now = now_ms(connection)
     counts = {"documents": documents, "refused": refused, "outside": outside}
     connection.execute(
         insert_if_absent(connection, schema.way).values(name=name, since_ms=now, last_ms=now, documents=0, refused=0, outside=0)
     )
     raised: dict[str, Any] = {column: schema.way.c[column] + number for column, number in counts.items()}
+    if place is not None:
+        raised["place"] = place
     connection.execute(sa.update(schema.way).where(schema.way.c.name == name).values(last_ms=now, **raised))
+
+
+def place_of_way(engine: Engine, name: str) -> str | None:
+    """Up to where a way was read; None where it never was."""
+    with reading(engine) as connection:
+        return connection.execute(sa.select(schema.way.c.place).where(schema.way.c.name == name)).scalar()
 
 
 def _storable(one: Read) -> Read:

@@ -24,7 +24,8 @@ COMMANDS = {
     "cdc": ("list", "plan", "types", "explain", "quarantine", "rebuild", "epoch", "monitor", "transactions", "repair", "load", "view"),
     "schema": ("list", "show", "history", "diff", "producers", "project", "quarantine", "verify", "hint", "allow", "replay", "rebuild"),
     "lineage": (
-        "upstream", "downstream", "impact", "path", "readers", "owners", "diff", "export", "plan", "gate", "ingest", "project", "serve",
+        "upstream", "downstream", "impact", "path", "readers", "owners", "diff", "export", "plan", "gate", "ingest", "logs", "project",
+        "serve",
     ),
     "notice": ("draft", "send", "list", "show", "ack", "withdraw", "done"),
     "store": ("upgrade", "check", "expire"),

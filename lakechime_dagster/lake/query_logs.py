@@ -1,0 +1,78 @@
+"""Audit tables: tables of the lake in which an engine, or who uses it, writes down the SQL that was executed."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from lakechime_dagster.dce.event import TableFormat
+from lakechime_dagster.errors import DeclarationError, shown
+
+SUCCEEDED = ("COMPLETE", "COMPLETED", "FINISHED", "SUCCEEDED", "SUCCESS")
+
+
+@dataclass(frozen=True)
+class QueryLog:
+    """A table of executed SQL, a row for each statement, to which rows are appended.
+
+    Args:
+        table: a Delta table of the lake.
+        sql: the column of the text as it was executed; never of templates.
+        dialect: the engine, by sqlglot's name.
+        at: the column of when it ended: a timestamp, an ISO text or milliseconds since the epoch.
+        state: the column of how it ended; without one every row counts. `succeeded` are the texts that count.
+        user, dashboard, link, task, run: columns of who asked, for which dashboard and where that is, as which task and run.
+
+    Raises:
+        DeclarationError: a name is empty.
+    """
+
+    table: str
+    sql: str = "sql"
+    dialect: str = "trino"
+    at: str = "at"
+    state: str | None = None
+    succeeded: tuple[str, ...] = SUCCEEDED
+    user: str | None = None
+    dashboard: str | None = None
+    link: str | None = None
+    task: str | None = None
+    run: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("table", "sql", "dialect", "at", *self.optional):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value:
+                raise DeclarationError(f"QueryLog {shown(self.table)}", name, f"is {shown(value)}; write a name")
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """The fields of columns that are given beside text and time."""
+        return tuple(name for name in ("state", "user", "dashboard", "link", "task", "run") if getattr(self, name) is not None)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of the table that are read, by what they tell."""
+        return {name: getattr(self, name) for name in ("sql", "at", *self.optional)}
+
+
+def checked_query_logs(lake: str, logs: Iterable[QueryLog], formats: Mapping[str, object]) -> tuple[QueryLog, ...]:
+    """The declared audit tables.
+
+    Raises:
+        DeclarationError: one is no Delta table of the lake, or declared twice.
+    """
+    found: list[QueryLog] = []
+    for one in logs:
+        if not isinstance(one, QueryLog):
+            raise DeclarationError(f"Lake {lake}", "query_logs", f"{shown(one)} is no QueryLog")
+        if one.table not in formats:
+            raise DeclarationError(f"QueryLog {one.table}", "table", f"is not in the lake; it has {_listed(formats)}")
+        if formats[one.table] is not TableFormat.DELTA:
+            raise DeclarationError(f"QueryLog {one.table}", "table", f"is of {formats[one.table]}; audit tables are Delta tables")
+        if any(other.table == one.table for other in found):
+            raise DeclarationError(f"QueryLog {one.table}", "table", "is declared twice; keep one")
+        found.append(one)
+    return tuple(found)
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(sorted(names))

@@ -1,0 +1,105 @@
+"""`lakechime lineage logs` reads audit tables from where it stopped, and keeps the place with what it took."""
+
+import datetime as dt
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake import Lake, QueryLog, SourceTable
+from lakechime_dagster.store.lineage_reads import SqlReads
+from lakechime_dagster.store.lineage_standing import LineageStandings
+from tests.support.cli import Cli
+
+LAKE = """
+from lakechime_dagster.lake import Lake, QueryLog, SourceTable
+log = QueryLog("audit.queries", sql="query", dialect="trino", at="ended", state="state", user="who", dashboard="board", link="url")
+lake = Lake("shop", [SourceTable("shop.orders"), SourceTable("audit.queries")], aliases={"hive.*": "*"}, query_logs=[log])
+"""
+READ = "SELECT amount FROM hive.shop.orders WHERE id = 7"
+COLUMNS = ("query", "ended", "state", "who", "board", "url")
+
+
+@pytest.fixture
+def shop(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    Path("audited_shop.py").write_text(LAKE)
+    monkeypatch.setenv("LAKECHIME_LAKE", "audited_shop:lake")
+    monkeypatch.syspath_prepend(".")
+    write(lakechime, "shop/orders", pa.table({"id": [1], "amount": [2]}))
+    return lakechime
+
+
+def write(shop: Cli, place: str, data: pa.Table, mode: str = "append") -> None:
+    folder = shop.home / "warehouse" / place
+    folder.mkdir(parents=True, exist_ok=True)
+    write_deltalake(str(folder), data, mode=mode)  # type: ignore[call-overload]
+
+
+def audited(shop: Cli, *rows: tuple[str | None, int, str, str | None, str | None]) -> None:
+    """Rows of the audit table: SQL, the minute, state, user and dashboard."""
+    found = [(sql, dt.datetime(2026, 1, 1, 0, minute, tzinfo=dt.UTC), state, who, board, "") for sql, minute, state, who, board in rows]
+    write(shop, "audit/queries", pa.Table.from_pylist([dict(zip(COLUMNS, row, strict=True)) for row in found], schema=SCHEMA))
+
+
+SCHEMA = pa.schema([(name, pa.timestamp("us", "UTC") if name == "ended" else pa.string()) for name in COLUMNS])
+
+
+def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(shop: Cli) -> None:
+    audited(shop, (READ, 1, "FINISHED", "ann", "Sales"), (READ, 2, "FAILED", "joe", None))
+    (first,) = shop("lineage", "logs", "--json").json["logs"]
+    assert (first["documents"], first["reads"], first["refused"]) == (2, 2, [])
+    audited(shop, ("INSERT INTO gold.x SELECT id FROM shop.orders", 5, "FINISHED", "etl", None), (READ, 9, "finished", None, "Sales"))
+    (second,) = shop("lineage", "logs", "audit.queries", "--json").json["logs"]
+    assert (second["documents"], second["records"], second["reads"]) == (2, 1, 1)
+    assert shop("lineage", "logs").out == "audit.queries: 0 statements taken, 0 writes and 0 reads recorded, 0 could not be read\n"
+    engine = shop.platform.store.engine
+    readers = {(one.consumer.name, str(one.ref)): one.last_ms - one.first_ms for one in SqlReads(engine).of_table("shop.orders")}
+    assert readers == {
+        ("Sales", "shop.orders.amount"): 480_000, ("Sales", "shop.orders.id"): 480_000, ("ann", "shop.orders.amount"): 0,
+        ("ann", "shop.orders.id"): 0,
+    }  # fmt: skip
+    assert [one.producer.job for one in LineageStandings(engine).of_targets(["trino/gold.x"])] == ["etl"]
+
+
+def test_a_row_that_cannot_be_read_loses_no_other_and_shows_no_value(shop: Cli) -> None:
+    audited(shop, ("SELECT jane FROM WHERE", 1, "FINISHED", "a", None), (None, 2, "FINISHED", "a", None), (READ, 3, "FINISHED", "a", None))
+    answer = shop("lineage", "logs")
+    assert answer.out == "audit.queries: 1 statement taken, 0 writes and 1 read recorded, 2 could not be read\n"
+    assert "row 1 of these: sql" in answer.err
+    assert "jane" not in answer.err
+    (way,) = SqlReads(shop.platform.store.engine).ways()
+    assert (way.name, way.documents, way.refused) == ("audit.queries", 1, 2)
+
+
+def test_a_table_that_was_made_anew_is_read_from_its_beginning(shop: Cli) -> None:
+    audited(shop, (READ, 1, "FINISHED", "ann", None), (READ, 2, "FINISHED", "ann", None))
+    shop("lineage", "logs")
+    shutil.rmtree(shop.home / "warehouse" / "audit")
+    audited(shop, (READ, 3, "FINISHED", "joe", None))
+    assert shop("lineage", "logs", "--json").json["logs"][0]["documents"] == 1
+
+
+def test_a_table_that_is_not_there_or_lacks_a_column_is_told(shop: Cli) -> None:
+    assert shop("lineage", "logs", "--json").json["logs"][0]["documents"] == 0
+    write(shop, "audit/queries", pa.table({"query": ["SELECT 1"]}))
+    answer = shop("lineage", "logs")
+    assert answer.code == 1
+    assert "audit.queries has no column ended in its files; they have query" in answer.err
+    assert shop("lineage", "logs", "shop.orders").code == 3
+
+
+@pytest.mark.parametrize(
+    ("log", "problem"),
+    [
+        (QueryLog("audit.nothing"), "is not in the lake"),
+        ("audit.queries", "is no QueryLog"),
+    ],
+)
+def test_a_log_that_the_lake_does_not_have_is_refused(log: QueryLog, problem: str) -> None:
+    with pytest.raises(DeclarationError, match=problem):
+        Lake("shop", [SourceTable("audit.queries")], query_logs=[log])
+    with pytest.raises(DeclarationError, match="write a name"):
+        QueryLog("audit.queries", sql="")
