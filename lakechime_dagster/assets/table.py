@@ -16,7 +16,7 @@ from lakechime_dagster.assets.parameters import check_inputs, shared_with, with_
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
 from lakechime_dagster.dce.event import version_of
-from lakechime_dagster.errors import FeedUnreadableError, LaneConflictError, LaneHeldError, NotFoundError, TableUnreadableError
+from lakechime_dagster.errors import FeedUnreadableError, LaneConflictError, NotFoundError, TableUnreadableError
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.feeds import opened
@@ -27,7 +27,7 @@ from lakechime_dagster.resources.lineage_declared import record_declared
 from lakechime_dagster.resources.names import pool_of
 from lakechime_dagster.resources.platform import marks_of
 from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.resources.schema_hold import misfit
+from lakechime_dagster.resources.schema_hold import check_fits
 from lakechime_dagster.resources.spark import SparkAttempt, SparkResource
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.triggers.flow import Flow
@@ -47,8 +47,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.Asse
         injected |= shared_with(table, {"context": context, "lakechime": lakechime, "spark": spark})
 
         def attempt(running: RunningExecution) -> SparkAttempt:
-            if problem := misfit(running, lake, table):
-                raise LaneHeldError(problem)
+            check_fits(running, lake, table)
             return spark.refresh(running, job_of(lake, table, running, injected), context.log.info, table.write_as)
 
         reports = each_key(keys, lambda key: materialise(context, lakechime, lake, table, flow, key, attempt))

@@ -16,18 +16,21 @@ if TYPE_CHECKING:
     from lakechime_dagster.lake import Lake
     from lakechime_dagster.lineage.gate import Finding
     from lakechime_dagster.lineage.manifest import Manifest
+    from lakechime_dagster.resources.platform import Platform
 
 Against = Annotated[Path, typer.Option("--against", help="The manifest of the code as it was, such as of the main branch.")]
 FailOn = Annotated[str, typer.Option("--fail-on", help=f"The least that fails: {', '.join(ORDER)}, or `nothing`.")]
 Accept = Annotated[str | None, typer.Option("--accept", help="Accept a finding, by the key that --json tells; needs --reason.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why it is accepted.")]
 Live = Annotated[bool, typer.Option("--live", help="Take the columns of sources from the tables that are there, not from the file.")]
+Draft = Annotated[bool, typer.Option("--draft", help="Keep a notice for each table whose change hits others, for a person to send.")]
 NOTHING = "nothing"
+MAX_WHAT = 1_000  # characters of a notice
 
 
 def gate(
     against: Against, fail_on: FailOn = str(Class.BREAKS), accept: Accept = None, reason: Reason = None, live: Live = False,
-    as_json: Json = False,
+    draft: Draft = False, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Ask each function and query again and compare: what breaks, which rows and values change, of whom. Markdown, by owner.
 
@@ -47,6 +50,8 @@ def gate(
     if accept is not None:
         _accept(against, before, found, accept, reason)
         return
+    if draft:
+        _draft(platform, found)
     if as_json:
         print_json({"findings": [document(one) for one in found]})
     else:
@@ -68,6 +73,21 @@ def wakes_of(lake: "Lake") -> dict[str, str]:
     from lakechime_dagster.assets.flows import flow_of
 
     return {table.name: flow_of(table).condition if table.trigger is not None else "a person" for table in lake.targets}
+
+
+def _draft(platform: "Platform", found: "tuple[Finding, ...]") -> None:
+    """Keep a draft for each table that others read and that itself changes; again it is the same one."""
+    from lakechime_dagster.lineage.changes import Change, ChangeKind
+    from lakechime_dagster.lineage.columns import ColumnRef
+    from lakechime_dagster.resources import notices
+
+    own = [one for one in found if not one.because and not one.accepted and one.kind is not Class.INFORMS]
+    for table in dict.fromkeys(one.table for one in own):
+        mine = [one for one in own if one.table == table]
+        what = "; ".join(f"{one.column or table} {one.what}" for one in mine)[:MAX_WHAT]
+        refs = tuple(dict.fromkeys(ColumnRef(table, one.column) for one in mine))
+        kept = notices.draft(platform, Change(kind=ChangeKind.SCHEMA_CHANGE, what=what, refs=refs), "lineage gate", source=f"gate/{table}")
+        note(f"notice {kept.change_id} is drafted for {table}; see it with `lakechime notice show {kept.change_id}`")
 
 
 def _checked(fail_on: str) -> Class | None:

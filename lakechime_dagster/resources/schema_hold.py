@@ -4,17 +4,21 @@ Which columns a table reads is what its newest run told, as long as its code is 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakechime_dagster.dce.commits import CommitsMissingError
 from lakechime_dagster.dce.event import version_of
-from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.errors import LaneHeldError, TableUnreadableError
 from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lineage.changes import Change, ChangeKind
+from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.gate import said
 from lakechime_dagster.lineage.record import Producer, Statement
 from lakechime_dagster.resources.lakechime import declared_flows
+from lakechime_dagster.resources.notices import draft
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.store.interventions import By, Interventions
@@ -27,15 +31,38 @@ if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
 
 HELD = "a column that it reads changed: "  # how the reason of such a hold begins
+BY = By(who="lakechime", reason="schema and code fit again")
+ACTION = "adapt what reads it, or have it put back"
 FEW = 50  # commits
 WIDER = frozenset({("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"), ("integer", "long"),
                    ("float", "double"), ("integer", "double"), ("short", "double"), ("byte", "double")})  # fmt: skip
 
 
-def misfit(running: RunningExecution, lake: Lake, table: LakeTable) -> str:
-    """Why a step must not begin, or "": which column of which table changed, with which version and by whom."""
-    execution = running.execution
-    return _misfit(running.platform, lake, table, execution.lane.deployment, execution.start, execution.end)
+@dataclass(frozen=True, kw_only=True)
+class Misfit:
+    """A column that is gone or retyped, since which version of its table, and in a sentence."""
+
+    ref: ColumnRef
+    version: int
+    sentence: str
+
+
+def check_fits(running: RunningExecution, lake: Lake, table: LakeTable) -> None:
+    """Let a step begin only if its inputs have what it reads; a draft for the owners of all who read it is left for a person to send.
+
+    Raises:
+        LaneHeldError: naming which column of which table changed, with which version and by whom.
+    """
+    execution, platform = running.execution, running.platform
+    found = _misfits(platform, lake, table, execution.lane.deployment, execution.start, execution.end)
+    if not found:
+        return
+    for one in found:
+        changed = Change(
+            kind=ChangeKind.SCHEMA_CHANGE, what=one.sentence, refs=(one.ref,), action="adapt what reads it, or have it put back"
+        )
+        draft(platform, changed, BY.who, source=f"schema/{one.ref}/{one.version}")
+    raise LaneHeldError(HELD + "; ".join(one.sentence for one in found))
 
 
 def resume_fitting(platform: Platform, lake: Lake) -> list[str]:
@@ -52,11 +79,11 @@ def _resumed(platform: Platform, lake: Lake, table: LakeTable, flow: Flow, row: 
     held = {key: lane for key, lane in platform.ledger.lanes(row).items() if _is_held(lane)}
     if not held:
         return False
-    people, by, is_resumed = Interventions(platform.ledger), By(who="lakechime", reason="schema and code fit again"), False
+    people, is_resumed = Interventions(platform.ledger), False
     for execution in platform.ledger.open_executions(row):
         lane = held.get(execution.lane.key)
-        if lane is not None and not _misfit(platform, lake, table, execution.lane.deployment, execution.start, None):
-            people.retry(execution, by, platform.evaluator.end_of(flow, row, lane))
+        if lane is not None and not _misfits(platform, lake, table, execution.lane.deployment, execution.start, None):
+            people.retry(execution, BY, platform.evaluator.end_of(flow, row, lane))
             is_resumed = True
     return is_resumed
 
@@ -65,18 +92,17 @@ def _is_held(lane: LaneRow) -> bool:
     return lane.state is LaneState.HELD and lane.state_reason.startswith(HELD)
 
 
-def _misfit(platform: Platform, lake: Lake, table: LakeTable, namespace: str, start: Place, end: Place | None) -> str:
-    """The same between two places; None as end is now."""
+def _misfits(platform: Platform, lake: Lake, table: LakeTable, namespace: str, start: Place, end: Place | None) -> list[Misfit]:
+    """What does not fit between two places; None as end is now."""
     statement = _told(platform, table, namespace)
     if statement is None:
-        return ""
-    found = [
+        return []
+    return [
         problem
         for name in table.inputs
         if (columns := _read_of(statement, name))
         for problem in _changed(platform.log(name, lake.table(name).location), columns, _version(start, name), _version(end, name))
     ]
-    return HELD + "; ".join(found) if found else ""
 
 
 def _told(platform: Platform, table: LakeTable, namespace: str) -> Statement | None:
@@ -96,8 +122,8 @@ def _version(place: Place | None, table: str) -> int | None:
     return version_of(source.snapshot_id) if source is not None else None
 
 
-def _changed(log: "DeltaLog", columns: Iterable[str], start: int | None, end: int | None) -> Iterator[str]:
-    """Sentences on the columns that are gone or of another type since a version; none where that cannot be told."""
+def _changed(log: "DeltaLog", columns: Iterable[str], start: int | None, end: int | None) -> Iterator[Misfit]:
+    """The columns that are gone or of another type since a version; none where that cannot be told."""
     if start is None:
         return
     try:
@@ -111,7 +137,8 @@ def _changed(log: "DeltaLog", columns: Iterable[str], start: int | None, end: in
         if name in before and not _fits(before[name], after.get(name)):
             version = _first(log, name, before[name], start, last)
             what = f"is {said(after[name])}, was {said(before[name])}" if name in after else "is gone"
-            yield f"{log.table}.{name} {what} since version {version} ({_writer(log, version)})"
+            sentence = f"{log.table}.{name} {what} since version {version} ({_writer(log, version)})"
+            yield Misfit(ref=ColumnRef(log.table, name), version=version, sentence=sentence)
 
 
 def _has_other_schema(log: "DeltaLog", start: int, last: int) -> bool:

@@ -12,6 +12,8 @@ from deltalake import write_deltalake
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake import Lake, SourceTable, spark_table
+from lakechime_dagster.lineage.changes import ChangeState
+from lakechime_dagster.resources.notices import notices
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.triggers import SnapshotTrigger
@@ -64,6 +66,8 @@ def test_a_column_that_is_gone_holds_who_reads_it_alone_until_it_is_back(locatio
     told = str(held.value)
     assert "bronze.orders.amount is gone since version 1" in told
     assert "delta-rs" in told
+    (kept,) = notices(location.platform).changes()
+    assert (kept.state, str(kept.change.refs[0])) == (ChangeState.PLANNED, "bronze.orders.amount")
     assert "HELD" in str(location.tick("silver_paid").skip_message)
     assert location.run_of("silver_ids").success
 

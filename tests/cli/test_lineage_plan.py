@@ -56,8 +56,10 @@ def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Call
     assert (changed.code, "is not what the code says" in changed.out) == (1, True)
     told = lakechime("lineage", "plan", "--out", file, "--check", "--json")
     assert (told.code, told.json["was_current"], told.json["written"], told.json["not_known"]) == (1, False, False, [])
-    gate = lakechime("lineage", "gate", "--against", file)
+    gate = lakechime("lineage", "gate", "--against", file, "--draft")
     assert gate.code == 0
+    assert "notice 1 is drafted for silver.paid" in gate.err
+    assert lakechime("notice", "list", "--json").json["changes"][0]["state"] == "planned"
     assert "| values change | gold.total | total | reads silver.paid.twice |" in gate.out
     assert "### team:gold" in gate.out
     assert "lakechime backfill plan --columns silver.paid.twice" in gate.out
