@@ -1,6 +1,7 @@
 """All that recorded lineage says at one time as a network in memory, which follows the store by its position."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from threading import Lock
 from typing import Any
 
@@ -152,12 +153,14 @@ def _fetched(connection: Connection, query: sa.Select[Any], number: sa.Column[An
         wanted = np.zeros(told[-1] + 1, np.bool_)
         wanted[told] = True
         several = [
-            np.array([tuple(row) for row in some], np.int64).reshape(-1, 4)
-            for some in connection.execute(query.where(number <= told[-1]).execution_options(yield_per=ROWS)).partitions()
+            _array(some) for some in connection.execute(query.where(number <= told[-1]).execution_options(yield_per=ROWS)).partitions()
         ]
         return np.concatenate([np.empty((0, 4), np.int64), *(rows[wanted[rows[:, 0]]] for rows in several)])
-    rows = connection.execute(query.where(among(connection, number, told))).all()
-    return np.array([tuple(row) for row in rows], np.int64).reshape(-1, 4)
+    return _array(connection.execute(query.where(among(connection, number, told))).all())
+
+
+def _array(rows: Sequence[sa.Row[Any]]) -> Told:
+    return np.fromiter(chain.from_iterable(rows), np.int64, 4 * len(rows)).reshape(-1, 4)
 
 
 def _chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
