@@ -15,7 +15,7 @@ from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.monitors import Limits, Monitor
-from lakechime_dagster.lake.query_logs import QueryLog
+from lakechime_dagster.lake.query_logs import QueryLog, TrinoLog
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.snapshots import Snapshot
 from lakechime_dagster.lake.table_rows import TableRows
@@ -51,6 +51,7 @@ __all__ = [
     "Snapshot",
     "SourceTable",
     "TableRows",
+    "TrinoLog",
     "change_table",
     "event_group",
     "event_stream",

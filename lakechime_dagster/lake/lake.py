@@ -14,7 +14,7 @@ from lakechime_dagster.lake.events import EventGroup, EventStream, EventTable
 from lakechime_dagster.lake.graph import find_cycle, topological
 from lakechime_dagster.lake.moved_types import check_moved
 from lakechime_dagster.lake.names import PART
-from lakechime_dagster.lake.query_logs import QueryLog, checked_query_logs
+from lakechime_dagster.lake.query_logs import AuditLog, checked_query_logs
 from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 from lakechime_dagster.triggers import PartitionTrigger
@@ -42,11 +42,11 @@ class Lake:
     groups: tuple[EventGroup, ...]
     alarms: tuple[str, ...] = field(repr=False)
     aliases: Mapping[str, str] = field(hash=False)
-    query_logs: tuple[QueryLog, ...]
+    query_logs: tuple[AuditLog, ...]
 
     def __init__(
         self, name: str, tables: Iterable[Table | EventStream | EventGroup], *,
-        alarms: Iterable[str] = (), aliases: Mapping[str, str] | None = None, query_logs: Iterable[QueryLog] = (),
+        alarms: Iterable[str] = (), aliases: Mapping[str, str] | None = None, query_logs: Iterable[AuditLog] = (),
     ) -> None:  # fmt: skip
         if not isinstance(name, str) or not PART.fullmatch(name):
             raise DeclarationError(f"Lake {shown(name)}", "name", "must be of letters, digits and _")

@@ -54,22 +54,54 @@ class QueryLog:
         return {name: getattr(self, name) for name in ("sql", "at", *self.optional)}
 
 
-def checked_query_logs(lake: str, logs: Iterable[QueryLog], formats: Mapping[str, object]) -> tuple[QueryLog, ...]:
+@dataclass(frozen=True)
+class TrinoLog:
+    """A table of what Trino's event listener tells of completed queries, an event for each, to which rows are appended.
+
+    Args:
+        table: a Delta table of the lake.
+        event: the column of the event, as JSON text.
+
+    Raises:
+        DeclarationError: a name is empty.
+    """
+
+    table: str
+    event: str = "event"
+
+    def __post_init__(self) -> None:
+        for name in ("table", "event"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise DeclarationError(f"TrinoLog {shown(self.table)}", name, f"is {shown(getattr(self, name))}; write a name")
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of the table that are read, by what they tell."""
+        return {"event": self.event}
+
+
+AuditLog = QueryLog | TrinoLog
+
+
+def checked_query_logs(lake: str, logs: Iterable[AuditLog], formats: Mapping[str, object]) -> tuple[AuditLog, ...]:
     """The declared audit tables.
 
     Raises:
         DeclarationError: one is no Delta table of the lake, or declared twice.
     """
-    found: list[QueryLog] = []
+    found: list[AuditLog] = []
     for one in logs:
-        if not isinstance(one, QueryLog):
-            raise DeclarationError(f"Lake {lake}", "query_logs", f"{shown(one)} is no QueryLog")
+        if not isinstance(one, QueryLog | TrinoLog):
+            raise DeclarationError(f"Lake {lake}", "query_logs", f"{shown(one)} is neither a QueryLog nor a TrinoLog")
+        named = f"{type(one).__name__} {one.table}"
         if one.table not in formats:
-            raise DeclarationError(f"QueryLog {one.table}", "table", f"is not in the lake; it has {_listed(formats)}")
+            raise DeclarationError(named, "table", f"is not in the lake; it has {_listed(formats)}")
         if formats[one.table] is not TableFormat.DELTA:
-            raise DeclarationError(f"QueryLog {one.table}", "table", f"is of {formats[one.table]}; audit tables are Delta tables")
+            raise DeclarationError(
+                f"{type(one).__name__} {one.table}", "table", f"is of {formats[one.table]}; audit tables are Delta tables"
+            )
         if any(other.table == one.table for other in found):
-            raise DeclarationError(f"QueryLog {one.table}", "table", "is declared twice; keep one")
+            raise DeclarationError(named, "table", "is declared twice; keep one")
         found.append(one)
     return tuple(found)
 

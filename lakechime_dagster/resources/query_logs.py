@@ -8,14 +8,14 @@ from typing import Any
 from lakechime_dagster.capture.appended import appended
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.query_logs import QueryLog
+from lakechime_dagster.lake.query_logs import AuditLog, QueryLog
 from lakechime_dagster.lineage.ingest.document import RunState
-from lakechime_dagster.resources.lineage_ingest import LineageIngest, Refused, TakenLines
+from lakechime_dagster.resources.lineage_ingest import LineageIngest, Refused, TakenLines, parsed
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.lineage_reads import place_of_way
 
 
-def read_query_log(platform: Platform, lake: Lake, one: QueryLog, ingest: LineageIngest) -> TakenLines:
+def read_query_log(platform: Platform, lake: Lake, one: AuditLog, ingest: LineageIngest) -> TakenLines:
     """Take the rows of an audit table that came since the last time; a row that cannot be read loses no other.
 
     The place is a version of the table, kept in the transaction that keeps what its commit told; a table that was made anew is
@@ -48,7 +48,7 @@ def read_query_log(platform: Platform, lake: Lake, one: QueryLog, ingest: Lineag
     return total
 
 
-def query_log_named(lake: Lake, name: str | None) -> tuple[QueryLog, ...]:
+def query_log_named(lake: Lake, name: str | None) -> tuple[AuditLog, ...]:
     """The declared audit tables, or the one of that name.
 
     Raises:
@@ -59,12 +59,16 @@ def query_log_named(lake: Lake, name: str | None) -> tuple[QueryLog, ...]:
     found = tuple(one for one in lake.query_logs if one.table == name)
     if not found:
         there = ", ".join(one.table for one in lake.query_logs) or "none"
-        raise NotFoundError(f"the lake declares no QueryLog of {name}; there are {there}")
+        raise NotFoundError(f"the lake declares no audit table {name}; there are {there}")
     return found
 
 
-def document_of(row: Mapping[str, Any], one: QueryLog) -> dict[str, Any]:
+def document_of(row: Mapping[str, Any], one: AuditLog) -> Any:
     """A row as the document that it stands for."""
+    return _document(row, one) if isinstance(one, QueryLog) else parsed(str(row[one.event] or "").encode(errors="replace"))
+
+
+def _document(row: Mapping[str, Any], one: QueryLog) -> dict[str, Any]:
     value = {name: row[column] for name, column in one.columns.items()}
     state = value.pop("state", None)
     is_done = one.state is None or str(state).upper() in {text.upper() for text in one.succeeded}

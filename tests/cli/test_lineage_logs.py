@@ -1,6 +1,7 @@
 """`lakechime lineage logs` reads audit tables from where it stopped, and keeps the place with what it took."""
 
 import datetime as dt
+import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import Lake, QueryLog, SourceTable
 from lakechime_dagster.store.lineage_reads import SqlReads
 from lakechime_dagster.store.lineage_standing import LineageStandings
+from tests.lineage.ingest.factories import make_trino_event
 from tests.support.cli import Cli
 
 LAKE = """
@@ -95,7 +97,7 @@ def test_a_table_that_is_not_there_or_lacks_a_column_is_told(shop: Cli) -> None:
     ("log", "problem"),
     [
         (QueryLog("audit.nothing"), "is not in the lake"),
-        ("audit.queries", "is no QueryLog"),
+        ("audit.queries", "is neither a QueryLog"),
     ],
 )
 def test_a_log_that_the_lake_does_not_have_is_refused(log: QueryLog, problem: str) -> None:
@@ -103,3 +105,16 @@ def test_a_log_that_the_lake_does_not_have_is_refused(log: QueryLog, problem: st
         Lake("shop", [SourceTable("audit.queries")], query_logs=[log])
     with pytest.raises(DeclarationError, match="write a name"):
         QueryLog("audit.queries", sql="")
+
+
+def test_events_of_trino_are_read_from_a_table_too(shop: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = 'lake = Lake("shop", [SourceTable("shop.orders"), SourceTable("audit.queries")], aliases={"hive.*": "*"}, query_logs=[log])'
+    Path("trino_shop.py").write_text(
+        f'from lakechime_dagster.lake import Lake, SourceTable, TrinoLog\nlog = TrinoLog("audit.queries", event="event")\n{lake}\n'
+    )
+    monkeypatch.setenv("LAKECHIME_LAKE", "trino_shop:lake")
+    write(shop, "audit/queries", pa.table({"event": [json.dumps(make_trino_event()), "{", None]}))
+    answer = shop("lineage", "logs")
+    assert answer.out == "audit.queries: 1 statement taken, 0 writes and 1 read recorded, 2 could not be read\n"
+    (reader,) = SqlReads(shop.platform.store.engine).of_table("shop.orders")
+    assert (reader.consumer.name, str(reader.ref)) == ("ann", "shop.orders.amount")

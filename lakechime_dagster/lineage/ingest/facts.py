@@ -69,6 +69,11 @@ def reads(name: str) -> Fact:
     return ("in", name, None)
 
 
+def read(name: str, column: str | None) -> Fact:
+    """A column of a data set, or with None one that is not told, is read and written nowhere."""
+    return ("read", name, column)
+
+
 def writes(name: str) -> Fact:
     return ("out", name, EVENT)
 
@@ -113,7 +118,7 @@ def of_statements(statements: Iterable[Statement]) -> Iterator[Fact]:
 def _of_read(one: Statement) -> Iterator[Fact]:
     refs = {source.ref for column in one.columns for source in column.sources} | {source.ref for source in one.indirect}
     refs |= {ColumnRef(name) for name in one.inputs if not any(ref.table == name for ref in refs)}
-    yield from (("read", ref.table, ref.column) for ref in refs)
+    yield from (read(ref.table, ref.column) for ref in refs)
 
 
 def data_sets(facts: Facts) -> set[str]:

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from lakechime_dagster.errors import InvalidValueError, shown
-from lakechime_dagster.lineage.ingest import document, openlineage
+from lakechime_dagster.lineage.ingest import document, openlineage, trino
 from lakechime_dagster.lineage.ingest.facts import ToldRun
 from lakechime_dagster.lineage.sql.reader import SqlReader
 
@@ -13,7 +13,7 @@ _SHOWN = 3  # problems of one document
 
 
 def told_by(value: Any, reader: SqlReader, now_ms: int) -> ToldRun:
-    """What one document tells: one of ours, or a run event of OpenLineage.
+    """What one document tells: one of ours, a run event of OpenLineage, or a completed event of Trino.
 
     Raises:
         InvalidValueError: naming the field, without what is in the SQL.
@@ -24,6 +24,8 @@ def told_by(value: Any, reader: SqlReader, now_ms: int) -> ToldRun:
         if openlineage.is_event(value):
             openlineage.check_version(value)
             return openlineage.told_by(openlineage.RunEvent.model_validate(value), reader.schema.names, reader)
+        if trino.is_event(value):
+            return trino.told_by(trino.CompletedEvent.model_validate(value), reader.schema.names)
         return document.told_by(document.Document.model_validate(value), reader, now_ms)
     except ValidationError as error:
         raise _translated(error) from None
