@@ -16,7 +16,7 @@ from lakechime_dagster.resources.lineage_ingest import MAX_BYTES, LineageIngest,
 from lakechime_dagster.store.event_measures import Measures
 
 JSON_TYPE = "application/json"
-OPEN = ("/metrics",)  # what needs no token, as scrapers of Prometheus have none
+OPEN = ("/metrics", "/notice/acknowledge")  # what needs no token: scrapers of Prometheus have none, and a signed link is one
 WAY = "api"
 Next = Callable[[Request], Awaitable[Response]]
 
@@ -36,7 +36,7 @@ class TooLargeError(LakeChimeError):
 
 
 def build_app(served: Served) -> FastAPI:
-    """The application; with a token every route but `/metrics` asks for `Authorization: Bearer …`.
+    """The application; with a token every route but those in `OPEN` asks for `Authorization: Bearer …`.
 
     Its own errors are JSON: `{"error": {"type", "message", …}}`, 400 for what cannot be read, 401, 413 and 415.
     """

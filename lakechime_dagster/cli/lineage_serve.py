@@ -7,6 +7,7 @@ import typer
 from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.output import note
 from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lineage.acknowledging import checked_key
 
 
 def serve(
@@ -17,12 +18,14 @@ def serve(
     try:
         from lakechime_dagster.api.app import Served, build_app
         from lakechime_dagster.api.lineage_page import lineage_page
+        from lakechime_dagster.api.notices import acknowledge_router
         from lakechime_dagster.api.serve import bound, build_server, check_address
     except ModuleNotFoundError as error:
         raise LakeChimeError(f"{error.name} is not installed; install lakechime-dagster[api]") from None
     from lakechime_dagster.resources.event_types import event_types
     from lakechime_dagster.resources.lineage_asked import AskedLineage, declared_statements
     from lakechime_dagster.resources.lineage_ingest import lineage_ingest
+    from lakechime_dagster.resources.notices import notices
     from lakechime_dagster.store.event_measures import measures
     from lakechime_dagster.store.lineage_network import CurrentNetwork
 
@@ -33,7 +36,9 @@ def serve(
     lake = declared_lake(platform.settings)
     current = CurrentNetwork(platform.store.engine, declared_statements(lake))
     page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, current))
-    served = Served(ingest=lineage_ingest(platform, lake), measures=lambda: measures(types), token=token, routers=(page,))
+    key = platform.settings.notice_key
+    forms = (acknowledge_router(notices(platform), checked_key(key), platform.store.now),) if key else ()
+    served = Served(ingest=lineage_ingest(platform, lake), measures=lambda: measures(types), token=token, routers=(page, *forms))
     app = build_app(served)
     with bound(host, port) as address:
         who = "with a token" if token else "from this machine alone"

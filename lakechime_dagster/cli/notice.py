@@ -121,7 +121,8 @@ def done(
 ) -> None:
     """Say that an announced change has come; refused while somebody reads what is to go away or to become another thing."""
     from lakechime_dagster.lineage.digests import still_reading
-    from lakechime_dagster.resources.notices import hits_of, notices
+    from lakechime_dagster.resources.notice_hits import hits_of
+    from lakechime_dagster.resources.notices import notices
 
     platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)

@@ -13,9 +13,9 @@ from lakechime_dagster.cli.options import Json, Who
 from lakechime_dagster.cli.output import print_json, say
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lake import Lake
     from lakechime_dagster.lineage.changes import Change
     from lakechime_dagster.lineage.columns import ColumnRef
+    from lakechime_dagster.resources.lineage_asked import AskedLineage
 
 KINDS = "deprecation, retention, schema change, incident, backfill"
 FIELDS = {"what": "--what", "action": "--action", "sender": "--from", "refs": "OF", "table": "OF", "column": "OF"}
@@ -36,13 +36,14 @@ def draft(
 ) -> None:  # fmt: skip
     """Draft a notice of a change, or draft the next version of one. `lakechime notice send` shows whom it concerns."""
     from lakechime_dagster.resources import notices
+    from lakechime_dagster.resources.lineage_asked import AskedLineage
 
     platform = open_platform()
-    lake = declared_lake(platform.settings)
+    asked = AskedLineage(platform, declared_lake(platform.settings))
     by = parse.by(who, "draft")
-    given = _given(of, kind, what, action, on, sender, lake)
+    given = _given(of, kind, what, action, on, sender, asked)
     if change is None:
-        kept = notices.draft(platform, _new(given, lake), by.who)
+        kept = notices.draft(platform, _new(given, asked), by.who)
     else:
         several = notices.notices(platform)
         with parse.reading_fields(FIELDS):
@@ -55,12 +56,13 @@ def draft(
 
 
 def _given(
-    of: list[str] | None, kind: str | None, what: str | None, action: str | None, on: str | None, sender: str | None, lake: "Lake"
+    of: list[str] | None, kind: str | None, what: str | None, action: str | None, on: str | None, sender: str | None, asked: "AskedLineage"
 ) -> dict[str, Any]:  # fmt: skip
     from lakechime_dagster.lineage.changes import ChangeKind
 
     given: dict[str, Any] = {"what": what, "action": action, "sender": sender}
-    given["refs"] = tuple(ref_named(name, lake) for name in of) if of else None
+    known = {*asked.network.tables, *(table.name for table in asked.lake.tables)} if of else set()
+    given["refs"] = tuple(ref_named(name, known) for name in of) if of else None
     if kind is not None:
         if kind.replace("_", " ") not in list(ChangeKind):
             raise parse.wrong("--kind", f"{kind!r} is none of {KINDS}")
@@ -73,18 +75,19 @@ def _given(
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _new(given: dict[str, Any], lake: "Lake") -> "Change":
+def _new(given: dict[str, Any], asked: "AskedLineage") -> "Change":
     from lakechime_dagster.lineage.changes import Change
 
     for name, option in (("kind", "--kind"), ("what", "--what"), ("refs", "OF")):
         if name not in given:
             raise parse.wrong(option, "is missing; say what is to be told")
     with parse.reading_fields(FIELDS):
-        values: dict[str, Any] = {"sender": _owner_of(given["refs"], lake)} | given
+        values: dict[str, Any] = {"sender": _owner_of(given["refs"], asked)} | given
         return Change(**values)
 
 
-def _owner_of(refs: "tuple[ColumnRef, ...]", lake: "Lake") -> str:
+def _owner_of(refs: "tuple[ColumnRef, ...]", asked: "AskedLineage") -> str:
     """Whoever owns all of these; empty where there are several, or none."""
-    owners = {lake.table(ref.table).owner for ref in refs}
-    return (owners.pop() or "") if len(owners) == 1 else ""
+    owners = {one.owners for one in asked.facts({ref.table for ref in refs}).values()}
+    several = owners.pop() if len(owners) == 1 else ()
+    return several[0] if len(several) == 1 else ""

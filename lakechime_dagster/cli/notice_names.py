@@ -1,6 +1,7 @@
 """Changes by their numbers, and how commands show them."""
 
 import difflib
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,7 +10,6 @@ from lakechime_dagster.errors import NotFoundError, shown
 from lakechime_dagster.lineage.columns import ColumnRef
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lake import Lake
     from lakechime_dagster.store.notice_outbox import KeptMessage
     from lakechime_dagster.store.notices import KeptChange
 
@@ -37,13 +37,12 @@ def message_document(one: "KeptMessage") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def ref_named(name: str, lake: "Lake") -> ColumnRef:
-    """The table of this name, or the column of a table, as schema.table.column.
+def ref_named(name: str, tables: Collection[str]) -> ColumnRef:
+    """The table of this name, or the column of a table, as schema.table.column; `tables` are all that are known.
 
     Raises:
         NotFoundError: naming the table that is nearest.
     """
-    tables = {table.name for table in lake.tables}
     if name in tables:
         return ColumnRef(name)
     of = max((table for table in tables if name.startswith(f"{table}.")), key=len, default=None)
@@ -51,4 +50,4 @@ def ref_named(name: str, lake: "Lake") -> ColumnRef:
         return ColumnRef(of, name[len(of) + 1 :])
     near = difflib.get_close_matches(name, tables, n=1)
     remedy = f"did you mean {near[0]}?" if near else "name a table as schema.table, or a column as schema.table.column"
-    raise NotFoundError(f"the lake has no table {shown(name)}; {remedy}")
+    raise NotFoundError(f"no table {shown(name)} is known; {remedy}")

@@ -33,9 +33,9 @@ def text_of(change: Change, digest: Digest, occasion: str, who: str) -> str:
     if digest.hits:
         whose = "Tables that it reaches and nobody owns, which you are told of as its sender" if digest.is_unowned else YOURS
         parts += [f"{whose}:\n" + _lines([_of_hit(hit) for hit in digest.hits])]
-    dashboards = [pair for pair in digest.readers if pair[0].kind is ReaderKind.DASHBOARD]
-    if dashboards:
-        parts += ["Your dashboards that read what it reaches:\n" + _lines([_of_reader(*pair) for pair in dashboards])]
+    for kind in (ReaderKind.DASHBOARD, ReaderKind.JOB):
+        if several := [pair for pair in digest.readers if pair[0].kind is kind]:
+            parts += [f"Your {kind}s that read what it reaches:\n" + _lines([_of_reader(*pair) for pair in several])]
     people = [pair for pair in digest.readers if pair[0].kind is ReaderKind.PERSON]
     if people:
         parts += ["What you have read of what it reaches:\n" + _lines([_of_reader(*pair) for pair in people])]
@@ -50,7 +50,7 @@ def _of_hit(hit: Hit) -> str:
 
 def _of_reader(reader: Reader, hit: Hit) -> str:
     read = "" if reader.read_ms is None else f", read last on {dt.datetime.fromtimestamp(reader.read_ms / 1000, dt.UTC):%Y-%m-%d}"
-    name = f"{_plain(reader.name)} {_plain(reader.link)}".strip() if reader.kind is ReaderKind.DASHBOARD else ""
+    name = f"{_plain(reader.name)} {_plain(reader.link)}".strip() if reader.kind is not ReaderKind.PERSON else ""
     of = f"{_plain(hit.table)} ({_layer(hit)}): {_columns(hit)}"
     return f"- {name}{' reads ' if name else ''}{of}{read}"
 

@@ -15,14 +15,16 @@ class ReaderKind(StrEnum):
     """What reads a table without writing another one."""
 
     DASHBOARD = "dashboard"
+    JOB = "job"
     PERSON = "person"
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class Reader:
-    """A dashboard or a person that reads a table; `read_ms` is when last, in milliseconds since the epoch, None if that is not known.
+    """A dashboard, a job elsewhere or a person that reads a table.
 
-    `owner` is told of it: who made the dashboard, or the person; empty where nobody is known.
+    `read_ms` is when last, in milliseconds since the epoch, None if that is not known. `owner` is told of it: who made the
+    dashboard, or the person; empty where nobody is known.
     """
 
     name: str
@@ -33,7 +35,7 @@ class Reader:
 
     def is_recent(self, now_ms: int) -> bool:
         """Whether it counts; one of which it is not known when it read does."""
-        days = DASHBOARD_DAYS if self.kind is ReaderKind.DASHBOARD else PERSON_DAYS
+        days = PERSON_DAYS if self.kind is ReaderKind.PERSON else DASHBOARD_DAYS
         return self.read_ms is None or self.read_ms >= now_ms - dt.timedelta(days=days) // dt.timedelta(milliseconds=1)
 
 
@@ -77,7 +79,7 @@ class Digest:
         owned = [f"{owns} {_several([hit.table for hit in self.hits])}"] if self.hits else []
         by_kind: dict[str, list[str]] = {}
         for reader, hit in self.readers:
-            does = f"has {reader.name}, which reads" if reader.kind is ReaderKind.DASHBOARD else "reads"
+            does = "reads" if reader.kind is ReaderKind.PERSON else f"has {reader.name}, which reads"
             by_kind.setdefault(does, []).append(hit.table)
         return "; ".join([*owned, *(f"{does} {_several(tables)}" for does, tables in by_kind.items())])
 

@@ -9,11 +9,10 @@ from lakechime_dagster.lake import Lake
 from lakechime_dagster.lineage.acknowledging import Acknowledgement, signed
 from lakechime_dagster.lineage.changes import Change, ChangeState
 from lakechime_dagster.lineage.channels import Channels, NoAddressError, address_of, channels_of
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.declared_hits import declared_hits
 from lakechime_dagster.lineage.digest_text import text_of, title_of
 from lakechime_dagster.lineage.digests import Digest, Hit, digests_of
 from lakechime_dagster.lineage.occasions import ANNOUNCED, WITHDRAWN, due_reminder
+from lakechime_dagster.resources.notice_hits import hits_of
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.telling import NotSentError, tell
 from lakechime_dagster.settings import Settings
@@ -71,11 +70,6 @@ def notices(platform: Platform) -> Notices:
 def outbox(platform: Platform) -> Outbox:
     """The messages of this deployment."""
     return Outbox(platform.store.engine, platform.ledger.deployment)
-
-
-def hits_of(platform: Platform, lake: Lake, refs: Iterable[ColumnRef]) -> tuple[Hit, ...]:
-    """What these tables and columns reach, by what is declared."""
-    return declared_hits(lake.graph(), {table.name: table.owner for table in lake.tables}, refs)
 
 
 def draft(platform: Platform, change: Change, who: str, *, source: str | None = None) -> KeptChange:

@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.occasions import ANNOUNCED
+from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 from lakechime_dagster.resources.notices import notices, outbox
 from lakechime_dagster.store import notice_schema as schema
 from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.lineage import SqlLineage
+from lakechime_dagster.store.lineage_reads import keep_reads
 from lakechime_dagster.store.notice_outbox import Message
 from lakechime_dagster.triggers.grid import from_milliseconds
+from tests.lineage.factories import make_record, make_statement
 from tests.support.cli import Answer, Cli
 from tests.support.inboxes import MailServer, Webhook, mail_server, webhook
 
@@ -254,6 +259,37 @@ def test_a_deprecation_is_not_done_while_somebody_reads_it(notice: Cli) -> None:
     }  # fmt: skip
 
 
+def test_where_runs_told_of_columns_only_who_reads_the_column_is_told_and_what_of(notice: Cli) -> None:
+    platform = notice.platform
+    lineage, now = SqlLineage(platform.store.engine), platform.store.now()
+    for statement in (
+        make_statement("silver.flights", damp="bronze.weather.humid", dep="bronze.flights.dep"),
+        make_statement("gold.daily", dep="silver.flights.dep"),
+        make_statement("gold.wet", wind="bronze.weather.wind"),
+    ):
+        lineage.record(make_record(statement, job=statement.target, at=now))
+    reads = [
+        Read(consumer=Consumer(kind, "bi", name), refs=(ColumnRef("silver.flights", column),), at_ms=now - days * 86_400_000, owners=owners)
+        for kind, name, column, days, owners in (
+            (ConsumerKind.DASHBOARD, "Damp", "damp", 60, ("cy@example.com",)),
+            (ConsumerKind.DASHBOARD, "Old", "damp", 100, ("dan@example.com",)),
+            (ConsumerKind.DASHBOARD, "Departures", "dep", 1, ("eve@example.com",)),
+            (ConsumerKind.USER, "fay@example.com", "damp", 30, ()),
+        )
+    ]
+    with writing(platform.store.engine) as connection:
+        keep_reads(connection, reads)
+    drafted(notice)
+    shown = notice("notice", "send", "1", "--json").json["changes"][0]
+    assert [(one["owner"], one["reason"]) for one in shown["told"]] == [
+        ("ana@example.com", "owns silver.flights"),
+        ("cy@example.com", "has Damp, which reads silver.flights"),
+        ("fay@example.com", "reads silver.flights"),
+    ]
+    assert "- silver.flights (layer 1): column damp" in shown["told"][0]["body"]
+    assert "- Damp reads silver.flights (layer 1): column damp, read last on" in shown["told"][1]["body"]
+
+
 def test_an_incident_is_done_whoever_reads(notice: Cli) -> None:
     drafted(notice, "bronze.weather", "--kind", "incident", "--what", "Yesterday is missing.")
     notice("notice", "send", "1", "--yes")
@@ -262,7 +298,7 @@ def test_an_incident_is_done_whoever_reads(notice: Cli) -> None:
 
 def test_what_cannot_be_told_is_said(notice: Cli) -> None:
     for arguments, told in (
-        (("draft", "bronze.wether", *HUMID[1:]), "the lake has no table 'bronze.wether'; did you mean bronze.weather?"),
+        (("draft", "bronze.wether", *HUMID[1:]), "no table 'bronze.wether' is known; did you mean bronze.weather?"),
         (("draft", *HUMID[:1], "--kind", "rumour", "--what", "x"), "'rumour' is none of deprecation, retention"),
         (("draft", *HUMID[:1], "--what", "x"), "--kind': is missing"),
         (("draft", "--kind", "incident", "--what", "x"), "OF': is missing"),

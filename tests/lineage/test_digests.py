@@ -62,7 +62,15 @@ def test_the_order_of_hits_says_nothing() -> None:
 def test_a_dashboard_counts_for_90_days_and_a_person_for_35() -> None:
     readers = [make_reader(kind.value, f"{kind}{days}", days_ago=days, kind=kind) for kind in ReaderKind for days in (34, 36, 89, 91)]
     found = told(make_change(), make_hit(readers=tuple(readers)))
-    assert [digest.owner for digest in found.digests] == ["dashboard34", "dashboard36", "dashboard89", "person34"]
+    assert [digest.owner for digest in found.digests] == [
+        "dashboard34",
+        "dashboard36",
+        "dashboard89",
+        "job34",
+        "job36",
+        "job89",
+        "person34",
+    ]
 
 
 def test_the_sender_sees_what_has_no_owner_and_is_not_told_of_its_own() -> None:
