@@ -79,14 +79,14 @@ def _draft(platform: "Platform", found: "tuple[Finding, ...]") -> None:
     """Keep a draft for each table that others read and that itself changes; again it is the same one."""
     from lakechime_dagster.lineage.changes import Change, ChangeKind
     from lakechime_dagster.lineage.columns import ColumnRef
-    from lakechime_dagster.resources import notices
+    from lakechime_dagster.resources import drafting
 
     own = [one for one in found if not one.because and not one.accepted and one.kind is not Class.INFORMS]
     for table in dict.fromkeys(one.table for one in own):
         mine = [one for one in own if one.table == table]
         what = "; ".join(f"{one.column or table} {one.what}" for one in mine)[:MAX_WHAT]
         refs = tuple(dict.fromkeys(ColumnRef(table, one.column) for one in mine))
-        kept = notices.draft(platform, Change(kind=ChangeKind.SCHEMA_CHANGE, what=what, refs=refs), "lineage gate", source=f"gate/{table}")
+        kept = drafting.draft(platform, Change(kind=ChangeKind.SCHEMA_CHANGE, what=what, refs=refs), "lineage gate", source=f"gate/{table}")
         note(f"notice {kept.change_id} is drafted for {table}; see it with `lakechime notice show {kept.change_id}`")
 
 

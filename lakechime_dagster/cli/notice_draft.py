@@ -35,17 +35,18 @@ def draft(
     who: Who = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Draft a notice of a change, or draft the next version of one. `lakechime notice send` shows whom it concerns."""
-    from lakechime_dagster.resources import notices
+    from lakechime_dagster.resources import drafting
     from lakechime_dagster.resources.lineage_asked import AskedLineage
+    from lakechime_dagster.resources.notices import notices
 
     platform = open_platform()
     asked = AskedLineage(platform, declared_lake(platform.settings))
     by = parse.by(who, "draft")
     given = _given(of, kind, what, action, on, sender, asked)
     if change is None:
-        kept = notices.draft(platform, _new(given, asked), by.who)
+        kept = drafting.draft(platform, _new(given, asked), by.who)
     else:
-        several = notices.notices(platform)
+        several = notices(platform)
         with parse.reading_fields(FIELDS):
             kept = several.amend(change, replace(several.get(change).change, **given), by.who)
     if as_json:

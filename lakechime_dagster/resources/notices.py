@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake import Lake
 from lakechime_dagster.lineage.acknowledging import Acknowledgement, signed
-from lakechime_dagster.lineage.changes import Change, ChangeState
+from lakechime_dagster.lineage.changes import ChangeState
 from lakechime_dagster.lineage.channels import Channels, NoAddressError, address_of, channels_of
 from lakechime_dagster.lineage.digest_text import text_of, title_of
 from lakechime_dagster.lineage.digests import Digest, Hit, digests_of
@@ -70,14 +70,6 @@ def notices(platform: Platform) -> Notices:
 def outbox(platform: Platform) -> Outbox:
     """The messages of this deployment."""
     return Outbox(platform.store.engine, platform.ledger.deployment)
-
-
-def draft(platform: Platform, change: Change, who: str, *, source: str | None = None) -> KeptChange:
-    """Keep a draft for a person to send; from the same `source` it is the same change, in its next version if it says another thing.
-
-    What finds out about a change by itself calls this: nobody is told before a person sends it.
-    """
-    return notices(platform).draft(change, who, source=source)
 
 
 def plan_of(kept: KeptChange, hits: Iterable[Hit], channels: Channels, who: str, now_ms: int, occasion: str = ANNOUNCED) -> Plan:

@@ -17,8 +17,8 @@ from lakechime_dagster.lineage.changes import Change, ChangeKind
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.gate import said
 from lakechime_dagster.lineage.record import Producer, Statement
+from lakechime_dagster.resources.drafting import draft
 from lakechime_dagster.resources.lakechime import declared_flows
-from lakechime_dagster.resources.notices import draft
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.store.interventions import By, Interventions
