@@ -40,7 +40,9 @@ class Neighbourhood:
 
 
 def neighbourhood(network: Network, table: str, *, up: int = 1, down: int = 1, limit: int = 150) -> Neighbourhood:
-    """The data sets within so many steps, the nearest ones first, and never more than `limit`."""
+    """The data sets within so many steps, the nearest ones first, and never more than `limit`; itself alone where no edge is known."""
+    if table not in network.tables:
+        return Neighbourhood(tables=(Neighbour(table=table, layer=0, columns=()),), links=())
     middle = network.tables[table]
     layers = {middle: 0}
     for sign, depth, reading in ((-1, up, network.backwards), (1, down, network)):

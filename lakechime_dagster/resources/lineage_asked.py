@@ -17,7 +17,7 @@ from lakechime_dagster.lineage.consumers import ConsumerHit, consumers_hit
 from lakechime_dagster.lineage.facts import TableFacts
 from lakechime_dagster.lineage.manifest import FILE, read_manifest
 from lakechime_dagster.lineage.naming import meant
-from lakechime_dagster.lineage.neighbourhood import Neighbour, Neighbourhood, neighbourhood
+from lakechime_dagster.lineage.neighbourhood import Neighbourhood, neighbourhood
 from lakechime_dagster.lineage.network import Network
 from lakechime_dagster.lineage.openlineage import address_of, job_events
 from lakechime_dagster.lineage.paths import Paths, Step, nodes_of
@@ -133,8 +133,6 @@ class AskedLineage:
 
     def around(self, table: str, *, up: int = 1, down: int = 1, limit: int = 150) -> Neighbourhood:
         """What is around a data set, to be drawn."""
-        if table not in self.network.tables:  # declared, and nothing leads to it or from it
-            return Neighbourhood(tables=(Neighbour(table=table, layer=0, columns=()),), links=())
         return neighbourhood(self.network, table, up=up, down=down, limit=limit)
 
     def facts(self, tables: Iterable[str]) -> dict[str, TableFacts]:
