@@ -62,6 +62,12 @@ def test_what_comes_late_of_a_run_adds_to_what_it_told(engine: Engine) -> None:
     assert [column.column for column in found.statement.columns] == ["day", "total"]
 
 
+def test_a_run_that_tells_twice_that_it_succeeded_did_so_at_the_earlier_time(engine: Engine) -> None:
+    for one in SEVERAL[2:4]:
+        take(engine, [one])
+    assert {found.from_ms for found in LineageStandings(engine).all()} == {1_767_225_601_000}
+
+
 def test_the_order_of_documents_and_their_repeats_make_no_difference_on_a_database(engine: Engine) -> None:
     for one in (*reversed(SEVERAL), *SEVERAL[::2]):
         take(engine, [one])
