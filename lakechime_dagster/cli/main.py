@@ -15,6 +15,7 @@ import typer
 from pydantic import ValidationError
 
 from lakechime_dagster.cli import (
+    backfill,
     cdc,
     dce,
     demo,
@@ -42,7 +43,7 @@ app = typer.Typer(
     help="Data change events of lake tables, the triggers on them, and the runs that they launch.",
     pretty_exceptions_enable=False,
 )
-for noun in (dce, trigger, execution, table, cdc, schema, lineage, notice, store, demo):
+for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, notice, store, demo):
     app.add_typer(noun.app)
 table.app.command("maintain")(maintain.maintain)
 table.app.command("drop")(drop.drop)

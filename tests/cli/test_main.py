@@ -23,6 +23,7 @@ COMMANDS = {
     "table": ("list", "show", "reconcile", "maintain", "drop", "dropped"),
     "cdc": ("list", "plan", "types", "explain", "quarantine", "rebuild", "epoch", "monitor", "transactions", "repair", "load", "view"),
     "schema": ("list", "show", "history", "diff", "producers", "project", "quarantine", "verify", "hint", "allow", "replay", "rebuild"),
+        "backfill": {"plan", "run", "status", "cancel"},
     "lineage": (
         "upstream", "downstream", "impact", "path", "readers", "owners", "diff", "export", "plan", "gate", "ingest", "logs", "project",
         "serve",

@@ -1,0 +1,182 @@
+"""`lakechime backfill`: compute again what a change of columns hits, and nothing else: an order for each lane that needs it."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakechime_dagster.cli import parse
+from lakechime_dagster.cli.context import declared_flows, declared_lake, open_platform
+from lakechime_dagster.cli.options import Json, Reason, Who
+from lakechime_dagster.cli.output import count, print_facts, print_json, print_table, say, when
+from lakechime_dagster.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from lakechime_dagster.resources.backfill import BackfillPlan
+    from lakechime_dagster.resources.platform import Platform
+    from lakechime_dagster.store.backfills import Backfill
+    from lakechime_dagster.triggers.orders import Order
+
+app = typer.Typer(name="backfill", help="Backfills: plan what a change of columns hits, order it, follow and cancel it.")
+
+Columns = Annotated[
+    str, typer.Option("--columns", help="Columns whose values changed, as schema.table.column, or whole tables; apart by commas.")
+]  # fmt: skip
+Selection = Annotated[str, typer.Option("--from-selection", help="Assets in Dagster's syntax instead, such as 'key:\"silver/flights\"+'.")]
+Since = Annotated[str | None, typer.Option("--since", help="Rows from this day or time on, by the time column; all unless given.")]
+Until = Annotated[str | None, typer.Option("--until", help="Rows before this day or time.")]
+TimeColumn = Annotated[str | None, typer.Option("--time-column", help="The column by which rows are of a day, if no partition tells.")]
+Except = Annotated[str, typer.Option("--except", help="Tables that stay as they are, apart by commas.")]
+InFlight = Annotated[int, typer.Option("--max-in-flight", min=1, max=1_000, help="Lanes that may run at once.")]
+Id = Annotated[str, typer.Argument(metavar="BACKFILL", help="Its id, as `lakechime backfill status` shows it.")]
+OfId = Annotated[str | None, typer.Argument(metavar="[BACKFILL]", help="The orders of this one; the newest backfills unless given.")]
+MAX_KEYS = 8  # of a table that are shown
+
+
+@app.command()
+def plan(
+    columns: Columns = "", selection: Selection = "", since: Since = None, until: Until = None, time_column: TimeColumn = None,
+    leave_out: Except = "", as_json: Json = False,
+) -> None:  # fmt: skip
+    """Tell what a backfill would run, what holds it, what is spared and why, and what that saves; nothing is written."""
+    planned = _planned(open_platform(), columns, selection, since, until, time_column, leave_out)
+    if as_json:
+        print_json(document(planned))
+        return
+    _print_plan(planned)
+
+
+@app.command()
+def run(
+    reason: Reason, columns: Columns = "", selection: Selection = "", since: Since = None, until: Until = None,
+    time_column: TimeColumn = None, leave_out: Except = "", in_flight: InFlight = 4, who: Who = None, as_json: Json = False,
+) -> None:  # fmt: skip
+    """Order it: the next run of each lane does it beside what came; while an input's order is open, no reader runs.
+
+    Sensors launch the runs. It goes on by itself after whatever dies; tables that cannot be done in part are refused.
+    """
+    from lakechime_dagster.resources import backfill
+
+    platform = open_platform()
+    planned = _planned(platform, columns, selection, since, until, time_column, leave_out)
+    for flow in declared_flows(manual=True).values():
+        platform.evaluator.activate(flow)
+    backfill_id = backfill.run(platform, planned, parse.by(who, reason), max_in_flight=in_flight)
+    if as_json:
+        print_json({"backfill": backfill_id, **document(planned)})
+        return
+    _print_plan(planned)
+    say(f"\nordered as {backfill_id}; follow it with `lakechime backfill status {backfill_id}`")
+
+
+@app.command()
+def status(backfill_id: OfId = None, as_json: Json = False) -> None:
+    """Tell how far backfills are, or each order of one."""
+    from lakechime_dagster.store.backfills import Backfills
+
+    backfills = Backfills(open_platform().ledger)
+    if backfill_id is None:
+        several = backfills.backfills()
+        if as_json:
+            print_json({"backfills": [_facts(one) for one in several]})
+            return
+        rows = [[one.backfill_id, _state(one), _counts(one), one.who, when(one.created_ts), one.reason] for one in several]
+        print_table(["backfill", "is", "orders", "by", "ordered", "because"], rows, empty="no backfill")
+        return
+    one, orders = backfills.backfill(backfill_id), backfills.orders(backfill_id)
+    if as_json:
+        print_json({**_facts(one), "orders": [_order(order) for order in orders]})
+        return
+    print_facts({"backfill": one.backfill_id, "is": _state(one), "orders": _counts(one), "by": one.who, "because": one.reason})
+    rows = [[order.flow, order.key, order.state, ", ".join(map(str, order.waits_for)), order.number, order.why] for order in orders]
+    print_table(["table", "key", "state", "after", "number", "because"], rows, empty="")
+
+
+@app.command()
+def cancel(backfill_id: Id, reason: Reason, who: Who = None, as_json: Json = False) -> None:
+    """Drop what no run has claimed yet; what is in flight ends as ever."""
+    from lakechime_dagster.store.backfills import Backfills
+
+    dropped = Backfills(open_platform().ledger).cancel(backfill_id, parse.by(who, reason))
+    if as_json:
+        print_json({"backfill": backfill_id, "dropped": dropped})
+        return
+    say(f"{count(dropped, 'lane')} of {backfill_id} dropped")
+
+
+def _planned(
+    platform: "Platform", columns: str, selection: str, since: str | None, until: str | None, time_column: str | None, leave_out: str
+) -> "BackfillPlan":
+    from lakechime_dagster.lineage.window import Window
+    from lakechime_dagster.resources import backfill
+    from lakechime_dagster.resources.selection import selected_tables
+
+    if bool(columns) == bool(selection):
+        raise InvalidValueError("--columns", columns or "nothing", "give either --columns or --from-selection")
+    lake = declared_lake(platform.settings)
+    left_out = _names(leave_out)
+    for name in left_out:
+        lake.table(name)
+    asked = backfill.Asked(
+        columns=backfill.column_refs(lake, _names(columns), lambda table: backfill.columns_of(platform, lake, table)),
+        tables=selected_tables(lake, selection) if selection else (), leave_out=left_out,
+        window=Window(since=since, until=until, column=time_column),
+    )  # fmt: skip
+    return backfill.plan(platform, lake, declared_flows(manual=True), asked)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def document(planned: "BackfillPlan") -> dict[str, Any]:
+    """A plan, as JSON."""
+    orders = planned.orders
+    return {
+        "asked": planned.asked.to_json(),
+        "orders": [_order(order) | {"partition": orders.partitions.get(order.number)} for order in orders.orders],
+        "held": dict(orders.held), "pending": dict(orders.pending), "refused": dict(orders.refused), "spared": dict(planned.found.spared),
+        "unsure": [name for name, hit in planned.found.hits.items() if not hit.is_sure],
+        "lanes": len(orders.orders), "lanes_of_everything": len(planned.everything.orders),
+    }  # fmt: skip
+
+
+def _print_plan(planned: "BackfillPlan") -> None:
+    orders, tables = planned.orders, dict.fromkeys(order.flow for order in planned.orders.orders)
+    rows = [
+        [table, len(mine := [one for one in orders.orders if one.flow == table]), _keys(planned, mine), mine[0].why] for table in tables
+    ]  # fmt: skip
+    print_table(["table", "lanes", "what", "because"], rows, empty="nothing is to be run")
+    for head, several in (("held", orders.held), ("later", orders.pending), ("refused", orders.refused), ("spared", planned.found.spared)):
+        for table, why in several.items():
+            say(f"{head}: {table}: {why}")
+    mine, everything = len(orders.orders), len(planned.everything.orders)
+    say(f"{count(mine, 'lane')} of {count(everything, 'lane')} that lie downstream")
+
+
+def _keys(planned: "BackfillPlan", orders: "list[Order]") -> str:
+    told = [planned.orders.partitions[order.number] for order in orders[:MAX_KEYS]]
+    return ", ".join(told) + (f" and {len(orders) - MAX_KEYS} more" if len(orders) > MAX_KEYS else "")
+
+
+def _order(order: "Order") -> dict[str, Any]:
+    return {
+        "number": order.number, "table": order.flow, "key": order.key, "waits_for": list(order.waits_for), "why": order.why,
+        "state": str(order.state), "span": order.span.to_json() if order.span is not None else None, "execution": order.execution_id,
+    }  # fmt: skip
+
+
+def _facts(one: "Backfill") -> dict[str, Any]:
+    return {
+        "backfill": one.backfill_id, "is": _state(one), "asked": dict(one.asked), "states": {str(k): v for k, v in one.states.items()},
+        "max_in_flight": one.max_in_flight, "who": one.who, "reason": one.reason, "created_ts": one.created_ts,
+    }  # fmt: skip
+
+
+def _state(one: "Backfill") -> str:
+    if one.is_open:
+        return "ending, as it was cancelled" if one.cancelled_ts is not None else "under way"
+    return "cancelled" if one.cancelled_ts is not None else "done"
+
+
+def _counts(one: "Backfill") -> str:
+    return ", ".join(f"{number} {state.lower()}" for state, number in one.states.items())

@@ -1,0 +1,168 @@
+"""A backfill from what a person asks for: the tables that are hit, the lanes to run, and what that saves."""
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, shown
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.orders import FlowFacts, LaneFact, OrderPlan, plan_orders
+from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage.rerun import Rerun, TableHit, rerun
+from lakechime_dagster.lineage.window import Window, time_level
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.store.backfills import Backfills
+from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.triggers.model import PartitionTrigger
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a person asks for: columns that changed, or tables to be computed again; some to be left as they are; days."""
+
+    columns: tuple[ColumnRef, ...] = ()
+    tables: tuple[str, ...] = ()
+    leave_out: tuple[str, ...] = ()
+    window: Window = field(default_factory=Window)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "columns": [str(ref) for ref in self.columns], "tables": list(self.tables), "except": list(self.leave_out),
+            "since": self.window.since, "until": self.window.until, "time_column": self.window.column,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackfillPlan:
+    """What is asked for, what follows from it, and `everything`: what it would be to run all that lies downstream."""
+
+    asked: Asked
+    found: Rerun
+    orders: OrderPlan
+    everything: OrderPlan
+
+
+def column_refs(lake: Lake, texts: Sequence[str], columns_of: Callable[[str], Sequence[str]]) -> tuple[ColumnRef, ...]:
+    """Columns as a person writes them, `schema.table.column`, or a table for all of them.
+
+    `columns_of` gives the columns that a table has, none where that is not known.
+
+    Raises:
+        NotFoundError: no table of the lake, or no column of it, has that name.
+    """
+    names = {table.name for table in lake.tables}
+    found: list[ColumnRef] = []
+    for text in texts:
+        table, _, column = text.rpartition(".")
+        if text in names:
+            found.append(ColumnRef(text))
+            continue
+        if table not in names:
+            near = difflib.get_close_matches(table, names, n=1)
+            remedy = f"did you mean {near[0]}?" if near else f"its tables are {', '.join(sorted(names))}"
+            raise NotFoundError(f"{shown(text)} is no column of a table of this lake; write schema.table.column; {remedy}")
+        known = columns_of(table)
+        if known and column.lower() not in {name.lower() for name in known}:
+            raise NotFoundError(f"{table} has no column {shown(column)}; it has {', '.join(known)}")
+        found.append(ColumnRef(table, column))
+    return tuple(found)
+
+
+def columns_of(platform: Platform, lake: Lake, table: str) -> list[str]:
+    """The columns of a table as its log tells them; none where it has no log."""
+    return [name for name, _, _ in platform.log(table, lake.table(table).location).columns()]
+
+
+def plan(platform: Platform, lake: Lake, flows: Mapping[str, Flow], asked: Asked) -> BackfillPlan:
+    """What a backfill would run; nothing is written.
+
+    Raises:
+        InvalidValueError: nothing is asked for, or it is not known by which column rows are of a day.
+    """
+    if not asked.columns and not asked.tables:
+        raise InvalidValueError("columns", "none", "say which columns changed, or which tables are to be computed again")
+    asked = replace(asked, window=_with_column(lake, asked))
+    refs = asked.columns or tuple(ColumnRef(name) for name in asked.tables)
+    found = _chosen(lake, asked) if asked.tables else rerun(lake.graph(), _statements(platform, lake), refs, asked.leave_out)
+    facts = cache(lambda table: _facts(platform, flows[table]))
+    everything = rerun(lake.graph(), {}, refs)
+    return BackfillPlan(
+        asked=asked,
+        found=found,
+        orders=plan_orders(lake, found, facts, asked.window),
+        everything=plan_orders(lake, everything, facts, asked.window),
+    )
+
+
+def run(platform: Platform, planned: BackfillPlan, by: By, *, max_in_flight: int) -> str:
+    """Write the orders of a plan, and give the id of the backfill; the sensors launch its runs.
+
+    Raises:
+        LakeChimeError: a table that is hit cannot be ordered.
+        NotFoundError: there is nothing to run.
+    """
+    if planned.orders.refused:
+        table, reason = next(iter(planned.orders.refused.items()))
+        raise LakeChimeError(f"{table} {reason}; nothing was ordered")
+    if not planned.orders.orders:
+        raise NotFoundError("nothing is to be run; `lakechime backfill plan` says why")
+    return Backfills(platform.ledger).order(planned.orders.orders, planned.asked.to_json(), by, max_in_flight=max_in_flight)
+
+
+def _chosen(lake: Lake, asked: Asked) -> Rerun:
+    """The tables that a person chose, each after those of its inputs that were chosen too."""
+    chosen = [name for name in asked.tables if name not in asked.leave_out]
+    graph = lake.graph()
+    hits = {
+        name: TableHit(table=name, columns=None, inputs=tuple(one for one in graph[name] if one in chosen), why="chosen")
+        for name in graph
+        if name in chosen and graph[name]
+    }
+    return Rerun(hits=hits, spared={name: "left out, as was asked" for name in asked.leave_out if name in asked.tables})
+
+
+def _with_column(lake: Lake, asked: Asked) -> Window:
+    """The window with the column by which rows are of a day: that of the first table upstream that is partitioned by time."""
+    window = asked.window
+    if window.column is not None or not window.is_bounded:
+        return window
+    graph = lake.graph()
+    queue = [*(ref.table for ref in asked.columns), *asked.tables]
+    for table in queue:  # which grows meanwhile
+        if (name := time_level(lake.table(table).levels)) is not None:
+            return replace(window, column=name)
+        queue += [one for one in graph[table] if one not in queue]
+    remedy = "no table upstream is partitioned by a date or time; give --time-column, or leave out --since and --until"
+    raise InvalidValueError("time column", "none", remedy)
+
+
+def _statements(platform: Platform, lake: Lake) -> dict[str, list[Statement]]:
+    """What runs told last of how the tables of the lake are written."""
+    found: dict[str, list[Statement]] = {}
+    for standing in LineageStandings(platform.store.engine).of_targets([table.name for table in lake.targets]):
+        found.setdefault(standing.statement.target, []).append(standing.statement)
+    return found
+
+
+def _facts(platform: Platform, flow: Flow) -> FlowFacts:
+    row = platform.ledger.flow(flow.name)
+    lanes = platform.ledger.lanes(row) if row is not None else {}
+    facts = {
+        key: LaneFact(
+            has_run=lane.fired if flow.is_partitioned else lane.settled > 0,
+            blocked=(row.blocked_sentence if row is not None else "") or lane.blocked_sentence(flow.name),
+        )
+        for key, lane in lanes.items()
+    }
+    if not isinstance(flow.trigger, PartitionTrigger):
+        return FlowFacts(flow=flow, lanes=facts)
+    keys = flow.trigger.keys(from_milliseconds(platform.store.now()))
+    pending = [key for key in keys if not facts.get(key.text, LaneFact(has_run=False)).has_run]
+    ready = platform.evaluator.ready(flow, row, pending) if row is not None else []
+    return FlowFacts(flow=flow, lanes=facts, keys=keys, ready=frozenset(key.text for key in ready))

@@ -1,0 +1,162 @@
+"""`lakechime backfill`: what a change of columns hits is ordered, what it does not is spared, and each lane goes once."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakechime_dagster.lineage.columns import Kind
+from lakechime_dagster.store.lineage import SqlLineage
+from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.triggers.lanes import LaneState
+from tests.lineage.factories import make_record, make_statement, source
+from tests.support.cli import Cli
+
+LAKE = """
+from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
+from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
+
+weather = SourceTable("bronze.weather", partitioned_by={"day": "date"})
+silver = spark_table(
+    "silver.flights", keys=["id"], reads={"weather": weather.changes()}, trigger=SnapshotTrigger()
+)(lambda weather: weather)
+daily = sql_table(
+    "gold.daily", sql="SELECT day, max(wind) AS wind FROM silver.flights GROUP BY day", keys=["day"], refresh="affected_keys",
+    trigger=SnapshotTrigger(),
+)
+routes = sql_table("gold.routes", sql="SELECT id, day FROM silver.flights", keys=["id"], trigger=SnapshotTrigger())
+log = sql_table("gold.log", sql="SELECT wind FROM silver.flights", refresh="rows", trigger=SnapshotTrigger())
+days = sql_table(
+    "gold.days", sql="SELECT day, max(wind) AS wind FROM bronze.weather GROUP BY day", keys=["day"], partitioned_by={"day": "date"},
+    refresh="partitions",
+    trigger=PartitionTrigger([weather.partitions(day=tick("-1d"))], every(days=1, start="2024-05-02", until="2024-05-05")),
+)
+lake = Lake("flights", [weather, silver, daily, routes, log, days])
+"""
+WHY = ("--reason", "the wind was wrong")
+
+
+@pytest.fixture
+def flights(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A lake of which each table has run once, and has told where its columns come from."""
+    (tmp_path / "windy_lake.py").write_text(LAKE, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "windy_lake", None)
+    del sys.modules["windy_lake"]
+    monkeypatch.setenv("LAKECHIME_LAKE", "windy_lake:lake")
+    from lakechime_dagster.cli.context import declared_flows
+
+    platform = lakechime.platform
+    for day in (1, 2, 3):
+        assert (
+            lakechime("dce", "register", "--table", "bronze.weather", "--partition", f'["2024-05-0{day}"]', "--snapshot-id", str(day)).code
+            == 0
+        )
+    assert lakechime("dce", "register", "--table", "silver.flights", "--snapshot-id", "1").code == 0
+    for flow in declared_flows(manual=True).values():
+        row = platform.evaluator.activate(flow)
+        for execution in platform.evaluator.fire(flow, row, platform.evaluator.evaluate(flow, row), lambda lane: None):
+            platform.ledger.settle(execution, None)
+    told = [
+        make_statement("silver.flights", id="bronze.weather.id", day="bronze.weather.day", wind="bronze.weather.wind"),
+        make_statement("gold.daily", day="silver.flights.day", wind=source("silver.flights.wind", Kind.AGGREGATION)),
+        make_statement("gold.routes", id="silver.flights.id", day="silver.flights.day"),
+        make_statement("gold.log", wind="silver.flights.wind"),
+        make_statement("gold.days", day="bronze.weather.day", wind=source("bronze.weather.wind", Kind.AGGREGATION)),
+    ]
+    SqlLineage(platform.store.engine).record_all(make_record(one, job=one.target, run=one.target) for one in told)
+    return lakechime
+
+
+def lanes_of(document: dict[str, object]) -> list[tuple[str, str]]:
+    return [(order["table"], order["key"]) for order in document["orders"]]  # type: ignore[index, union-attr]
+
+
+def test_exactly_what_reads_the_column_is_planned_and_what_is_spared_says_why(flights: Cli) -> None:
+    plan = flights("backfill", "plan", "--columns", "bronze.weather.wind", "--except", "gold.log", "--json").json
+    assert {table for table, _ in lanes_of(plan)} == {"silver.flights", "gold.daily", "gold.days"}
+    assert "reads nothing of silver.flights.wind" in plan["spared"]["gold.routes"]
+    assert plan["spared"]["gold.log"] == "left out, as was asked"
+    assert plan["lanes"] < plan["lanes_of_everything"]
+    told = flights("backfill", "plan", "--columns", "bronze.weather.wind", "--except", "gold.log")
+    assert f"{plan['lanes']} lanes of {plan['lanes_of_everything']} lanes that lie downstream" in told.out
+    assert "wind is made of bronze.weather.wind (identity)" in told.out
+
+
+def test_days_bound_the_keys_and_the_rows(flights: Cli) -> None:
+    plan = flights(
+        "backfill",
+        "plan",
+        "--columns",
+        "bronze.weather.wind",
+        "--except",
+        "gold.log",
+        "--since",
+        "2024-05-02",
+        "--until",
+        "2024-05-03",
+        "--json",
+    ).json
+    keys = [order["partition"] for order in plan["orders"] if order["table"] == "gold.days"]
+    assert keys == ["2024-05-02"]
+    (silver,) = [order for order in plan["orders"] if order["table"] == "silver.flights"]
+    assert silver["span"] == {"tables": ["bronze.weather"], "column": "day", "since": "2024-05-02", "until": "2024-05-03"}
+
+
+def test_an_append_target_is_refused_with_the_remedy_and_nothing_is_ordered(flights: Cli) -> None:
+    refused = flights("backfill", "run", "--columns", "bronze.weather.wind", *WHY)
+    assert (refused.code, "gold.log appends" in refused.err, "--except" in refused.err) == (1, True, True)
+    assert flights("backfill", "status", "--json").json["backfills"] == []
+
+
+def test_a_backfill_is_ordered_followed_and_cancelled(flights: Cli) -> None:
+    done = flights("backfill", "run", "--columns", "bronze.weather.wind", "--except", "gold.log", *WHY, "--json").json
+    backfill = done["backfill"]
+    assert "under way" in flights("backfill", "status").out
+    explained = flights("trigger", "explain", "silver.flights")
+    assert f"ordered by backfill {backfill}" in explained.out
+    assert f"backfill {backfill} ordered it, after silver.flights" in flights("trigger", "explain", "gold.daily").out
+    cancelled = flights("backfill", "cancel", backfill, "--reason", "not needed")
+    assert f"of {backfill} dropped" in cancelled.out
+    assert flights("backfill", "status", backfill, "--json").json["is"] == "cancelled"
+    assert backfill not in flights("trigger", "explain", "silver.flights").out
+
+
+def test_a_held_lane_is_told_before_anything_is_ordered(flights: Cli) -> None:
+    platform = flights.platform
+    row = platform.ledger.flow("silver.flights")
+    assert row is not None
+    (lane,) = platform.ledger.lanes(row).values()
+    assert platform.ledger.hold(row, lane, "somebody must look")
+    assert platform.ledger.lanes(row)[""].state is LaneState.HELD
+    assert "held: silver.flights: " in flights("backfill", "plan", "--columns", "bronze.weather.wind", "--except", "gold.log").out
+
+
+def test_of_what_no_run_has_told_all_that_is_downstream_is_hit_and_unsure(flights: Cli) -> None:
+    plan = flights("backfill", "plan", "--columns", "silver.flights.wind", "--except", "gold.log", "--json").json
+    assert plan["unsure"] == []
+    assert len(LineageStandings(flights.platform.store.engine).all()) == 5
+    unknown = flights("backfill", "plan", "--from-selection", 'key:"silver/flights"+', "--json").json
+    assert {table for table, _ in lanes_of(unknown)} == {"silver.flights", "gold.daily", "gold.routes"}
+    assert set(unknown["refused"]) == {"gold.log"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ((), 1, "give either --columns or --from-selection"),
+        (("--columns", "bronze.wether.wind"), 3, "did you mean bronze.weather?"),
+        (("--columns", "bronze.weather.wind", "--since", "yesterday"), 1, "such as 2013-01-02"),
+        (("--columns", "bronze.weather.wind", "--since", "2024-05-02", "--until", "2024-05-01"), 1, "is not after since"),
+        (("--columns", "bronze.weather.wind", "--except", "gold.nope"), 3, "gold.nope"),
+        (("--from-selection", "((("), 1, "is no selection"),
+    ],
+)  # fmt: skip
+def test_wrong_questions_get_a_plain_answer(flights: Cli, arguments: tuple[str, ...], code: int, told: str) -> None:
+    answer = flights("backfill", "plan", *arguments)
+    assert (answer.code, told in answer.err) == (code, True), answer.err
+
+
+def test_of_an_unknown_backfill_the_answer_names_the_remedy(lakechime: Cli) -> None:
+    answer = lakechime("backfill", "cancel", "bf-nope", "--reason", "x")
+    assert (answer.code, "lakechime backfill status" in answer.err) == (3, True)
