@@ -35,12 +35,13 @@ from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.sensors.maintenance import maintenance_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.monitors import monitors_sensor
+from lakechime_dagster.sensors.notices import notices_sensor
 from lakechime_dagster.sensors.trigger import flow_sensor
 from lakechime_dagster.sensors.verify import verify_sensor
 from lakechime_dagster.settings import load_settings, project_folder
 from lakechime_dagster.triggers.flow import Flow
 
-SENSORS = ("events", "maintenance", "monitors", "verify", "alarms")  # of a lake, beside those of triggers
+SENSORS = ("events", "maintenance", "monitors", "verify", "alarms", "notices")  # of a lake, beside those of triggers
 MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
 
 
@@ -79,7 +80,7 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
             *(group_asset(lake, group, flows[group.name]) for group in lake.groups),
         ],
         jobs=list(jobs.values()),
-        sensors=[*sensors, events_sensor(lake, partitioned)],
+        sensors=[*sensors, events_sensor(lake, partitioned), notices_sensor(lake)],
         resources={"lakechime": LAKECHIME, "spark": SPARK},
         executor=dg.in_process_executor,
     )

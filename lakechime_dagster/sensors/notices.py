@@ -1,0 +1,73 @@
+"""The sensor that shows planned changes on each asset that they reach, as long as they are planned or announced."""
+
+import json
+from collections.abc import Mapping
+
+import dagster as dg
+
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lineage.changes import ChangeState
+from lakechime_dagster.resources.keys import asset_key
+from lakechime_dagster.resources.names import dagster_name
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.store.notices import Notices
+
+INTERVAL_SECONDS = 60
+NONE = "none any more"
+MAX_SHOWN = 500  # assets a tick
+
+
+def notices_sensor(lake: Lake) -> dg.SensorDefinition:
+    """The sensor of a lake; what it has shown is in its cursor, so that an asset is told of what is new alone."""
+
+    @dg.sensor(
+        name=dagster_name(f"{lake.name}__notices"),
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Shows planned changes on each asset that they reach.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        before: dict[str, str] = json.loads(context.cursor or "{}")
+        try:
+            now = planned(open_platform(), lake)
+        except LakeChimeError as error:
+            return dg.SensorResult(skip_reason=str(error))
+        new = {table: now.get(table, NONE) for table in sorted({*before, *now}) if before.get(table) != now.get(table)}
+        shown = dict(list(new.items())[:MAX_SHOWN])
+        told = {**before, **shown}
+        cursor = json.dumps({table: text for table, text in told.items() if text != NONE})
+        return dg.SensorResult(skip_reason=_reason(shown, now), cursor=cursor, asset_events=observations(lake, shown))
+
+    return sensor
+
+
+def planned(platform: Platform, lake: Lake) -> dict[str, str]:
+    """By table the open changes that reach it, the newest first."""
+    changes = Notices(platform.store.engine, platform.ledger.deployment).changes(ChangeState.PLANNED, ChangeState.ANNOUNCED)
+    if not changes:
+        return {}
+    from lakechime_dagster.resources.notice_hits import hits_of  # numpy, for who has a change to show
+
+    found: dict[str, list[str]] = {}
+    for one in changes:
+        for hit in hits_of(platform, lake, one.change.refs):
+            sure = "" if hit.is_sure else "; whether it reaches this is not sure"
+            found.setdefault(hit.table, []).append(f"change {one.change_id}, {one.state}: {one.change.title}{sure}")
+    return {table: "\n".join(lines) for table, lines in found.items()}
+
+
+def observations(lake: Lake, shown: Mapping[str, str]) -> list[dg.AssetObservation]:
+    """What is shown on the assets of the lake's tables."""
+    tables = {table.name for table in lake.tables}
+    return [
+        dg.AssetObservation(asset_key(table), metadata={"planned changes": dg.MetadataValue.text(text)})
+        for table, text in shown.items()
+        if table in tables
+    ]
+
+
+def _reason(shown: Mapping[str, str], now: Mapping[str, str]) -> str:
+    if shown:
+        return f"what is planned is shown anew on {len(shown)} tables"
+    return f"what is planned is shown on {len(now)} tables" if now else "no change is planned"

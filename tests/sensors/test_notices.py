@@ -1,0 +1,35 @@
+"""Planned changes are shown once on each asset that they reach, and no longer when they are withdrawn."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from lakechime_dagster.sensors.notices import notices_sensor
+from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.notices import Notices
+from tests.cli.weather_lake import lake
+from tests.lineage.changes import make_change
+from tests.support.cli import Cli
+
+
+def test_a_planned_change_is_shown_on_each_asset_that_it_reaches_until_it_is_withdrawn(lakechime: Cli, tmp_path: Path) -> None:
+    notices, cursor = Notices(lakechime.platform.store.engine, lakechime.platform.ledger.deployment), None
+
+    def tick() -> tuple[dict[str, str], str]:
+        nonlocal cursor
+        with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance, dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+            result = notices_sensor(lake).evaluate_tick(context)
+        cursor = result.cursor or cursor
+        shown = {".".join(event.asset_key.path): event.metadata["planned changes"].value for event in result.asset_events}
+        return {name: str(text) for name, text in shown.items()}, result.skip_message or ""
+
+    assert tick() == ({}, "no change is planned")
+    kept = notices.draft(make_change(), "me")
+    title = f"change {kept.change_id}, planned: Deprecation: bronze.weather.humid on 2026-12-31"
+    unsure = f"{title}; whether it reaches this is not sure"
+    reached = {"bronze.weather": title, "silver.flights": unsure, "gold.daily": unsure, "gold.wet": unsure}
+    assert tick() == (reached, "what is planned is shown anew on 4 tables")
+    assert tick() == ({}, "what is planned is shown on 4 tables")
+    notices.withdraw(kept.change_id, By(who="me", reason="why"))
+    assert tick() == (dict.fromkeys(reached, "none any more"), "what is planned is shown anew on 4 tables")
+    assert tick() == ({}, "no change is planned")
