@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.resources.backfill import BackfillPlan
     from lakechime_dagster.resources.platform import Platform
     from lakechime_dagster.store.backfills import Backfill
+    from lakechime_dagster.store.interventions import By
     from lakechime_dagster.triggers.orders import Order
 
 app = typer.Typer(name="backfill", help="Backfills: plan what a change of columns hits, order it, follow and cancel it.")
@@ -60,12 +61,26 @@ def run(
     planned = _planned(platform, columns, selection, since, until, time_column, leave_out)
     for flow in declared_flows(manual=True).values():
         platform.evaluator.activate(flow)
-    backfill_id = backfill.run(platform, planned, parse.by(who, reason), max_in_flight=in_flight)
+    by = parse.by(who, reason)
+    backfill_id = backfill.run(platform, planned, by, max_in_flight=in_flight)
+    notice = _drafted(platform, planned, backfill_id, by)
     if as_json:
-        print_json({"backfill": backfill_id, **document(planned)})
+        print_json({"backfill": backfill_id, "notice": notice, **document(planned)})
         return
     _print_plan(planned)
     say(f"\nordered as {backfill_id}; follow it with `lakechime backfill status {backfill_id}`")
+    say(f"change {notice} is the draft of a notice: `lakechime notice send {notice}` shows whom it concerns")
+
+
+def _drafted(platform: "Platform", planned: "BackfillPlan", backfill_id: str, by: "By") -> int:
+    """The number of the draft that tells of it, for a person to send."""
+    from lakechime_dagster.lineage.changes import MAX_REFS, Change, ChangeKind
+    from lakechime_dagster.lineage.columns import ColumnRef
+    from lakechime_dagster.resources.drafting import draft
+
+    refs = (*planned.asked.columns, *(ColumnRef(table) for table in planned.asked.tables))
+    change = Change(kind=ChangeKind.BACKFILL, what=f"It is computed again: {by.reason}", refs=refs[:MAX_REFS])
+    return draft(platform, change, by.who, source=f"backfill/{backfill_id}").change_id
 
 
 @app.command()
