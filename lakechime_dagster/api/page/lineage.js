@@ -34,13 +34,21 @@ function wanted() {
   return parameters;
 }
 
+let asking = 0;
 async function show(push) {
+  const mine = ++asking;
+  let answer = null, problem = null;
   try {
-    shown = await asked("/lineage/around", wanted());
-  } catch (problem) {
+    answer = await asked("/lineage/around", wanted());
+  } catch (failure) {
+    problem = failure;
+  }
+  if (mine !== asking) return; // somebody has asked for another one meanwhile
+  if (problem) {
     at("told").textContent = problem.message;
     return;
   }
+  shown = answer;
   picked = shown.column === null ? null : key(shown.table, shown.column);
   at("name").value = shown.column === null ? shown.table : `${shown.table}.${shown.column}`;
   if (push) history.pushState(null, "", `?${new URLSearchParams(wanted())}`);
@@ -184,7 +192,8 @@ function tell() {
 async function way(event) {
   event.preventDefault();
   try {
-    const found = await asked("/lineage/way", { source: at("name").value.trim(), target: at("to").value.trim() });
+    const ends = { source: at("name").value.trim(), target: at("to").value.trim() };
+    const found = await asked("/lineage/way", at("at").value ? { ...ends, at: at("at").value + "Z" } : ends);
     at("about").textContent = found.steps === null ? "no way is known" : found.steps.map((step) => `${said(step.source)} → ${said(step.target)} (${step.kinds.join(", ")})`).join("; ");
   } catch (problem) {
     at("about").textContent = problem.message;
