@@ -7,7 +7,9 @@ from functools import cache
 from typing import Any
 
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, shown
+from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.orders import FlowFacts, LaneFact, OrderPlan, plan_orders
 from lakechime_dagster.lineage.record import Statement
@@ -143,10 +145,13 @@ def _with_column(lake: Lake, asked: Asked) -> Window:
 
 
 def _statements(platform: Platform, lake: Lake) -> dict[str, list[Statement]]:
-    """What runs told last of how the tables of the lake are written."""
+    """What runs told last of how the tables of the lake are written, by the code of now; older code may have read other columns."""
     found: dict[str, list[Statement]] = {}
-    for standing in LineageStandings(platform.store.engine).of_targets([table.name for table in lake.targets]):
-        found.setdefault(standing.statement.target, []).append(standing.statement)
+    tables = {table.name: table for table in lake.targets}
+    for standing in LineageStandings(platform.store.engine).of_targets([*tables]):
+        table = tables[standing.statement.target]
+        if standing.code is None or not isinstance(table, LakeTable) or standing.code == code_digest(table):
+            found.setdefault(table.name, []).append(standing.statement)
     return found
 
 

@@ -1,6 +1,7 @@
 """`lakechime backfill`: what a change of columns hits is ordered, what it does not is spared, and each lane goes once."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,13 @@ def test_exactly_what_reads_the_column_is_planned_and_what_is_spared_says_why(fl
     told = flights("backfill", "plan", "--columns", "bronze.weather.wind", "--except", "gold.log")
     assert f"{plan['lanes']} lanes of {plan['lanes_of_everything']} lanes that lie downstream" in told.out
     assert "wind is made of bronze.weather.wind (identity)" in told.out
+
+
+def test_a_table_whose_code_is_another_than_told_last_is_hit_and_unsure(flights: Cli) -> None:
+    told = make_record(make_statement("gold.routes", id="silver.flights.id"), job="gold.routes", run="later", at=2_000)
+    SqlLineage(flights.platform.store.engine).record(replace(told, code="what it was"))
+    plan = flights("backfill", "plan", "--columns", "silver.flights.wind", "--except", "gold.log", "--json").json
+    assert plan["unsure"] == ["gold.routes"]
 
 
 def test_days_bound_the_keys_and_the_rows(flights: Cli) -> None:
