@@ -3,7 +3,7 @@
 Which columns a table reads is what its newest run told, as long as its code is the same. What nobody knows holds nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.changes import Change, ChangeKind
-from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.columns import ColumnRef, Kind
 from lakechime_dagster.lineage.gate import said
 from lakechime_dagster.lineage.record import Producer, Statement
 from lakechime_dagster.resources.drafting import draft
@@ -112,9 +112,13 @@ def _told(platform: Platform, table: LakeTable, namespace: str) -> Statement | N
     return next((one.statement for one in standing if one.producer == producer and one.code == code), None)
 
 
-def _read_of(statement: Statement, table: str) -> frozenset[str]:
-    sources = [*statement.indirect, *(source for column in statement.columns for source in column.sources)]
-    return frozenset(source.ref.column for source in sources if source.ref.table == table and source.ref.column is not None)
+def _read_of(statement: Statement, table: str) -> dict[str, bool]:
+    """The columns of a table that are read, and whether something is made of the values; one that is only handed on may have any type."""
+    found: dict[str, bool] = {}
+    for source in (*statement.indirect, *(source for column in statement.columns for source in column.sources)):
+        if source.ref.table == table and source.ref.column is not None:
+            found[source.ref.column] = found.get(source.ref.column, False) or source.kind is not Kind.IDENTITY
+    return found
 
 
 def _version(place: Place | None, table: str) -> int | None:
@@ -122,7 +126,7 @@ def _version(place: Place | None, table: str) -> int | None:
     return version_of(source.snapshot_id) if source is not None else None
 
 
-def _changed(log: "DeltaLog", columns: Iterable[str], start: int | None, end: int | None) -> Iterator[Misfit]:
+def _changed(log: "DeltaLog", columns: Mapping[str, bool], start: int | None, end: int | None) -> Iterator[Misfit]:
     """The columns that are gone or of another type since a version; none where that cannot be told."""
     if start is None:
         return
@@ -134,7 +138,8 @@ def _changed(log: "DeltaLog", columns: Iterable[str], start: int | None, end: in
     except TableUnreadableError:
         return  # the step itself says so
     for name in sorted(columns):
-        if name in before and not _fits(before[name], after.get(name)):
+        is_worked_with = columns[name] or name not in after
+        if name in before and is_worked_with and not _fits(before[name], after.get(name)):
             version = _first(log, name, before[name], start, last)
             what = f"is {said(after[name])}, was {said(before[name])}" if name in after else "is gone"
             sentence = f"{log.table}.{name} {what} since version {version} ({_writer(log, version)})"
