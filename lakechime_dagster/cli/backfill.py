@@ -123,6 +123,7 @@ def _planned(
 ) -> "BackfillPlan":
     from lakechime_dagster.lineage.window import Window
     from lakechime_dagster.resources import backfill
+    from lakechime_dagster.resources.lineage_asked import AskedLineage
     from lakechime_dagster.resources.selection import selected_tables
 
     if bool(columns) == bool(selection):
@@ -132,7 +133,7 @@ def _planned(
     for name in left_out:
         lake.table(name)
     asked = backfill.Asked(
-        columns=backfill.column_refs(lake, _names(columns), lambda table: backfill.columns_of(platform, lake, table)),
+        columns=tuple(map(AskedLineage(platform, lake).ref, _names(columns))),
         tables=selected_tables(lake, selection) if selection else (), leave_out=left_out,
         window=Window(since=since, until=until, column=time_column),
     )  # fmt: skip
@@ -165,7 +166,7 @@ def _print_plan(planned: "BackfillPlan") -> None:
         for table, why in several.items():
             say(f"{head}: {table}: {why}")
     mine, everything = len(orders.orders), len(planned.everything.orders)
-    say(f"{count(mine, 'lane')} of {count(everything, 'lane')} that lie downstream")
+    say(f"{count(mine, 'lane')} of {everything:,} downstream")
 
 
 def _keys(planned: "BackfillPlan", orders: "list[Order]") -> str:

@@ -97,7 +97,7 @@ class _Planning:
         for key in ordered:
             self._add_lane(table, hit, facts, key)
         if left := len(within) - len(ordered):
-            self.pending[table.name] = f"{left} keys of it have not fired: they fire by themselves when they are complete"
+            self.pending[table.name] = f"{left} of its keys did not fire yet, and fire by themselves when they are complete"
 
     def _add_lane(self, table: LakeTable, hit: TableHit, facts: FlowFacts, key: FireKey | None) -> None:
         text = key.text if key is not None else ""

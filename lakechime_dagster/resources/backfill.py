@@ -1,12 +1,12 @@
 """A backfill from what a person asks for: the tables that are hit, the lanes to run, and what that saves."""
 
-import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, shown
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
 from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
@@ -15,6 +15,7 @@ from lakechime_dagster.lineage.orders import FlowFacts, LaneFact, OrderPlan, pla
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.lineage.rerun import Rerun, TableHit, rerun
 from lakechime_dagster.lineage.window import Window, time_level
+from lakechime_dagster.resources.lineage_asked import planned_statements
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.backfills import Backfills
 from lakechime_dagster.store.interventions import By
@@ -50,37 +51,6 @@ class BackfillPlan:
     everything: OrderPlan
 
 
-def column_refs(lake: Lake, texts: Sequence[str], columns_of: Callable[[str], Sequence[str]]) -> tuple[ColumnRef, ...]:
-    """Columns as a person writes them, `schema.table.column`, or a table for all of them.
-
-    `columns_of` gives the columns that a table has, none where that is not known.
-
-    Raises:
-        NotFoundError: no table of the lake, or no column of it, has that name.
-    """
-    names = {table.name for table in lake.tables}
-    found: list[ColumnRef] = []
-    for text in texts:
-        table, _, column = text.rpartition(".")
-        if text in names:
-            found.append(ColumnRef(text))
-            continue
-        if table not in names:
-            near = difflib.get_close_matches(table, names, n=1)
-            remedy = f"did you mean {near[0]}?" if near else f"its tables are {', '.join(sorted(names))}"
-            raise NotFoundError(f"{shown(text)} is no column of a table of this lake; write schema.table.column; {remedy}")
-        known = columns_of(table)
-        if known and column.lower() not in {name.lower() for name in known}:
-            raise NotFoundError(f"{table} has no column {shown(column)}; it has {', '.join(known)}")
-        found.append(ColumnRef(table, column))
-    return tuple(found)
-
-
-def columns_of(platform: Platform, lake: Lake, table: str) -> list[str]:
-    """The columns of a table as its log tells them; none where it has no log."""
-    return [name for name, _, _ in platform.log(table, lake.table(table).location).columns()]
-
-
 def plan(platform: Platform, lake: Lake, flows: Mapping[str, Flow], asked: Asked) -> BackfillPlan:
     """What a backfill would run; nothing is written.
 
@@ -91,9 +61,9 @@ def plan(platform: Platform, lake: Lake, flows: Mapping[str, Flow], asked: Asked
         raise InvalidValueError("columns", "none", "say which columns changed, or which tables are to be computed again")
     asked = replace(asked, window=_with_column(lake, asked))
     refs = asked.columns or tuple(ColumnRef(name) for name in asked.tables)
-    found = _chosen(lake, asked) if asked.tables else rerun(lake.graph(), _statements(platform, lake), refs, asked.leave_out)
+    found = _chosen(lake, asked) if asked.tables else _hit(platform, lake, asked)
     facts = cache(lambda table: _facts(platform, flows[table]))
-    everything = rerun(lake.graph(), {}, refs)
+    everything = rerun(lake.graph(), (), refs)
     return BackfillPlan(
         asked=asked,
         found=found,
@@ -122,7 +92,7 @@ def _chosen(lake: Lake, asked: Asked) -> Rerun:
     chosen = [name for name in asked.tables if name not in asked.leave_out]
     graph = lake.graph()
     hits = {
-        name: TableHit(table=name, columns=None, inputs=tuple(one for one in graph[name] if one in chosen), why="chosen")
+        name: TableHit(table=name, inputs=tuple(one for one in graph[name] if one in chosen), why="chosen")
         for name in graph
         if name in chosen and graph[name]
     }
@@ -137,22 +107,30 @@ def _with_column(lake: Lake, asked: Asked) -> Window:
     graph = lake.graph()
     queue = [*(ref.table for ref in asked.columns), *asked.tables]
     for table in queue:  # which grows meanwhile
-        if (name := time_level(lake.table(table).levels)) is not None:
+        if (name := time_level(lake.levels.get(table, PartitionLevels()))) is not None:
             return replace(window, column=name)
-        queue += [one for one in graph[table] if one not in queue]
+        queue += [one for one in graph.get(table, ()) if one not in queue]
     remedy = "no table upstream is partitioned by a date or time; give --time-column, or leave out --since and --until"
     raise InvalidValueError("time column", "none", remedy)
 
 
-def _statements(platform: Platform, lake: Lake) -> dict[str, list[Statement]]:
-    """What runs told last of how the tables of the lake are written, by the code of now; older code may have read other columns."""
-    found: dict[str, list[Statement]] = {}
-    tables = {table.name: table for table in lake.targets}
-    for standing in LineageStandings(platform.store.engine).of_targets([*tables]):
-        table = tables[standing.statement.target]
-        if standing.code is None or not isinstance(table, LakeTable) or standing.code == code_digest(table):
-            found.setdefault(table.name, []).append(standing.statement)
+def _hit(platform: Platform, lake: Lake, asked: Asked) -> Rerun:
+    planned = planned_statements(lake).values()
+    return rerun(lake.graph(), _statements(platform, lake), asked.columns, planned=planned, leave_out=asked.leave_out)
+
+
+def _statements(platform: Platform, lake: Lake) -> list[Statement]:
+    """What runs told of how tables are written. Older code than that of now may have read other columns: the table may read all."""
+    tables, found = {table.name: table for table in lake.computed}, []
+    for standing in LineageStandings(platform.store.engine).all():
+        table = tables.get(standing.statement.target)
+        is_older = table is not None and standing.code not in (None, code_digest(table))
+        found.append(_of_older_code(table) if table is not None and is_older else standing.statement)
     return found
+
+
+def _of_older_code(table: LakeTable) -> Statement:
+    return Statement(target=table.name, inputs=table.inputs, unknown=("its code is another than the one that told last",))
 
 
 def _facts(platform: Platform, flow: Flow) -> FlowFacts:

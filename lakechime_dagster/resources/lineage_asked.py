@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.lineage.answers import Hits, NotHit, hits, not_hit
@@ -35,16 +36,20 @@ from lakechime_dagster.store.lineage_standing import LineageStandings
 
 def declared_statements(lake: Lake) -> list[Statement]:
     """What the tables of a lake are declared to read, and what their columns come from where the project's manifest says so."""
-    targets = {table.name for table in lake.targets}
-    planned = [one for name, one in planned_statements().items() if name in targets]
-    return [*planned, *(Statement(target=table.name, inputs=table.inputs) for table in lake.targets)]
+    return [*planned_statements(lake).values(), *(Statement(target=table.name, inputs=table.inputs) for table in lake.targets)]
 
 
-def planned_statements() -> dict[str, Statement]:
-    """What the manifest of the project plans, by target; nothing where it has none."""
+def planned_statements(lake: Lake) -> dict[str, Statement]:
+    """What the manifest of the project plans of tables whose code is still the one that was planned, by name."""
     path = project_folder() / FILE
-    manifest = read_manifest(path) if path.exists() else None
-    return {name: one.statement for name, one in manifest.tables.items() if one.is_computed} if manifest is not None else {}
+    if not path.exists():
+        return {}
+    planned = read_manifest(path).tables
+    return {
+        table.name: planned[table.name].statement
+        for table in lake.computed
+        if table.name in planned and planned[table.name].code == code_digest(table)
+    }
 
 
 def declared_facts(lake: Lake) -> dict[str, TableFacts]:
@@ -150,7 +155,7 @@ class AskedLineage:
         standings: dict[str, list[Standing]] = {}
         for one in LineageStandings(self.platform.store.engine).of_targets({ref.table for ref in refs}, self.at_ms):
             standings.setdefault(one.statement.target, []).append(one)
-        declared, planned = declared_facts(self.lake), planned_statements() if self.at_ms is None else {}
+        declared, planned = declared_facts(self.lake), planned_statements(self.lake) if self.at_ms is None else {}
         reasons = [
             reason
             for ref in refs
