@@ -225,13 +225,17 @@ class DeltaLog:
         Raises:
             TableUnreadableError: the log does not hold this version any more.
         """
-        state = self._open_or_none() if version is None else self._open(version)
-        fields = json.loads(state.schema().to_json())["fields"] if state is not None else []
+        schema = self.schema(version)
+        fields = json.loads(schema)["fields"] if schema is not None else []
         return tuple((str(one["name"]), one["type"], bool(one["nullable"])) for one in fields)
 
-    def schema(self) -> str | None:
-        """The columns with all that the log keeps of each, in Spark's JSON; None of a table that is not there."""
-        state = self._open_or_none()
+    def schema(self, version: int | None = None) -> str | None:
+        """The columns with all that the log keeps of each, in Spark's JSON; None of a table that is not there.
+
+        Raises:
+            TableUnreadableError: as `columns`.
+        """
+        state = self._open_or_none() if version is None else self._open(version)
         return state.schema().to_json() if state is not None else None
 
     def plain_columns(self) -> str | None:

@@ -71,7 +71,7 @@ def older_code(running: RunningExecution, table: Target, result: TableResult) ->
 
 def statement_of(seen: Seen, lake: Lake, table: Target, platform: Platform) -> Statement:
     """What was seen, as a statement on the table; what could not be told is in it as not known."""
-    found = statements_of([*map(dump_of, seen.actions), dump_of(seen.result)], names_of(lake, platform), table.name)
+    found = statements_of([*map(dump_of, seen.actions), dump_of(seen.result)], names_of(platform, lake), table.name)
     own = [one for one in found.statements if one.target == table.name]
     if not own:
         why = found.unknown or ("its plan could not be read",)

@@ -182,10 +182,9 @@ class AskedLineage:
         if declared is None:
             return known
         try:
-            state = self.platform.log(table, declared.location).state()
+            return known | {name for name, _, _ in self.platform.log(table, declared.location).columns()}
         except TableUnreadableError:
             return known
-        return known if state is None else known | {field.name for field in state.schema().fields}
 
 
 def _unknown(

@@ -1,11 +1,11 @@
-"""Under which names the tables of a lake are met in plans: by where they are, and by what a catalog would call them."""
+"""Under which names the tables of a lake are met in plans, SQL and documents of others."""
 
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.resources.platform import Platform
 
 
-def names_of(lake: Lake, platform: Platform) -> Names:
-    """The lake's tables with their locations."""
+def names_of(platform: Platform, lake: Lake) -> Names:
+    """The tables of a lake, where they lie, and what others call them."""
     locations = {table.name: platform.location(table.name, table.location) for table in lake.tables}
-    return Names(tables=tuple(locations), locations=locations)
+    return Names(tuple(locations), locations, lake.aliases)

@@ -50,7 +50,7 @@ def manifest_by(
     planner: "Planner", lake: Lake, platform: Platform, before: Manifest | None = None, *, only_manifest: bool = False
 ) -> Manifest:  # fmt: skip
     """The same by a planner."""
-    return _Planning(lake, platform, planner, before, only_manifest, names_of(lake, platform)).manifest()
+    return _Planning(lake, platform, planner, before, only_manifest, names_of(platform, lake)).manifest()
 
 
 @dataclass

@@ -7,18 +7,12 @@ from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.lineage.sql.schema import SqlSchema
+from lakechime_dagster.resources.lineage_names import names_of
 from lakechime_dagster.resources.platform import Platform
 
 MANY = 1_000  # events since the last look, above which all tables are looked at again
 _logger = logging.getLogger(__name__)
-
-
-def names_of(platform: Platform, lake: Lake) -> Names:
-    """The tables of a lake, where they lie, and what others call them."""
-    locations = {table.name: platform.location(table.name, table.location) for table in lake.tables}
-    return Names(tuple(locations), locations, lake.aliases)
 
 
 class TableColumns:
@@ -55,9 +49,9 @@ class TableColumns:
             if table.name not in names or table.format is not TableFormat.DELTA:
                 continue
             try:
-                state = self._platform.log(table.name, table.location).state()
+                columns = self._platform.log(table.name, table.location).columns()
             except TableUnreadableError as error:
                 _logger.warning("%s: its columns are not known: %s", table.name, error)
                 continue
-            if state is not None:
-                yield table.name, tuple(field.name for field in state.schema().fields)
+            if columns:
+                yield table.name, tuple(name for name, _, _ in columns)
