@@ -10,6 +10,7 @@ pytest_plugins = [
     "tests.support.topics",
     "tests.support.world",
     "tests.support.cli",
+    "tests.support.inboxes",
     "tests.support.properties",
     "tests.support.workers",
 ]

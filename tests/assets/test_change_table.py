@@ -24,6 +24,7 @@ from tests.assets.test_table import Location, checks, shown
 from tests.cdc.factories import BINLOG, make_payload
 from tests.sources.test_cut import on_mariadb
 from tests.support.follows import read
+from tests.support.home import local_home
 from tests.support.mariadb import MariaDB
 
 pytestmark = pytest.mark.spark
@@ -44,10 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def location(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Any:
-    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
-        monkeypatch.setenv(f"LAKECHIME_{name}", value)
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
     table = change_table(
         "shop.orders", source=JsonLines(str(folder)), envelope=Maxwell(), merge=CDCMerge(keys=("id",)),
         types={"id": "bigint", "amount": "bigint"}, max_transaction=dt.timedelta(0),

@@ -18,7 +18,7 @@ from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By
 from tests.assets.test_events import Game, shown
 from tests.support.follows import read
-from tests.support.streams import local_home
+from tests.support.streams import stream_home
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +27,7 @@ ME = By(who="me", reason="the type is in another field")
 
 @pytest.fixture
 def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+    stream_home(tmp_path, monkeypatch, upgraded_sqlite)
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Game(instance, build_definitions(lake(tmp_path, "$.type")), open_platform(), tmp_path / "in")
 

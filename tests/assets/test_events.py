@@ -32,7 +32,7 @@ from lakechime_dagster.store.lineage_standing import LineageStandings
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
 from tests.support.follows import read
-from tests.support.streams import event, local_home
+from tests.support.streams import event, stream_home
 from tests.support.tables import write
 
 spark = pytest.mark.spark
@@ -102,7 +102,7 @@ def sell(number: int) -> bytes:
 
 @pytest.fixture
 def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+    stream_home(tmp_path, monkeypatch, upgraded_sqlite)
     monkeypatch.setattr("lakechime_dagster.store.event_types.PAUSES_MS", (3_600_000,))  # until a test lets it pass
     definitions = build_definitions(lake(str(tmp_path / "in")))
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:

@@ -20,7 +20,7 @@ from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.assets.test_events import FINE, Game, buy, checks, sell
-from tests.support.streams import event, local_home
+from tests.support.streams import event, stream_home
 
 KEPT = dg.AssetKey(["shop__maintenance"])
 POLICY = Maintenance(min_files=2)
@@ -36,7 +36,7 @@ def lake(folder: str = "in", **declared: Any) -> Lake:
 
 @pytest.fixture
 def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+    stream_home(tmp_path, monkeypatch, upgraded_sqlite)
     definitions = build_definitions(lake(str(tmp_path / "in")))
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Game(instance, definitions, open_platform(), tmp_path / "in")

@@ -15,6 +15,7 @@ from lakechime_dagster.lake.maintenance_plan import Action, Done, Kind, Maintain
 from lakechime_dagster.resources.maintenance import Kept, Looked
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
+from tests.support.home import local_home
 from tests.support.tables import write
 from tests.support.world import a_flow
 
@@ -27,10 +28,7 @@ KEPT = dg.AssetKey(["silver", "orders__maintenance"])
 
 @pytest.fixture
 def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Platform:
-    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
-        monkeypatch.setenv(f"LAKECHIME_{name}", value)
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
     platform = open_platform()
     for _ in range(3):
         write(Path(platform.location("silver.orders")), pa.table({"id": [1]}))

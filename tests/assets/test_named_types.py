@@ -18,7 +18,7 @@ from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.assets.test_events import Game, buy, sell
 from tests.support.follows import read
-from tests.support.streams import event, local_home
+from tests.support.streams import event, stream_home
 
 SHOP, BUY, SELL = dg.AssetKey("shop"), dg.AssetKey(["shop", "shop__buy"]), dg.AssetKey(["shop", "shop__sell"])
 
@@ -33,7 +33,7 @@ def lake(folder: str = "in", **declared: Any) -> Lake:
 
 @pytest.fixture
 def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+    stream_home(tmp_path, monkeypatch, upgraded_sqlite)
     definitions = build_definitions(lake(str(tmp_path / "in")))
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Game(instance, definitions, open_platform(), tmp_path / "in")

@@ -18,6 +18,7 @@ from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.assets.test_table import Location, shown
+from tests.support.home import local_home
 
 pytestmark = pytest.mark.spark
 
@@ -37,10 +38,7 @@ def ids(orders: Any) -> Any:
 
 @pytest.fixture
 def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Location]:
-    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
-        monkeypatch.setenv(f"LAKECHIME_{name}", value)
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Location(instance, build_definitions(Lake("shop", [orders, paid, ids])), open_platform())
 

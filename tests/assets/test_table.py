@@ -23,6 +23,7 @@ from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By, Interventions
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.model import StartFrom
+from tests.support.home import local_home
 from tests.support.refreshes import read_rows
 from tests.support.tables import write
 
@@ -108,10 +109,7 @@ class Location:
 
 @pytest.fixture
 def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Location]:
-    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
-        monkeypatch.setenv(f"LAKECHIME_{name}", value)
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
     definitions = build_definitions(Lake("shop", [orders, silver_orders, web_orders, orders_of_day, totals]))
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Location(instance, definitions, open_platform())

@@ -21,6 +21,7 @@ from lakechime_dagster.triggers.lanes import LaneState
 from lakechime_dagster.triggers.model import StartFrom
 from tests.assets.test_table import Location, shown
 from tests.support.follows import read
+from tests.support.home import local_home
 from tests.support.refreshes import Source
 from tests.support.streams import event
 
@@ -58,10 +59,7 @@ class Game(Location):
 
 @pytest.fixture
 def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
-    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
-        monkeypatch.setenv(f"LAKECHIME_{name}", value)
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
     definitions = build_definitions(lake())
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Game(instance, definitions, open_platform())

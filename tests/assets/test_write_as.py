@@ -12,6 +12,7 @@ from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from tests.assets.test_change_table import told
 from tests.assets.test_table import Location
+from tests.support.home import local_home
 
 pytestmark = pytest.mark.spark
 
@@ -19,11 +20,8 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Location]:
     """A table that follows a database and one that is computed, each written by an account, and one that nobody's account writes."""
-    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
-        monkeypatch.setenv(f"LAKECHIME_{name}", value)
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
     monkeypatch.setenv("NOBODY_ELSE", "077")
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_bytes(told(1, 10))
     writer = Account("shop-writer", {"fs.permissions.umask-mode": "$NOBODY_ELSE"})

@@ -1,9 +1,12 @@
 """`lakechime lineage`: what leads to columns and what they lead to, of the flights lake, from records that runs left."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lakechime_dagster.demo.flights import lake
+from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
 from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
@@ -205,7 +208,11 @@ def test_what_is_known_is_drawn_by_mermaid(recorded: Cli) -> None:
 
 def test_before_any_run_what_is_planned_is_told_of_columns(lakechime: Cli, tmp_path: Path) -> None:
     column = PlannedColumn(name="avg", type="double", sources=(source("silver.flights.dep_delay", Kind.AGGREGATION),))
-    table = PlannedTable(name="gold.route_hour", columns=(column,), inputs=("silver.flights",), code="1")
+    code = code_digest(next(one for one in lake.computed if one.name == "gold.route_hour"))
+    table = PlannedTable(name="gold.route_hour", columns=(column,), inputs=("silver.flights",), code=code)
+    older = Manifest(lake="flights", tables={table.name: replace(table, code="another")})
+    (tmp_path / "lineage.json").write_text(older.to_json())
+    assert "silver.flights.dep_delay" not in lakechime("lineage", "upstream", "gold.route_hour.avg").out
     (tmp_path / "lineage.json").write_text(Manifest(lake="flights", tables={table.name: table}).to_json())
     told = lakechime("lineage", "downstream", "silver.flights.dep_delay", "--json").json
     assert [(hit["table"], hit["kind"]) for hit in told["hits"]] == [("gold.airline_scorecard", "unsure"), ("gold.route_hour", "direct")]

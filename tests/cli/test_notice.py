@@ -20,9 +20,7 @@ from lakechime_dagster.store.notice_outbox import Message
 from lakechime_dagster.triggers.grid import from_milliseconds
 from tests.lineage.factories import make_record, make_statement
 from tests.support.cli import Answer, Cli
-from tests.support.inboxes import MailServer, Webhook, mail_server, webhook
-
-assert mail_server, webhook  # fixtures
+from tests.support.inboxes import MailServer, Webhook
 
 HUMID = ("bronze.weather.humid", "--kind", "deprecation", "--what", "The station stops measuring it.", "--action", "Use dew points.")
 WHY = ("--who", "me", "--reason", "it is over")

@@ -1,49 +1,17 @@
 """Alarms of checks that fail: once each until they recover, sent by apprise to a real server, or to nobody in a dry run."""
 
-import json
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
 
 from lakechime_dagster.sensors.alarms import alarms_sensor
 from tests.support.cli import Cli
+from tests.support.inboxes import Webhook
 
 KEY = dg.AssetCheckKey(dg.AssetKey(["shop", "orders"]), "keeps_up")
-
-
-@dataclass
-class Inbox:
-    """A server that takes what apprise sends to `json://`; while it is `closed` it refuses."""
-
-    url: str
-    told: list[tuple[str, str]] = field(default_factory=list)
-    closed: bool = False
-
-
-@pytest.fixture
-def inbox() -> Iterator[Inbox]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if not found.closed:
-                found.told.append((message["title"], message["message"]))
-            self.send_response(503 if found.closed else 200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found = Inbox(f"json://127.0.0.1:{server.server_port}/")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield found
-    server.shutdown()
-    server.server_close()
 
 
 @dataclass
@@ -83,29 +51,29 @@ def watching(lakechime: Cli, tmp_path: Path) -> Iterator[Watching]:
 
 
 def test_a_check_is_told_once_until_it_recovers_and_then_once_more(
-    watching: Watching, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+    watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setenv("OPS", inbox.url)
+    monkeypatch.setenv("OPS", webhook.url)
     monkeypatch.setenv("LAKECHIME_ALARMS", "$OPS")
     watching.tick()
     for passed in (True, False, False, True, True, False):
         watching.runs(passed)
         watching.tick()
         watching.tick()
-    assert inbox.told == [
+    assert webhook.told == [
         ("WARN: shop.orders fails keeps_up", "west told nothing"),
         ("Recovered: shop.orders passes keeps_up", "It had failed: west told nothing"),
         ("WARN: shop.orders fails keeps_up", "west told nothing"),
     ]
 
 
-def test_by_default_nobody_is_told_and_status_shows_it(watching: Watching, inbox: Inbox, lakechime: Cli) -> None:
-    watching.alarms = [inbox.url]
+def test_by_default_nobody_is_told_and_status_shows_it(watching: Watching, webhook: Webhook, lakechime: Cli) -> None:
+    watching.alarms = [webhook.url]
     watching.runs(False)
     assert watching.tick() == (
         "failing: shop.orders keeps_up; dry run: set LAKECHIME_ALARMS to send, or to URLs of apprise, for somebody to be told"
     )
-    assert inbox.told == []
+    assert webhook.told == []
     (alarm,) = lakechime("status", "--json").json["alarms"]
     assert (alarm["table"], alarm["check"], alarm["severity"], alarm["text"]) == ("shop.orders", "keeps_up", "WARN", "west told nothing")
     assert "west told nothing" in lakechime("status").out
@@ -115,45 +83,47 @@ def test_by_default_nobody_is_told_and_status_shows_it(watching: Watching, inbox
 
 
 def test_the_alarms_of_the_lake_are_told_where_the_setting_says_so(
-    watching: Watching, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+    watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    watching.alarms = [inbox.url]
+    watching.alarms = [webhook.url]
     monkeypatch.setenv("LAKECHIME_ALARMS", "send")
     watching.runs(False)
     watching.tick()
-    assert [title for title, _ in inbox.told] == ["WARN: shop.orders fails keeps_up"]
+    assert [title for title, _ in webhook.told] == ["WARN: shop.orders fails keeps_up"]
 
 
-def test_what_reaches_nobody_is_sent_again_and_no_url_is_shown(watching: Watching, inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECHIME_ALARMS", inbox.url + "secret")
+def test_what_reaches_nobody_is_sent_again_and_no_url_is_shown(
+    watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKECHIME_ALARMS", webhook.url + "secret")
     watching.runs(False)
-    inbox.closed = True
+    webhook.closed = True
     said = watching.tick()
-    assert ("number 1: json://… did not take it" in said, "secret" in said, inbox.told) == (True, False, [])
-    inbox.closed = False
+    assert ("number 1: json://… did not take it" in said, "secret" in said, webhook.told) == (True, False, [])
+    webhook.closed = False
     watching.tick()
-    assert len(inbox.told) == 1
+    assert len(webhook.told) == 1
 
 
 def test_who_was_reached_is_not_told_again_because_another_was_not(
-    watching: Watching, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+    watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setenv("LAKECHIME_ALARMS", f"{inbox.url} json://127.0.0.1:1/")
+    monkeypatch.setenv("LAKECHIME_ALARMS", f"{webhook.url} json://127.0.0.1:1/")
     watching.runs(False)
     assert "number 2: json://… did not take it" in watching.tick()
     watching.tick()
-    assert len(inbox.told) == 1
+    assert len(webhook.told) == 1
 
 
-def test_a_check_that_cannot_be_made_is_an_alarm_too(watching: Watching, inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECHIME_ALARMS", inbox.url)
+def test_a_check_that_cannot_be_made_is_an_alarm_too(watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKECHIME_ALARMS", webhook.url)
     watching.runs(True, broken=True)
     watching.tick()
-    ((title, text),) = inbox.told
+    ((title, text),) = webhook.told
     assert (title, text.startswith("the check itself failed in run ")) == ("ERROR: shop.orders fails keeps_up", True)
     watching.runs(True)
     watching.tick()
-    assert len(inbox.told) == 2
+    assert len(webhook.told) == 2
 
 
 @pytest.mark.parametrize(

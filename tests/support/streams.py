@@ -31,6 +31,7 @@ from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.store.upgrade import upgrade
 from lakechime_dagster.triggers.feeds import FeedPlace
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from tests.support.home import local_home
 
 GAME = event_stream("game", source=JsonLines("in"), producer_field="$.title")
 
@@ -39,12 +40,9 @@ def event(kind: str, **fields: Any) -> bytes:
     return json.dumps({"type": kind, **fields}).encode()
 
 
-def local_home(home: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> None:
-    """Let this process work in a home with a store and a folder of events, `in`, and a small driver of its own."""
-    for name, value in {"HOME": str(home), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
-        monkeypatch.setenv(f"LAKECHIME_{name}", value)
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (home / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+def stream_home(home: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> None:
+    """A home as `local_home` makes it, with a folder of events, `in`."""
+    local_home(home, monkeypatch, upgraded_sqlite)
     (home / "in").mkdir()
 
 

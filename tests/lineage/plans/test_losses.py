@@ -2,24 +2,13 @@
 
 import json
 import random
-from collections.abc import Iterator
 from typing import Any
 
 from tests.lineage.plans.told import ZOO, read, told
+from tests.support.dumps import nodes_of
 
 CASES = 1_000
 LOST = {"o": "Lost"}  # as the dumper tells an object that it does not know
-
-
-def nodes(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        if "n" in value:
-            yield value
-        for one in value.values():
-            yield from nodes(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from nodes(one)
 
 
 def holds_nodes(value: Any) -> bool:
@@ -29,12 +18,12 @@ def holds_nodes(value: Any) -> bool:
 
 def losses(text: str) -> list[tuple[int, str]]:
     """Each place of a node in a dump with a parameter that holds others."""
-    return [(place, key) for place, node in enumerate(nodes(json.loads(text))) for key, value in node["f"].items() if holds_nodes(value)]
+    return [(place, key) for place, node in enumerate(nodes_of(json.loads(text))) for key, value in node["f"].items() if holds_nodes(value)]
 
 
 def without(text: str, place: int, key: str) -> Any:
     dump = json.loads(text)
-    list(nodes(dump))[place]["f"][key] = LOST
+    list(nodes_of(dump))[place]["f"][key] = LOST
     return dump
 
 

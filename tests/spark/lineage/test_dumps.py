@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 from lakechime_dagster.errors import PlanUnreadableError
 from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper
 from lakechime_dagster.spark.lineage.seen import compute_seen
+from tests.support.dumps import nested, nodes_of
 
 pytestmark = pytest.mark.spark
 
@@ -21,32 +21,6 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def dumper(spark: SparkSession) -> PlanDumper:
     return PlanDumper(spark)
-
-
-def nested(dump: Dump) -> Dump:
-    """The same with its nodes in each other."""
-
-    def filled(value: Any) -> Any:
-        if isinstance(value, list):
-            return [filled(one) for one in value]
-        return nodes[value["#"]] if isinstance(value, dict) and "#" in value else value
-
-    nodes: list[Any] = []
-    for one in dump.get("nodes", ()):
-        nodes.append({**one, "f": {name: filled(value) for name, value in one["f"].items()}})
-    return {**dump, "plan": filled(dump["plan"])}
-
-
-def nodes_of(value: Any) -> Iterator[dict[str, Any]]:
-    """All nodes of a dump, whichever part of another they are."""
-    if isinstance(value, dict):
-        if "n" in value:
-            yield value
-        for one in value.values():
-            yield from nodes_of(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from nodes_of(one)
 
 
 def names_of(dump: Dump) -> list[str]:
