@@ -13,13 +13,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks._lines import Line, at_least, at_most, show
-from lakechime_dagster.lineage.answers import hits
-from lakechime_dagster.lineage.csr import Edges
-from lakechime_dagster.lineage.flat import table_pairs
-from lakechime_dagster.lineage.neighbourhood import neighbourhood
-from lakechime_dagster.lineage.network import Network
-from lakechime_dagster.lineage.paths import nodes_of
-from lakechime_dagster.lineage.reach import Certainty, reach
+from lakechime_dagster.lineage.graph.answers import hits
+from lakechime_dagster.lineage.graph.csr import Edges
+from lakechime_dagster.lineage.graph.flat import table_pairs
+from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
+from lakechime_dagster.lineage.graph.network import Network
+from lakechime_dagster.lineage.graph.paths import nodes_of
+from lakechime_dagster.lineage.graph.reach import Certainty, reach
 from lakechime_dagster.store.engine import open_engine
 from lakechime_dagster.store.lineage import SqlLineage
 from lakechime_dagster.store.lineage_network import CurrentNetwork

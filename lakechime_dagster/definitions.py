@@ -24,7 +24,7 @@ from lakechime_dagster.lake.lake import Lake, Table, Target
 from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.named_types import foreign_sources
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
-from lakechime_dagster.lineage.manifest import FILE, Manifest, read_manifest
+from lakechime_dagster.lineage.planned.manifest import FILE, Manifest, read_manifest
 from lakechime_dagster.resources.keys import asset_key, monitor_check_keys, verify_check_key
 from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
 from lakechime_dagster.resources.maintenance import policy_of

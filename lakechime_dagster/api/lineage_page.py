@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
-from lakechime_dagster.lineage.neighbourhood import neighbourhood
+from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
 from lakechime_dagster.resources.lineage_asked import AskedLineage
 from lakechime_dagster.triggers.grid import from_milliseconds
 

@@ -14,7 +14,7 @@ from fastapi.params import Query
 from fastapi.responses import HTMLResponse
 
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
-from lakechime_dagster.lineage.acknowledging import Acknowledgement, LinkError, verified
+from lakechime_dagster.lineage.notices.acknowledging import Acknowledgement, LinkError, verified
 from lakechime_dagster.store.notices import Notices
 
 PATH = "/notice/acknowledge"

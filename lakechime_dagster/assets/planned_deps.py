@@ -8,7 +8,7 @@ from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.graph import find_cycle
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lineage.manifest import FILE, Manifest
+from lakechime_dagster.lineage.planned.manifest import FILE, Manifest
 from lakechime_dagster.resources.keys import asset_key
 
 

@@ -8,9 +8,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.errors import LaneConflictError, TableUnreadableError
-from lakechime_dagster.lineage.flat import Pairs
-from lakechime_dagster.lineage.network import Network
-from lakechime_dagster.lineage.reach import Certainty
+from lakechime_dagster.lineage.graph.flat import Pairs
+from lakechime_dagster.lineage.graph.network import Network
+from lakechime_dagster.lineage.graph.reach import Certainty
 
 SCHEMA = pa.schema([
     pa.field("source", pa.string(), nullable=False), pa.field("source_column", pa.string()),

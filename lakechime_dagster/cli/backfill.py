@@ -74,8 +74,8 @@ def run(
 
 def _drafted(platform: "Platform", planned: "BackfillPlan", backfill_id: str, by: "By") -> int:
     """The number of the draft that tells of it, for a person to send."""
-    from lakechime_dagster.lineage.changes import MAX_REFS, Change, ChangeKind
     from lakechime_dagster.lineage.columns import ColumnRef
+    from lakechime_dagster.lineage.notices.changes import MAX_REFS, Change, ChangeKind
     from lakechime_dagster.resources.drafting import draft
 
     refs = (*planned.asked.columns, *(ColumnRef(table) for table in planned.asked.tables))
@@ -121,7 +121,7 @@ def cancel(backfill_id: Id, reason: Reason, who: Who = None, as_json: Json = Fal
 def _planned(
     platform: "Platform", columns: str, selection: str, since: str | None, until: str | None, time_column: str | None, leave_out: str
 ) -> "BackfillPlan":
-    from lakechime_dagster.lineage.window import Window
+    from lakechime_dagster.lineage.backfill.window import Window
     from lakechime_dagster.resources import backfill
     from lakechime_dagster.resources.lineage_asked import AskedLineage
     from lakechime_dagster.resources.selection import selected_tables

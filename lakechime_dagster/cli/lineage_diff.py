@@ -16,7 +16,7 @@ Tables = Annotated[list[str] | None, typer.Argument(metavar="[TABLE…]", help="
 
 def diff(tables: Tables = None, since: Since = "1d", until: Until = None, as_json: Json = False) -> None:
     """Tell which sources of columns came and which went between two times."""
-    from lakechime_dagster.lineage.differences import differences
+    from lakechime_dagster.lineage.graph.differences import differences
     from lakechime_dagster.store.lineage_standing import LineageStandings
 
     platform = open_platform()

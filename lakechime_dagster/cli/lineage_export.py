@@ -41,8 +41,8 @@ def export(table: Table = None, form: As = Form.OPENLINEAGE, depth: Steps = 2, a
 
 
 def _mermaid(lineage: "AskedLineage", table: str | None, depth: int) -> str:
-    from lakechime_dagster.lineage.mermaid import diagram
-    from lakechime_dagster.lineage.neighbourhood import everything
+    from lakechime_dagster.lineage.graph.mermaid import diagram
+    from lakechime_dagster.lineage.graph.neighbourhood import everything
 
     if not lineage.network.tables:
         raise NotFoundError("no run has recorded lineage yet, and the lake declares no table: there is nothing to draw")

@@ -10,12 +10,12 @@ from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.options import Json
 from lakechime_dagster.cli.output import note, print_json, say
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
-from lakechime_dagster.lineage.gate import ORDER, Class
+from lakechime_dagster.lineage.planned.gate import ORDER, Class
 
 if TYPE_CHECKING:
     from lakechime_dagster.lake import Lake
-    from lakechime_dagster.lineage.gate import Finding
-    from lakechime_dagster.lineage.manifest import Manifest
+    from lakechime_dagster.lineage.planned.gate import Finding
+    from lakechime_dagster.lineage.planned.manifest import Manifest
     from lakechime_dagster.resources.platform import Platform
 
 Against = Annotated[Path, typer.Option("--against", help="The manifest of the code as it was, such as of the main branch.")]
@@ -37,9 +37,9 @@ def gate(
     Columns of tables that others write are taken from the file, so that it runs where there are no tables. The exit code is 1 when
     something that is not accepted is as bad as `--fail-on`.
     """
-    from lakechime_dagster.lineage.gate import compare
-    from lakechime_dagster.lineage.gate_report import markdown
-    from lakechime_dagster.lineage.manifest import read_manifest
+    from lakechime_dagster.lineage.planned.gate import compare
+    from lakechime_dagster.lineage.planned.gate_report import markdown
+    from lakechime_dagster.lineage.planned.manifest import read_manifest
     from lakechime_dagster.resources.lineage_plan import planned_manifest
 
     worst = _checked(fail_on)
@@ -77,8 +77,8 @@ def wakes_of(lake: "Lake") -> dict[str, str]:
 
 def _draft(platform: "Platform", found: "tuple[Finding, ...]") -> None:
     """Keep a draft for each table that others read and that itself changes; again it is the same one."""
-    from lakechime_dagster.lineage.changes import Change, ChangeKind
     from lakechime_dagster.lineage.columns import ColumnRef
+    from lakechime_dagster.lineage.notices.changes import Change, ChangeKind
     from lakechime_dagster.resources import drafting
 
     own = [one for one in found if not one.because and not one.accepted and one.kind is not Class.INFORMS]

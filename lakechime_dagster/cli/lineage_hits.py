@@ -28,8 +28,8 @@ from lakechime_dagster.cli.output import count, print_json, print_table, say, wh
 from lakechime_dagster.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.answers import Hits
     from lakechime_dagster.lineage.columns import ColumnRef
+    from lakechime_dagster.lineage.graph.answers import Hits
     from lakechime_dagster.resources.lineage_asked import AskedLineage
 
 

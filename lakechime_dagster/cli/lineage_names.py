@@ -12,11 +12,11 @@ from lakechime_dagster.cli.options import MAX_LIMIT
 from lakechime_dagster.cli.output import count, note, print_table, say, when
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.answers import Hit, Hits
-    from lakechime_dagster.lineage.consumers import ConsumerHit
-    from lakechime_dagster.lineage.facts import TableFacts
-    from lakechime_dagster.lineage.paths import Step
-    from lakechime_dagster.lineage.reach import Certainty
+    from lakechime_dagster.lineage.graph.answers import Hit, Hits
+    from lakechime_dagster.lineage.graph.consumers import ConsumerHit
+    from lakechime_dagster.lineage.graph.facts import TableFacts
+    from lakechime_dagster.lineage.graph.paths import Step
+    from lakechime_dagster.lineage.graph.reach import Certainty
     from lakechime_dagster.resources.lineage_asked import AskedLineage
 
 
@@ -49,7 +49,7 @@ def asked(at: str | None = None) -> "AskedLineage":
 
 
 def certainty(kind: KindName | None) -> "Certainty | None":
-    from lakechime_dagster.lineage.reach import Certainty
+    from lakechime_dagster.lineage.graph.reach import Certainty
 
     return None if kind is None else Certainty[kind.name]
 

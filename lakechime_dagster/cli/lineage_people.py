@@ -19,17 +19,17 @@ from lakechime_dagster.cli.lineage_names import (
 )
 from lakechime_dagster.cli.options import Json
 from lakechime_dagster.cli.output import count, print_json, print_table, say, when
-from lakechime_dagster.lineage.facts import by_owner
+from lakechime_dagster.lineage.graph.facts import by_owner
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.answers import Hits
     from lakechime_dagster.lineage.columns import ColumnRef
+    from lakechime_dagster.lineage.graph.answers import Hits
     from lakechime_dagster.resources.lineage_asked import AskedLineage
 
 
 def readers(name: Name, at: At = None, kind: OfKind = None, as_json: Json = False) -> None:
     """Tell who reads a table or column itself, and since when reads are recorded."""
-    from lakechime_dagster.lineage.answers import Hits
+    from lakechime_dagster.lineage.graph.answers import Hits
 
     lineage = asked(at)
     ref = lineage.ref(name)

@@ -19,7 +19,7 @@ def plan(out: Out = None, check: Check = False, as_json: Json = False) -> None:
     Equal code gives the same file, byte for byte, as long as the tables that others write have the same columns; of tables that are
     not there, the columns are taken from the file. What breaks over no rows, or wants a run's context, is said as not known.
     """
-    from lakechime_dagster.lineage.manifest import read_manifest
+    from lakechime_dagster.lineage.planned.manifest import read_manifest
     from lakechime_dagster.resources.lineage_plan import planned_manifest
 
     platform, path = open_platform(), out or manifest_path()
@@ -51,7 +51,7 @@ def plan(out: Out = None, check: Check = False, as_json: Json = False) -> None:
 
 def manifest_path() -> Path:
     """Where the manifest of the project is."""
-    from lakechime_dagster.lineage.manifest import FILE
+    from lakechime_dagster.lineage.planned.manifest import FILE
     from lakechime_dagster.settings import project_folder
 
     return project_folder() / FILE

@@ -7,7 +7,7 @@ import typer
 from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.output import note
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lineage.acknowledging import checked_key
+from lakechime_dagster.lineage.notices.acknowledging import checked_key
 
 
 def serve(

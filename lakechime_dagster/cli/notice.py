@@ -27,7 +27,7 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List the changes that are planned or announced, the newest first."""
-    from lakechime_dagster.lineage.changes import ChangeState
+    from lakechime_dagster.lineage.notices.changes import ChangeState
     from lakechime_dagster.resources.notices import notices
 
     states = list(ChangeState) if all_ else [state for state in ChangeState if state.is_open]
@@ -120,7 +120,7 @@ def done(
     as_json: Json = False,
 ) -> None:
     """Say that an announced change has come; refused while somebody reads what is to go away or to become another thing."""
-    from lakechime_dagster.lineage.digests import still_reading
+    from lakechime_dagster.lineage.notices.digests import still_reading
     from lakechime_dagster.resources.notice_hits import hits_of
     from lakechime_dagster.resources.notices import notices
 

@@ -13,8 +13,8 @@ from lakechime_dagster.cli.options import Json, Who
 from lakechime_dagster.cli.output import print_json, say
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.changes import Change
     from lakechime_dagster.lineage.columns import ColumnRef
+    from lakechime_dagster.lineage.notices.changes import Change
     from lakechime_dagster.resources.lineage_asked import AskedLineage
 
 KINDS = "deprecation, retention, schema change, incident, backfill"
@@ -59,7 +59,7 @@ def draft(
 def _given(
     of: list[str] | None, kind: str | None, what: str | None, action: str | None, on: str | None, sender: str | None, asked: "AskedLineage"
 ) -> dict[str, Any]:  # fmt: skip
-    from lakechime_dagster.lineage.changes import ChangeKind
+    from lakechime_dagster.lineage.notices.changes import ChangeKind
 
     given: dict[str, Any] = {"what": what, "action": action, "sender": sender}
     known = {*asked.network.tables, *(table.name for table in asked.lake.tables)} if of else set()
@@ -77,7 +77,7 @@ def _given(
 
 
 def _new(given: dict[str, Any], asked: "AskedLineage") -> "Change":
-    from lakechime_dagster.lineage.changes import Change
+    from lakechime_dagster.lineage.notices.changes import Change
 
     for name, option in (("kind", "--kind"), ("what", "--what"), ("refs", "OF")):
         if name not in given:

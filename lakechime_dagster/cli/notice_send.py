@@ -10,11 +10,11 @@ from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.notice_names import document, message_document
 from lakechime_dagster.cli.options import Json, Who
 from lakechime_dagster.cli.output import count, note, print_json, print_table, say
-from lakechime_dagster.lineage.changes import ChangeState
+from lakechime_dagster.lineage.notices.changes import ChangeState
 
 if TYPE_CHECKING:
     from lakechime_dagster.lake import Lake
-    from lakechime_dagster.lineage.digests import Digest
+    from lakechime_dagster.lineage.notices.digests import Digest
     from lakechime_dagster.resources.notices import Plan
     from lakechime_dagster.resources.platform import Platform
     from lakechime_dagster.store.notice_outbox import KeptMessage

@@ -10,11 +10,11 @@ from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFound
 from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lineage.backfill.orders import FlowFacts, LaneFact, OrderPlan, plan_orders
+from lakechime_dagster.lineage.backfill.rerun import Rerun, TableHit, rerun
+from lakechime_dagster.lineage.backfill.window import Window, time_level
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.orders import FlowFacts, LaneFact, OrderPlan, plan_orders
 from lakechime_dagster.lineage.record import Statement
-from lakechime_dagster.lineage.rerun import Rerun, TableHit, rerun
-from lakechime_dagster.lineage.window import Window, time_level
 from lakechime_dagster.resources.lineage_asked import planned_statements
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.backfills import Backfills

@@ -1,6 +1,6 @@
 """Drafts of notices, also by what finds out about a change by itself; a person sends them, or withdraws them."""
 
-from lakechime_dagster.lineage.changes import Change
+from lakechime_dagster.lineage.notices.changes import Change
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.notices import KeptChange, Notices
 

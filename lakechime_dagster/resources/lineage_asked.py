@@ -12,20 +12,20 @@ from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import SourceTable
-from lakechime_dagster.lineage.answers import Hits, NotHit, hits, not_hit
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.consumers import ConsumerHit, consumers_hit
-from lakechime_dagster.lineage.facts import TableFacts
-from lakechime_dagster.lineage.manifest import FILE, read_manifest
-from lakechime_dagster.lineage.naming import meant
-from lakechime_dagster.lineage.neighbourhood import Neighbourhood, neighbourhood
-from lakechime_dagster.lineage.network import Network
-from lakechime_dagster.lineage.openlineage import address_of, job_events
-from lakechime_dagster.lineage.paths import Paths, Step, nodes_of
-from lakechime_dagster.lineage.reach import Certainty, reach
+from lakechime_dagster.lineage.graph.answers import Hits, NotHit, hits, not_hit
+from lakechime_dagster.lineage.graph.consumers import ConsumerHit, consumers_hit
+from lakechime_dagster.lineage.graph.facts import TableFacts
+from lakechime_dagster.lineage.graph.naming import meant
+from lakechime_dagster.lineage.graph.neighbourhood import Neighbourhood, neighbourhood
+from lakechime_dagster.lineage.graph.network import Network
+from lakechime_dagster.lineage.graph.openlineage import address_of, job_events
+from lakechime_dagster.lineage.graph.paths import Paths, Step, nodes_of
+from lakechime_dagster.lineage.graph.reach import Certainty, reach
+from lakechime_dagster.lineage.graph.standing import Standing
+from lakechime_dagster.lineage.planned.manifest import FILE, read_manifest
 from lakechime_dagster.lineage.reads import Read
 from lakechime_dagster.lineage.record import Statement
-from lakechime_dagster.lineage.standing import Standing
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.settings import project_folder
 from lakechime_dagster.store.lineage_facts import facts_of, recorded_since

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lineage.flat import Pairs, column_pairs, table_pairs
-from lakechime_dagster.lineage.network import Network
+from lakechime_dagster.lineage.graph.flat import Pairs, column_pairs, table_pairs
+from lakechime_dagster.lineage.graph.network import Network
 from lakechime_dagster.resources.lineage_asked import AskedLineage
 from lakechime_dagster.resources.platform import Platform
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
-from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.names import Names
+from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.plans.digests import digests_of
 from lakechime_dagster.lineage.plans.dump import dump_of
 from lakechime_dagster.lineage.plans.statements import statements_of

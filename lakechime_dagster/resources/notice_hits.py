@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from lakechime_dagster.lake import Lake
-from lakechime_dagster.lineage import answers
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.consumers import ConsumerHit
-from lakechime_dagster.lineage.digests import Hit, Reader, ReaderKind
-from lakechime_dagster.lineage.facts import TableFacts
-from lakechime_dagster.lineage.reach import Certainty
+from lakechime_dagster.lineage.graph import answers
+from lakechime_dagster.lineage.graph.consumers import ConsumerHit
+from lakechime_dagster.lineage.graph.facts import TableFacts
+from lakechime_dagster.lineage.graph.reach import Certainty
+from lakechime_dagster.lineage.notices.digests import Hit, Reader, ReaderKind
 from lakechime_dagster.lineage.reads import ConsumerKind
 from lakechime_dagster.resources.lineage_asked import AskedLineage
 from lakechime_dagster.resources.platform import Platform

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake import Lake
-from lakechime_dagster.lineage.acknowledging import Acknowledgement, signed
-from lakechime_dagster.lineage.changes import ChangeState
-from lakechime_dagster.lineage.channels import Channels, NoAddressError, address_of, channels_of
-from lakechime_dagster.lineage.digest_text import text_of, title_of
-from lakechime_dagster.lineage.digests import Digest, Hit, digests_of
-from lakechime_dagster.lineage.occasions import ANNOUNCED, WITHDRAWN, due_reminder
+from lakechime_dagster.lineage.notices.acknowledging import Acknowledgement, signed
+from lakechime_dagster.lineage.notices.changes import ChangeState
+from lakechime_dagster.lineage.notices.channels import Channels, NoAddressError, address_of, channels_of
+from lakechime_dagster.lineage.notices.digest_text import text_of, title_of
+from lakechime_dagster.lineage.notices.digests import Digest, Hit, digests_of
+from lakechime_dagster.lineage.notices.occasions import ANNOUNCED, WITHDRAWN, due_reminder
 from lakechime_dagster.resources.notice_hits import hits_of
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.telling import NotSentError, tell

@@ -13,9 +13,9 @@ from lakechime_dagster.errors import LaneHeldError, TableUnreadableError
 from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
-from lakechime_dagster.lineage.changes import Change, ChangeKind
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
-from lakechime_dagster.lineage.gate import said
+from lakechime_dagster.lineage.notices.changes import Change, ChangeKind
+from lakechime_dagster.lineage.planned.gate import said
 from lakechime_dagster.lineage.record import Producer, Statement
 from lakechime_dagster.resources.drafting import draft
 from lakechime_dagster.resources.lakechime import declared_flows

@@ -7,7 +7,7 @@ import dagster as dg
 
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lineage.changes import ChangeState
+from lakechime_dagster.lineage.notices.changes import ChangeState
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.facts import TableFacts
+from lakechime_dagster.lineage.graph.facts import TableFacts
 from lakechime_dagster.store import lineage_schema as schema
 from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.engine import reading

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from lakechime_dagster.dce.text import storable
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Source, joined
-from lakechime_dagster.lineage.parts import edges_of, parts_of
+from lakechime_dagster.lineage.graph.parts import edges_of, parts_of
 from lakechime_dagster.lineage.record import Producer, Statement
 from lakechime_dagster.store import lineage_schema as schema
 from lakechime_dagster.store.dialect import among, insert_if_absent

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.lineage.csr import Edges, edges_from, joined_edges
-from lakechime_dagster.lineage.network import Drawing, Network, declared_drawn
-from lakechime_dagster.lineage.parts import Part
+from lakechime_dagster.lineage.graph.csr import Edges, edges_from, joined_edges
+from lakechime_dagster.lineage.graph.network import Drawing, Network, declared_drawn
+from lakechime_dagster.lineage.graph.parts import Part
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.store import lineage_schema as schema
 from lakechime_dagster.store.dialect import among, high_water

@@ -8,9 +8,9 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Source
-from lakechime_dagster.lineage.parts import kind_of
+from lakechime_dagster.lineage.graph.parts import kind_of
+from lakechime_dagster.lineage.graph.standing import Standing
 from lakechime_dagster.lineage.record import Producer, Statement
-from lakechime_dagster.lineage.standing import Standing
 from lakechime_dagster.store import lineage_schema as schema
 from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.engine import reading

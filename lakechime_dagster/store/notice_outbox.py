@@ -7,8 +7,8 @@ from enum import StrEnum
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.lineage.changes import ChangeState
-from lakechime_dagster.lineage.occasions import WITHDRAWN
+from lakechime_dagster.lineage.notices.changes import ChangeState
+from lakechime_dagster.lineage.notices.occasions import WITHDRAWN
 from lakechime_dagster.store import notice_schema as schema
 from lakechime_dagster.store.dialect import insert_if_absent, now_ms
 from lakechime_dagster.store.engine import reading, writing

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.text import checked_text
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
-from lakechime_dagster.lineage.changes import Change, ChangeState
+from lakechime_dagster.lineage.notices.changes import Change, ChangeState
 from lakechime_dagster.store import notice_schema as schema
 from lakechime_dagster.store.dialect import insert_if_absent, now_ms
 from lakechime_dagster.store.engine import reading, writing

@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 from sqlalchemy import Engine
 
 from lakechime_dagster.api.notices import PATH, acknowledge_router
-from lakechime_dagster.lineage.acknowledging import Acknowledgement, signed
-from lakechime_dagster.lineage.occasions import ANNOUNCED
+from lakechime_dagster.lineage.notices.acknowledging import Acknowledgement, signed
+from lakechime_dagster.lineage.notices.occasions import ANNOUNCED
 from lakechime_dagster.store.notice_outbox import Message
 from lakechime_dagster.store.notices import Notices
 from tests.api.test_app import TOKEN, Answer, Client, serving
-from tests.lineage.changes import make_change
+from tests.lineage.notices.changes import make_change
 
 KEY = "k" * 32
 HOSTILE = '<script>alert(1)</script>"&'

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
+from lakechime_dagster.lineage.graph.standing import Standing
 from lakechime_dagster.lineage.record import Statement
-from lakechime_dagster.lineage.standing import Standing
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.lineage_standing import LineageStandings

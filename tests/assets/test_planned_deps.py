@@ -8,7 +8,7 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import Lake, SourceTable, spark_table
-from lakechime_dagster.lineage.manifest import Manifest, PlannedTable
+from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable
 
 orders, rates = SourceTable("bronze.orders"), SourceTable("bronze.rates", partitioned_by={"day": "date"})
 

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake import Lake, SourceTable, spark_table
-from lakechime_dagster.lineage.changes import ChangeState
+from lakechime_dagster.lineage.notices.changes import ChangeState
 from lakechime_dagster.resources.notices import notices
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver

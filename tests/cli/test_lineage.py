@@ -8,7 +8,7 @@ import pytest
 from lakechime_dagster.demo.flights import lake
 from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
-from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable
+from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.lineage import SqlLineage

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.occasions import ANNOUNCED
+from lakechime_dagster.lineage.notices.occasions import ANNOUNCED
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 from lakechime_dagster.resources.notices import notices, outbox
 from lakechime_dagster.store import notice_schema as schema

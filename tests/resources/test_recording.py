@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.lineage.standing import Standing
+from lakechime_dagster.lineage.graph.standing import Standing
 from lakechime_dagster.resources.lakechime import LAKECHIME
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.store.lineage_standing import LineageStandings

@@ -8,7 +8,7 @@ from lakechime_dagster.sensors.notices import notices_sensor
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.notices import Notices
 from tests.cli.weather_lake import lake
-from tests.lineage.changes import make_change
+from tests.lineage.notices.changes import make_change
 from tests.support.cli import Cli
 
 

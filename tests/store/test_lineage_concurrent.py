@@ -6,7 +6,7 @@ from threading import Event
 
 from sqlalchemy import Engine
 
-from lakechime_dagster.lineage.network import network_of
+from lakechime_dagster.lineage.graph.network import network_of
 from lakechime_dagster.lineage.record import LineageRecord
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.lineage import SqlLineage, record_all_on

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from lakechime_dagster.lineage.network import Network, network_of
+from lakechime_dagster.lineage.graph.network import Network, network_of
 from lakechime_dagster.lineage.record import LineageRecord, Statement
 from lakechime_dagster.store.engine import memory_engine
 from lakechime_dagster.store.lineage import SqlLineage
@@ -13,7 +13,7 @@ from lakechime_dagster.store.lineage_network import CurrentNetwork, network_at
 from lakechime_dagster.store.lineage_standing import LineageStandings
 from lakechime_dagster.store.schema import metadata
 from tests.lineage.factories import make_record, make_statement
-from tests.lineage.test_answers import STATEMENTS
+from tests.lineage.graph.test_answers import STATEMENTS
 
 DECLARED = [Statement(target="gold.new", inputs=("s",)), Statement(target="t", inputs=("s",))]
 RECORDS = st.builds(make_record, STATEMENTS, run=st.sampled_from("abcdefgh"), at=st.integers(1, 5), job=st.sampled_from(["one", "two"]))

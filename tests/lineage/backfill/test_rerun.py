@@ -1,0 +1,65 @@
+"""What a change of columns makes to be computed again: what the network says is hit, inputs first; the rest is spared, with why."""
+
+from collections.abc import Mapping, Sequence
+
+from lakechime_dagster.lineage.backfill.rerun import Rerun, rerun
+from lakechime_dagster.lineage.columns import ColumnRef, Kind
+from lakechime_dagster.lineage.graph.answers import hits
+from lakechime_dagster.lineage.graph.network import network_of
+from lakechime_dagster.lineage.record import Statement
+from tests.lineage.factories import make_statement, source
+
+GRAPH: Mapping[str, Sequence[str]] = {
+    "bronze.weather": (), "silver.flights": ("bronze.weather",), "gold.daily": ("silver.flights",), "gold.routes": ("silver.flights",),
+    "gold.top": ("gold.daily",),
+}  # fmt: skip
+TOLD = [
+    make_statement("silver.flights", id="bronze.weather.id", wind="bronze.weather.wind"),
+    make_statement("gold.daily", wind=source("silver.flights.wind", Kind.AGGREGATION)),
+    make_statement("gold.routes", id="silver.flights.id", flights=source("silver.flights.", Kind.AGGREGATION, masking=True)),
+    make_statement("gold.top", id="gold.daily.id", indirect=(source("gold.daily.wind", Kind.SORT),)),
+]
+WIND = (ColumnRef("bronze.weather", "wind"),)
+
+
+def of_wind(*statements: Statement, **options: object) -> Rerun:
+    return rerun(GRAPH, statements or TOLD, WIND, **options)  # type: ignore[arg-type]
+
+
+def test_readers_of_the_column_are_hit_inputs_first_and_a_count_of_rows_is_not() -> None:
+    found = of_wind()
+    assert list(found.hits) == ["silver.flights", "gold.daily", "gold.top"]
+    assert found.hits["gold.daily"].inputs == ("silver.flights",)
+    assert found.hits["gold.daily"].why == "wind comes from silver.flights.wind (aggregation)"
+    assert found.hits["gold.top"].why == "which rows there are comes from gold.daily.wind (sort)"
+    assert "not wind" in found.spared["gold.routes"]
+
+
+def test_it_is_what_the_network_says() -> None:
+    said = {one.table for one in hits(network_of(TOLD), WIND).hits}
+    assert set(of_wind().hits) == said
+
+
+def test_what_nobody_told_of_is_hit_and_unsure() -> None:
+    found = of_wind(*(one for one in TOLD if one.target != "gold.routes"))
+    assert (found.hits["gold.routes"].is_sure, found.hits["gold.daily"].is_sure) == (False, True)
+    assert found.hits["gold.routes"].why.startswith("unsure: ")
+    assert "gold.routes" not in of_wind(*(one for one in TOLD if one.target != "gold.routes"), planned=[TOLD[2]]).hits
+
+
+def test_a_table_of_which_something_is_not_known_is_hit_and_unsure() -> None:
+    unknown = make_statement("gold.routes", inputs=("silver.flights",), unknown=("an RDD",))
+    assert not of_wind(*TOLD[:2], unknown).hits["gold.routes"].is_sure
+
+
+def test_nothing_is_hit_through_what_is_left_out() -> None:
+    found = of_wind(leave_out=("gold.daily",))
+    assert list(found.hits) == ["silver.flights"]
+    assert found.spared["gold.daily"] == "left out, as was asked"
+
+
+def test_a_column_of_a_computed_table_is_computed_there_first() -> None:
+    found = rerun(GRAPH, TOLD, (ColumnRef("silver.flights", "wind"),))
+    assert list(found.hits) == ["silver.flights", "gold.daily", "gold.top"]
+    assert (found.hits["silver.flights"].inputs, found.hits["silver.flights"].why) == ((), "silver.flights.wind is computed here")
+    assert set(rerun(GRAPH, TOLD, (ColumnRef("silver.flights"),)).hits) == {"silver.flights", "gold.daily", "gold.routes", "gold.top"}

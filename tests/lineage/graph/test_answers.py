@@ -1,0 +1,218 @@
+"""What a network answers equals what a walk over the statements, one reference at a time, finds."""
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
+from lakechime_dagster.lineage.graph.answers import hits
+from lakechime_dagster.lineage.graph.network import Network, network_of
+from lakechime_dagster.lineage.graph.parts import parts_of
+from lakechime_dagster.lineage.graph.paths import Paths, nodes_of
+from lakechime_dagster.lineage.graph.reach import Certainty, reach
+from lakechime_dagster.lineage.record import Statement
+from tests.lineage.factories import make_statement, source
+
+TABLES, COLUMNS = "stuvwx", "ab"
+REFS = st.builds(ColumnRef, st.sampled_from(TABLES), st.sampled_from([*COLUMNS, None]))
+SOURCES = st.builds(Source, REFS, st.sampled_from([Kind.IDENTITY, Kind.AGGREGATION, Kind.FILTER, Kind.CONDITIONAL]), st.booleans())
+REASONS = st.lists(st.just("a UDF"), max_size=1).map(tuple)
+STATEMENTS = st.builds(
+    lambda target, columns, indirect, inputs, unknown: Statement(
+        target=target, columns=tuple(columns), indirect=tuple(indirect), inputs=tuple(inputs), unknown=unknown
+    ),
+    st.sampled_from(TABLES),
+    st.lists(
+        st.builds(
+            lambda column, sources, opaque: ColumnLineage(column=column, sources=tuple(sources), opaque=opaque),
+            st.sampled_from(COLUMNS), st.lists(SOURCES, max_size=2), REASONS,
+        ),
+        unique_by=lambda one: one.column, max_size=2,
+    ),
+    st.lists(SOURCES.filter(lambda one: not one.kind.is_direct), max_size=1), st.lists(st.sampled_from(TABLES), max_size=1), REASONS,
+)  # fmt: skip
+MANY = st.lists(STATEMENTS, max_size=7)
+
+
+def affected(statements: Iterable[Statement], ref: ColumnRef, certainty: Certainty) -> Iterator[ColumnRef]:
+    """What a column, or the rows of a data set, is a source of: read from the statements without a graph."""
+    for one in statements:
+        rows, several = ColumnRef(one.target), one.columns
+        for column in several:
+            if any(said.ref == ref and (said.kind.is_direct or certainty >= Certainty.INDIRECT) for said in column.sources):
+                yield ColumnRef(one.target, column.column)
+            if certainty >= Certainty.UNSURE and column.opaque and ref.table in parts_of(one):
+                yield ColumnRef(one.target, column.column)
+        if certainty >= Certainty.INDIRECT and (
+            ref in [said.ref for said in one.indirect] or (ref.column is None and ref.table in parts_of(one))
+        ):
+            yield rows
+        if certainty >= Certainty.UNSURE and one.unknown and ref.table in parts_of(one):
+            yield rows
+
+
+def walked(statements: list[Statement], start: ColumnRef, certainty: Certainty) -> dict[ColumnRef, int]:
+    """Breadth first, by a queue."""
+    layers, queue = {start: 0}, [start]
+    for ref in queue:
+        for other in affected(statements, ref, certainty):
+            if other not in layers:
+                layers[other] = layers[ref] + 1
+                queue.append(other)
+    return layers
+
+
+def searched(network: Network, start: ColumnRef, certainty: Certainty) -> dict[ColumnRef, int]:
+    network = network.having([start])
+    if network.node(start) is None:
+        return {start: 0}
+    found = reach(network, nodes_of(network, [start])[:1], certainty).by_node()
+    return {network.ref(one): layer for one, layer in found.items()}
+
+
+@given(MANY, REFS, st.sampled_from(Certainty))
+@settings(max_examples=150, deadline=None)
+def test_a_search_by_layers_reaches_what_a_walk_reaches_at_the_same_layers(
+    statements: list[Statement], start: ColumnRef, certainty: Certainty
+) -> None:
+    assert searched(network_of(statements), start, certainty) == walked(statements, start, certainty)
+
+
+@given(MANY, st.lists(REFS, max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_columns_that_nothing_was_told_of_change_nothing_else(statements: list[Statement], refs: list[ColumnRef]) -> None:
+    network = network_of(statements)
+    more = network.having([*refs, ColumnRef("s", "new")])
+    for name in network.tables:
+        node, same = network.node(ColumnRef(name)), more.node(ColumnRef(name))
+        assert node is not None
+        assert same is not None
+        assert [network.ref(one) for one in network.columns_of(node)] == [
+            ref for one in more.columns_of(same) if network.node(ref := more.ref(one)) is not None
+        ]
+        assert searched(network, ColumnRef(name), Certainty.INDIRECT) == searched(more, ColumnRef(name), Certainty.INDIRECT)
+
+
+@given(MANY, REFS, REFS, st.sampled_from(Certainty))
+@settings(max_examples=150, deadline=None)
+def test_what_a_column_leads_to_is_led_to_by_it(
+    statements: list[Statement], one: ColumnRef, other: ColumnRef, certainty: Certainty
+) -> None:
+    network = network_of(statements)
+    start, end = network.node(one), network.node(other)
+    if start is None or end is None or one == other:
+        return
+    starts, ends = nodes_of(network, [one])[:1], nodes_of(network, [other])[:1]
+    along, against = reach(network, starts, certainty).by_node(), reach(network, ends, certainty, upstream=True).by_node()
+    rows = int(network.datasets[end])
+    found = [layer for node in {end, rows if certainty >= Certainty.INDIRECT else end} if (layer := along.get(node)) is not None]
+    assert against.get(start) == min(found, default=None)
+
+
+@given(MANY, st.lists(REFS, min_size=2, max_size=3), st.sampled_from(Certainty))
+@settings(max_examples=80, deadline=None)
+def test_the_impact_of_several_columns_is_that_of_each_of_them_together(
+    statements: list[Statement], refs: list[ColumnRef], certainty: Certainty
+) -> None:
+    network = network_of(statements)
+    together = set(reach(network, nodes_of(network, refs), certainty).nodes.tolist())
+    assert together == {node for ref in refs for node in reach(network, nodes_of(network, [ref]), certainty).nodes.tolist()}
+
+
+@given(MANY, REFS, st.sampled_from(Certainty), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_a_path_has_as_many_steps_as_its_end_has_layers_and_each_leads_on(
+    statements: list[Statement], start: ColumnRef, certainty: Certainty, upstream: bool
+) -> None:
+    network = network_of(statements)
+    if network.node(start) is None:
+        return
+    starts = nodes_of(network, [start])
+    found = reach(network, starts, certainty, upstream=upstream)
+    ways = Paths(network, found, certainty, upstream=upstream)
+    for node, layer in found.by_node().items():
+        path = ways.of(node)
+        assert path is not None
+        assert len(path) == layer
+        for step in path:
+            assert step.target in set(affected(statements, step.source, certainty))
+        for before, after in pairwise(path):
+            assert after.source in (before.target, ColumnRef(before.target.table))
+
+
+@given(MANY, REFS)
+@settings(max_examples=60, deadline=None)
+def test_each_kind_of_hit_is_told_apart_and_together_they_are_all(statements: list[Statement], start: ColumnRef) -> None:
+    network = network_of(statements)
+    whole = {hit.table: hit.certainty for hit in hits(network, [start]).hits}
+    for kind in Certainty:
+        found = {hit.table for hit in hits(network, [start], kind=kind).hits}
+        assert found == {table for table, certainty in whole.items() if certainty == kind}
+
+
+LAKE = (
+    make_statement("silver.flights", delay="bronze.flights.dep_delay", wind="bronze.weather.wind", inputs=("bronze.flights",)),
+    make_statement(
+        "gold.daily", mean=source("silver.flights.delay", Kind.AGGREGATION), indirect=(source("silver.flights.carrier", Kind.GROUP_BY),)
+    ),
+    make_statement("gold.guess", opaque={"guess": "a UDF"}, inputs=("silver.flights",)),
+    make_statement("dash.delays", mean="gold.daily.mean"),
+)
+
+
+def told(refs: list[ColumnRef], **options: object) -> list[str]:
+    found = hits(network_of(LAKE), refs, **options)  # pyright: ignore[reportArgumentType]
+    return [f"{one.layer} {one.table} {one.certainty.name}" for one in found.hits]
+
+
+def test_values_what_decides_and_what_cannot_be_told_are_apart() -> None:
+    assert told([ColumnRef("bronze.flights", "dep_delay")]) == [
+        "1 silver.flights DIRECT", "2 gold.daily DIRECT", "2 gold.guess UNSURE", "3 dash.delays DIRECT",
+    ]  # fmt: skip
+    assert told([ColumnRef("silver.flights", "carrier")]) == [
+        "1 gold.daily INDIRECT", "1 gold.guess UNSURE", "2 dash.delays INDIRECT",
+    ]  # fmt: skip
+    assert told([ColumnRef("bronze.weather", "wind")], kind=Certainty.DIRECT) == ["1 silver.flights DIRECT"]
+
+
+def test_only_so_many_steps_and_so_many_hits_are_told_and_the_rest_is_counted() -> None:
+    assert told([ColumnRef("bronze.flights")], depth=1) == ["1 silver.flights DIRECT"]
+    found = hits(network_of(LAKE), [ColumnRef("bronze.flights")], limit=2)
+    assert ([one.table for one in found.hits], found.more, len(found)) == (["silver.flights", "gold.daily"], 2, 4)
+
+
+def test_a_hit_tells_its_columns_and_a_shortest_path() -> None:
+    found = hits(network_of(LAKE), [ColumnRef("bronze.flights", "dep_delay")])
+    dash = next(one for one in found.hits if one.table == "dash.delays")
+    assert [(one.name, one.certainty, one.layer) for one in dash.columns] == [("mean", Certainty.DIRECT, 3)]
+    assert [f"{step.source} {'+'.join(step.kinds)} {step.target}" for step in dash.path] == [
+        "bronze.flights.dep_delay identity silver.flights.delay",
+        "silver.flights.delay aggregation gold.daily.mean",
+        "gold.daily.mean identity dash.delays.mean",
+    ]
+
+
+def test_what_leads_to_a_column_is_told_with_the_way_from_there() -> None:
+    found = hits(network_of(LAKE), [ColumnRef("dash.delays", "mean")], upstream=True)
+    assert [f"{one.layer} {one.table} {one.certainty.name}" for one in found.hits] == [
+        "1 gold.daily DIRECT", "2 silver.flights DIRECT", "3 bronze.flights DIRECT", "3 bronze.weather INDIRECT",
+    ]  # fmt: skip
+    assert [str(step.source) for step in found.hits[2].path] == ["bronze.flights.dep_delay", "silver.flights.delay", "gold.daily.mean"]
+
+
+def test_declared_inputs_are_unsure_until_a_run_told_of_them() -> None:
+    declared = [Statement(target="gold.new", inputs=("gold.daily",)), Statement(target="gold.daily", inputs=("silver.flights",))]
+    found = hits(network_of(LAKE, declared), [ColumnRef("silver.flights", "delay")])
+    new = next(one for one in found.hits if one.table == "gold.new")
+    assert (new.certainty, new.layer, [step.kinds for step in new.path][-1]) == (Certainty.UNSURE, 2, ("declared",))
+    assert next(one for one in found.hits if one.table == "gold.daily").certainty == Certainty.DIRECT
+
+
+def test_a_planned_statement_counts_until_a_run_told_of_its_target() -> None:
+    planned = [make_statement("gold.new", a="gold.daily.mean"), make_statement("gold.daily", mean="silver.flights.planned")]
+    network = network_of(LAKE, planned)
+    found = hits(network, [ColumnRef("gold.daily", "mean")])
+    assert [(one.table, one.certainty.name) for one in found.hits] == [("dash.delays", "DIRECT"), ("gold.new", "DIRECT")]
+    assert network.node(ColumnRef("silver.flights", "planned")) is None

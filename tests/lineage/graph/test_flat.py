@@ -1,0 +1,92 @@
+"""The flattened network is what a search from each table and each column finds."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.graph import flat
+from lakechime_dagster.lineage.graph.flat import column_pairs, table_pairs
+from lakechime_dagster.lineage.graph.network import Network, network_of
+from lakechime_dagster.lineage.graph.parts import Part, parts_of
+from lakechime_dagster.lineage.graph.reach import Certainty
+from lakechime_dagster.lineage.record import Statement
+from tests.lineage.factories import make_statement
+from tests.lineage.graph.test_answers import LAKE, MANY, walked
+
+Rows = set[tuple[str, str, int, str]]
+DECLARED = st.lists(
+    st.builds(lambda target, source: Statement(target=target, inputs=(source,)), st.sampled_from("st"), st.sampled_from("uv"))
+)
+
+
+def told(network: Network, *, columns: bool) -> Rows:
+    return {
+        (str(network.ref(source)), str(network.ref(target)), layer, Certainty(kind).name)
+        for some in (column_pairs(network) if columns else table_pairs(network))
+        for source, target, layer, kind in zip(
+            some.sources.tolist(), some.targets.tolist(), some.layers.tolist(), some.kinds.tolist(), strict=True
+        )
+    }
+
+
+def tables_from(edges: dict[tuple[str, str], Part], start: str, certainty: Certainty) -> dict[str, int]:
+    """Breadth first from table to table, by a queue."""
+    allowed = {
+        Certainty.DIRECT: lambda part: Part.DIRECT in part,
+        Certainty.INDIRECT: lambda part: Part.DECLARED not in part,
+        Certainty.UNSURE: lambda part: True,
+    }[certainty]
+    layers, queue = {start: 0}, [start]
+    for table in queue:
+        for (source, target), part in edges.items():
+            if source == table and target not in layers and allowed(part):
+                layers[target] = layers[table] + 1
+                queue.append(target)
+    return layers
+
+
+@given(MANY, DECLARED)
+@settings(max_examples=80, deadline=None)
+def test_pairs_of_tables_are_those_of_a_walk_from_each_with_the_best_kind(statements: list[Statement], declared: list[Statement]) -> None:
+    edges: dict[tuple[str, str], Part] = {}
+    for one in statements:
+        for name, part in parts_of(one).items():
+            edges[name, one.target] = edges.get((name, one.target), Part(0)) | part
+    for one in declared:
+        edges.setdefault((one.inputs[0], one.target), Part.DECLARED)
+    expected: Rows = set()
+    for start in {table for pair in edges for table in pair}:
+        found = {one: tables_from(edges, start, one) for one in Certainty}
+        for table, layer in found[Certainty.UNSURE].items():
+            kind = next(one for one in Certainty if table in found[one])
+            expected |= {(start, table, layer, kind.name)} if table != start else set()
+    assert told(network_of(statements, declared), columns=False) == expected
+
+
+@given(MANY)
+@settings(max_examples=60, deadline=None)
+def test_pairs_of_columns_are_those_of_a_walk_from_each_with_the_best_kind(statements: list[Statement]) -> None:
+    network = network_of(statements)
+    expected: Rows = set()
+    for ref in [network.ref(node) for node in range(len(network))]:
+        if ref.column is not None:
+            found = {one: walked(statements, ref, one) for one in Certainty}
+            for other, layer in found[Certainty.UNSURE].items():
+                kind = next(one for one in Certainty if other in found[one])
+                expected |= {(str(ref), str(other), layer, kind.name)} if other.table != ref.table else set()
+    assert told(network, columns=True) == expected
+
+
+def test_pairs_are_handed_out_by_parts_that_are_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = network_of(LAKE)
+    whole, of_columns = told(network, columns=False), told(network, columns=True)
+    monkeypatch.setattr(flat, "CHUNK", 1)
+    assert len(list(table_pairs(network))) > 1
+    assert (told(network, columns=False), told(network, columns=True)) == (whole, of_columns)
+
+
+def test_a_circle_ends() -> None:
+    network = network_of([make_statement("a.b", x="c.d.x"), make_statement("c.d", x="a.b.x")])
+    assert told(network, columns=False) == {("a.b", "c.d", 1, "DIRECT"), ("c.d", "a.b", 1, "DIRECT")}
+    assert network.ref(0) == ColumnRef(network.labels[0])

@@ -1,0 +1,29 @@
+"""Makers of changes and of what they hit: each names only what a test is about."""
+
+import datetime as dt
+from typing import Any
+
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.notices.changes import Change, ChangeKind
+from lakechime_dagster.lineage.notices.digests import Hit, Reader
+
+DAY_MS = 86_400_000
+NOW_MS = 1_780_000_000_000  # 2026-05-28
+
+
+def make_change(*refs: str, **fields: Any) -> Change:
+    """A change of tables, or of columns as `schema.table:column`."""
+    named = [ref.partition(":") for ref in refs or ("bronze.weather:humid",)]
+    of = tuple(ColumnRef(table, column or None) for table, _, column in named)
+    known = {"kind": ChangeKind.DEPRECATION, "what": "The station stops measuring it.", "on": dt.date(2026, 12, 31), "refs": of}
+    return Change(**known | fields)
+
+
+def make_hit(table: str = "gold.daily", *owners: str, layer: int = 1, **fields: Any) -> Hit:
+    """A table that is hit, and whose it is."""
+    return Hit(table=table, layer=layer, owners=owners, **fields)
+
+
+def make_reader(name: str = "Delays", owner: str = "ana@example.com", *, days_ago: int = 1, **fields: Any) -> Reader:
+    """A dashboard, read so many days ago."""
+    return Reader(name=name, owner=owner, read_ms=NOW_MS - days_ago * DAY_MS, **fields)

@@ -1,0 +1,144 @@
+"""What a change of the code does to each table and its readers, by two manifests."""
+
+from dataclasses import replace
+
+import pytest
+
+from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
+from lakechime_dagster.lineage.planned.gate import Class, Finding, compare
+from lakechime_dagster.lineage.planned.gate_report import markdown
+from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
+
+TYPES = {"id": "long", "amount": "long", "city": "string"}
+
+
+def make_column(name: str, *sources: str, digest: str = "same", kind: Kind = Kind.IDENTITY, **fields: object) -> PlannedColumn:
+    refs = tuple(Source(ColumnRef(*one.rsplit(".", 1)), kind) for one in sources)
+    return PlannedColumn(name=name, type=fields.pop("type", "long"), sources=refs, digest=digest, **fields)  # type: ignore[arg-type]
+
+
+def make_table(name: str, *columns: PlannedColumn, reads: str = "", by: str = "", **fields: object) -> PlannedTable:
+    """A computed table; `by` are columns that decide on its rows."""
+    indirect = tuple(Source(ColumnRef(*one.rsplit(".", 1)), Kind.FILTER) for one in by.split())
+    given = {"code": "code", "rows": "rows", "owner": f"team:{name.split('.')[-1]}"} | fields
+    return PlannedTable(name=name, columns=columns, inputs=tuple(reads.split()), indirect=indirect, **given)  # type: ignore[arg-type]
+
+
+SOURCE = PlannedTable(name="bronze.orders", columns=tuple(PlannedColumn(name=name, type=kind) for name, kind in TYPES.items()))
+PAID = make_table(
+    "silver.paid", make_column("id", "bronze.orders.id"), make_column("twice", "bronze.orders.amount", kind=Kind.TRANSFORMATION),
+    reads="bronze.orders", by="bronze.orders.amount",
+)  # fmt: skip
+TOWNS = make_table("gold.towns", make_column("total", "silver.paid.twice", kind=Kind.AGGREGATION), reads="silver.paid")
+IDS = make_table("gold.ids", make_column("id", "silver.paid.id"), reads="silver.paid")
+
+
+def make_manifest(*tables: PlannedTable, **accepted: str) -> Manifest:
+    return Manifest(lake="shop", tables={table.name: table for table in tables}, accepted=accepted)
+
+
+def with_column(table: PlannedTable, name: str, **changes: object) -> PlannedTable:
+    return replace(table, columns=tuple(replace(one, **changes) if one.name == name else one for one in table.columns))  # type: ignore[arg-type]
+
+
+def found(*after: PlannedTable) -> set[tuple[Class, str, str | None]]:
+    """What is found when these are in place of the tables of that name."""
+    before = make_manifest(SOURCE, PAID, TOWNS, IDS)
+    new = make_manifest(*({**before.tables, **{table.name: table for table in after}}.values()))
+    return {(one.kind, one.table, one.column) for one in compare(before, new)}
+
+
+def test_equal_manifests_give_no_finding() -> None:
+    assert found() == set()
+
+
+def test_another_value_hits_the_readers_of_the_column_alone() -> None:
+    assert found(with_column(PAID, "twice", digest="other")) == {
+        (Class.VALUES, "silver.paid", "twice"),
+        (Class.VALUES, "gold.towns", "total"),
+    }
+
+
+def test_other_rows_hit_every_reader() -> None:
+    assert found(replace(PAID, rows="other")) == {
+        (Class.ROWS, "silver.paid", None),
+        (Class.ROWS, "gold.towns", None),
+        (Class.ROWS, "gold.ids", None),
+    }
+
+
+def test_a_value_that_decides_on_rows_changes_the_rows_of_who_reads_it() -> None:
+    by_total = make_table("gold.large", make_column("id", "silver.paid.id"), reads="silver.paid", by="silver.paid.twice")
+    before = make_manifest(SOURCE, PAID, by_total)
+    after = make_manifest(SOURCE, with_column(PAID, "twice", digest="other"), by_total)
+    assert (Class.ROWS, "gold.large", None) in {(one.kind, one.table, one.column) for one in compare(before, after)}
+
+
+def test_another_type_breaks_and_its_readers_have_other_values() -> None:
+    assert found(with_column(PAID, "id", type="string")) == {(Class.BREAKS, "silver.paid", "id"), (Class.VALUES, "gold.ids", "id")}
+
+
+def test_what_does_not_resolve_any_more_breaks_and_who_waits_for_it_is_unsure() -> None:
+    broken = replace(TOWNS, columns=(), unknown=("[UNRESOLVED_COLUMN] twice",))
+    assert found(broken) == {(Class.BREAKS, "gold.towns", None)}
+    paid = replace(PAID, columns=(), unknown=("[UNRESOLVED_COLUMN] amount",))
+    waiting = [replace(one, columns=(), unknown=("not known until silver.paid is",)) for one in (TOWNS, IDS)]
+    assert {(kind, table) for kind, table, _ in found(paid, *waiting)} >= {
+        (Class.BREAKS, "silver.paid"), (Class.UNSURE, "gold.towns"), (Class.UNSURE, "gold.ids"),
+    }  # fmt: skip
+
+
+def test_a_column_that_is_gone_breaks_who_read_it_and_informs_if_nobody_did() -> None:
+    without = replace(PAID, columns=tuple(one for one in PAID.columns if one.name != "twice"))
+    broken = replace(TOWNS, columns=(), unknown=("[UNRESOLVED_COLUMN] twice",))
+    assert {(Class.INFORMS, "silver.paid", "twice"), (Class.BREAKS, "gold.towns", "total")} <= found(without, broken)
+    assert found(without, replace(TOWNS, columns=(make_column("total"),)), IDS) == {(Class.INFORMS, "silver.paid", "twice")}
+
+
+@pytest.mark.parametrize("laid_out", [{"keys": "id"}, {"refresh": "full"}, {"partitioned by": "city string"}])
+def test_keys_partitions_and_refresh_mode_change_rows(laid_out: dict[str, str]) -> None:
+    assert (Class.ROWS, "gold.towns", None) in found(replace(TOWNS, laid_out=laid_out))
+
+
+def test_other_code_of_what_cannot_be_told_is_unsure_and_so_is_who_reads_it() -> None:
+    before = with_column(PAID, "twice", opaque=("Python UDF double",))
+    after = make_manifest(SOURCE, replace(before, code="other"), TOWNS, IDS)
+    kinds = {(one.kind, one.table, one.column) for one in compare(make_manifest(SOURCE, before, TOWNS, IDS), after)}
+    assert kinds == {(Class.UNSURE, "silver.paid", "twice"), (Class.UNSURE, "gold.towns", "total")}
+
+
+def test_cosmetic_changes_are_silent_and_nullability_and_order_inform() -> None:
+    assert found(replace(PAID, code="written in other words")) == set()
+    assert found(with_column(PAID, "id", nullable=False)) == {(Class.INFORMS, "silver.paid", "id")}
+    assert found(replace(PAID, columns=PAID.columns[::-1])) == {(Class.INFORMS, "silver.paid", None)}
+
+
+def test_a_table_that_is_taken_away_breaks_its_readers() -> None:
+    after = make_manifest(SOURCE, TOWNS, IDS)
+    kinds = {(one.kind, one.table) for one in compare(make_manifest(SOURCE, PAID, TOWNS, IDS), after)}
+    assert (Class.BREAKS, "silver.paid") in kinds
+
+
+def test_a_finding_that_is_accepted_is_told_apart_until_it_is_another_one() -> None:
+    before = make_manifest(SOURCE, PAID, TOWNS, IDS)
+    after = make_manifest(SOURCE, replace(PAID, rows="other"), TOWNS, IDS)
+    key = next(one.key for one in compare(before, after) if one.table == "silver.paid")
+    accepted = compare(replace(before, accepted={key: "agreed on Monday"}), after)
+    assert {one.table: one.accepted for one in accepted if one.accepted} == {"silver.paid": "agreed on Monday"}
+
+
+def test_the_report_is_by_owner_and_names_the_way_and_the_command() -> None:
+    before = make_manifest(SOURCE, PAID, TOWNS, IDS)
+    after = make_manifest(SOURCE, with_column(PAID, "twice", digest="other"), TOWNS, IDS)
+    told = markdown(compare(before, after), {"silver.paid": "snapshot trigger"})
+    assert "### team:towns" in told
+    assert "silver.paid.twice → gold.towns.total" in told
+    assert "lakechime backfill plan --columns silver.paid.twice" in told
+    assert "team:ids" not in told
+
+
+def test_hostile_names_make_no_cell_and_no_tag() -> None:
+    told = markdown([Finding(kind=Class.BREAKS, table="a|b", column="<script>\n|x|`", what="w")], {})
+    assert "<script" not in told
+    row = next(line for line in told.splitlines() if "a\\|b" in line)
+    assert row.replace("\\|", "").count("|") == 7
