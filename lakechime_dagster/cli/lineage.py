@@ -8,6 +8,7 @@ from lakechime_dagster.cli import (
     lineage_gate,
     lineage_hits,
     lineage_ingest,
+    lineage_jobs,
     lineage_logs,
     lineage_people,
     lineage_plan,
@@ -22,6 +23,7 @@ app.command("impact")(lineage_hits.impact)
 app.command("path")(lineage_hits.path)
 app.command("readers")(lineage_people.readers)
 app.command("owners")(lineage_people.owners)
+app.command("jobs")(lineage_jobs.jobs)
 app.command("diff")(lineage_diff.diff)
 app.command("export")(lineage_export.export)
 app.command("plan")(lineage_plan.plan)

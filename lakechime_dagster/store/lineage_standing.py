@@ -26,7 +26,7 @@ class LineageStandings:
     def all(self, at_ms: int | None = None) -> list[Standing]:
         """What holds now, or at a time in milliseconds, of every target."""
         with reading(self.engine) as connection:
-            return _standings(connection, _hold(at_ms))
+            return _standings(connection, hold(at_ms))
 
     def of_targets(self, targets: Collection[str], at_ms: int | None = None) -> list[Standing]:
         """What holds of some targets."""
@@ -35,7 +35,7 @@ class LineageStandings:
             for at in range(0, len(names), MANY):
                 keys = [key_of(ColumnRef(name)) for name in names[at : at + MANY]]
                 is_of = schema.told.c.target_id.in_(sa.select(schema.node.c.node_id).where(among(connection, schema.node.c.key, keys)))
-                found += _standings(connection, sa.and_(_hold(at_ms), is_of))
+                found += _standings(connection, sa.and_(hold(at_ms), is_of))
         return found
 
     def history(self, target: str) -> list[Standing]:
@@ -45,7 +45,8 @@ class LineageStandings:
             return sorted(_standings(connection, is_of), key=lambda one: (one.from_ms, one.producer.namespace, one.producer.job))
 
 
-def _hold(at_ms: int | None) -> sa.ColumnElement[bool]:
+def hold(at_ms: int | None) -> sa.ColumnElement[bool]:
+    """Which intervals hold now, or held at a time in milliseconds."""
     row = schema.interval.c
     if at_ms is None:
         return row.to_ms.is_(None)

@@ -240,3 +240,32 @@ def test_dashboards_that_read_what_is_hit_are_told_with_owner_and_when(recorded:
     readers = recorded("lineage", "readers", "gold.route_hour.avg")
     assert "Delays" in readers.out
     assert "Reads of others are told by audit since" in readers.out
+
+
+def test_jobs_are_told_by_what_they_write_and_read_and_which_go_before_which(recorded: Cli) -> None:
+    told = recorded("lineage", "jobs", "--json").json["jobs"]
+    assert [(one["job"], one["writes"], one["before"]) for one in told] == [
+        ("fixed", ["lab.fixed"], []), ("guess", ["lab.guess"], []), ("routes", ["gold.route_hour"], []),
+        ("silver", ["silver.flights"], ["test/guess", "test/routes"]),
+    ]  # fmt: skip
+    assert told[3]["owners"] == ["team:ops"]
+    assert "test/routes" in recorded("lineage", "jobs").out
+
+
+def test_what_is_behind_a_job_is_told_by_steps_also_jobs_elsewhere_that_only_read(recorded: Cli) -> None:
+    report = Read(consumer=Consumer(ConsumerKind.JOB, "bi", "report"), refs=(ColumnRef("gold.route_hour", "avg"),), at_ms=DAY)
+    with writing(recorded.platform.store.engine) as connection:
+        keep_reads(connection, [report])
+    told = recorded("lineage", "jobs", "silver", "--json").json
+    assert told["of"]["writes"] == ["silver.flights"]
+    assert [(one["layer"], one["job"], one["through"]) for one in told["jobs"]] == [
+        (1, "guess", ["silver.flights"]), (1, "routes", ["silver.flights"]), (2, "report", ["gold.route_hour"]),
+    ]  # fmt: skip
+    before = recorded("lineage", "jobs", "bi/report", "--upstream", "--depth", "1", "--json").json["jobs"]
+    assert [(one["layer"], one["job"], one["writes"]) for one in before] == [(1, "routes", ["gold.route_hour"])]
+    wrong = recorded("lineage", "jobs", "silber")
+    assert (wrong.code, wrong.err) == (3, "error: lineage knows no job 'silber'; did you mean test/silver?\n")
+
+
+def test_before_any_run_no_job_is_known(lakechime: Cli) -> None:
+    assert "no run has recorded lineage yet" in lakechime("lineage", "jobs").out
