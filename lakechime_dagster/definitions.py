@@ -8,12 +8,13 @@ import dagster as dg
 from lakechime_dagster.assets.change_table import bronze_asset, change_asset
 from lakechime_dagster.assets.checks import check_specs
 from lakechime_dagster.assets.events import event_asset, group_asset, group_check_specs
-from lakechime_dagster.assets.flows import flow_of, group_flow
+from lakechime_dagster.assets.flows import flow_of, group_flow, log_flow
 from lakechime_dagster.assets.maintenance import maintenance_asset
 from lakechime_dagster.assets.monitors import monitor_checks, watched
 from lakechime_dagster.assets.named_types import type_check_specs, type_specs
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.assets.planned_deps import planned_deps
+from lakechime_dagster.assets.query_logs import query_log_asset
 from lakechime_dagster.assets.source import source_asset
 from lakechime_dagster.assets.table import table_asset
 from lakechime_dagster.assets.verified import verify_check
@@ -23,6 +24,7 @@ from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.lake import Lake, Table, Target
 from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.named_types import foreign_sources
+from lakechime_dagster.lake.query_logs import reading_name
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
 from lakechime_dagster.lineage.planned.manifest import FILE, Manifest, read_manifest
 from lakechime_dagster.resources.keys import asset_key, monitor_check_keys, verify_check_key
@@ -57,6 +59,7 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     cluster = load_settings().cluster if cluster is None else cluster
     flows = {table.name: declare_flow(flow_of(table, cluster)) for table in lake.targets}
     flows |= {group.name: declare_flow(group_flow(lake, group, cluster)) for group in lake.groups}
+    logs = {one.table: declare_flow(log_flow(one, cluster)) for one in lake.query_logs}
     jobs = _jobs(lake)
     launches = [
         Launch(flows[table.name], jobs[_job_name(lake, table)], [asset_key(table.name)], partitions_of(lake, table), _checks(table))
@@ -64,7 +67,9 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
         if table.trigger is not None
     ]
     launches += [_launch(lake, flows[group.name], jobs[_group_job_name(lake, group)], group) for group in lake.groups]
-    _check_names([*(table.name for table in lake.targets), *(group.name for group in lake.groups)], op_name, {})
+    launches += [Launch(flow, jobs[_log_job_name(lake)], [asset_key(flow.name)], None, None) for flow in logs.values()]
+    reading = [flow.name for flow in logs.values()]
+    _check_names([*(table.name for table in lake.targets), *(group.name for group in lake.groups), *reading], op_name, {})
     taken = {dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}" for what in SENSORS}
     _check_names([launch.flow.name for launch in launches], dagster_name, taken)
     sensors = (
@@ -78,6 +83,7 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
         assets=[
             *(_asset(lake, table, flows, planned.get(table.name, ())) for table in (*foreign, *lake.targets)),
             *(group_asset(lake, group, flows[group.name]) for group in lake.groups),
+            *(query_log_asset(lake, one, logs[one.table]) for one in lake.query_logs),
         ],
         jobs=list(jobs.values()),
         sensors=[*sensors, events_sensor(lake, partitioned), notices_sensor(lake)],
@@ -172,7 +178,9 @@ def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
         members.setdefault(_job_name(lake, table), []).append(table)
     jobs = {name: dg.define_asset_job(name, selection=_selection(tables)) for name, tables in members.items()}
     groups = {_group_job_name(lake, group): _selection_of(lake, group) for group in lake.groups}
-    return jobs | {name: dg.define_asset_job(name, selection=selection) for name, selection in groups.items()}  # type: ignore[misc]
+    reading = [asset_key(reading_name(one.table)) for one in lake.query_logs]
+    logs = {_log_job_name(lake): dg.AssetSelection.assets(*reading)} if reading else {}
+    return jobs | {name: dg.define_asset_job(name, selection=selection) for name, selection in (groups | logs).items()}  # type: ignore[misc]
 
 
 def _checks(table: Target) -> list[dg.AssetCheckKey] | None:
@@ -207,6 +215,10 @@ def _group_keys(lake: Lake, group: EventGroup) -> list[dg.AssetKey]:
 
 def _group_job_name(lake: Lake, group: EventGroup) -> str:
     return f"{lake.name}__{dagster_name(group.name)}"
+
+
+def _log_job_name(lake: Lake) -> str:
+    return f"{lake.name}__query_logs"
 
 
 def _job_name(lake: Lake, table: Target) -> str:

@@ -13,6 +13,7 @@ from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.feeds import JsonLines
 from lakechime_dagster.lake.lake import Lake, Target
+from lakechime_dagster.lake.query_logs import AuditLog, reading_name
 from lakechime_dagster.lake.readers import all_read_deletion_vectors
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.table_rows import TableRows
@@ -58,6 +59,13 @@ def group_flow(lake: Lake, group: EventGroup, cluster: str = "") -> Flow:
         name=group.name, trigger=group.trigger, reads=group.trigger.tables, asset_keys=(asset_name(group.name),), cluster=cluster,
         patterns=tuple((one.name, one.match) for one in groups_beside(lake, group)),
     )  # fmt: skip
+
+
+def log_flow(one: AuditLog, cluster: str = "") -> Flow:
+    """The flow that reads an audit table; it writes none, so that the success of its run settles a step."""
+    name = reading_name(one.table)
+    trigger = SnapshotTrigger(one.table, one.every)
+    return Flow(name=name, trigger=trigger, reads=trigger.tables, asset_keys=(asset_name(name),), cluster=cluster)
 
 
 def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Mapping[str, Any]) -> TableJob:

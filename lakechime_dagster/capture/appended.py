@@ -25,10 +25,11 @@ class Appended:
     is_last: bool  # of its commit
 
 
-def appended(log: DeltaLog, after: int | None, columns: Sequence[str]) -> Iterator[Appended]:
+def appended(log: DeltaLog, after: int | None, columns: Sequence[str], through: int | None = None) -> Iterator[Appended]:
     """The rows that came after a version, or with None all of them, commit by commit, some at a time.
 
-    Where the log no longer holds a commit after that version, all rows that are there come again.
+    Where the log no longer holds a commit after that version, all rows that are there come again. Else commits after `through`
+    are left for another time.
 
     Raises:
         TableUnreadableError: the table, a file of it or one of the columns cannot be read.
@@ -38,7 +39,7 @@ def appended(log: DeltaLog, after: int | None, columns: Sequence[str]) -> Iterat
         return
     newest = state.version()
     try:
-        commits = log.commits(after, newest) if after is not None and after <= newest else None
+        commits = log.commits(after, newest if through is None else min(through, newest)) if after is not None and after <= newest else None
     except CommitsMissingError:
         commits = None
     if commits is None:

@@ -39,13 +39,15 @@ def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[s
         from lakechime_dagster.resources.lakechime import declared_flows as declared
 
         return declared()
-    from lakechime_dagster.assets.flows import flow_of, group_flow
+    from lakechime_dagster.assets.flows import flow_of, group_flow, log_flow
 
     settings = load_settings()
     lake = declared_lake(settings)
     tables = [table for table in lake.targets if manual or table.trigger is not None]
     flows = {table.name: flow_of(table, settings.cluster) for table in tables}
-    return flows | {group.name: group_flow(lake, group, settings.cluster) for group in lake.groups}
+    flows |= {group.name: group_flow(lake, group, settings.cluster) for group in lake.groups}
+    logs = [log_flow(one, settings.cluster) for one in lake.query_logs]
+    return flows | {flow.name: flow for flow in logs}
 
 
 def declared_lake(settings: Settings) -> "Lake":

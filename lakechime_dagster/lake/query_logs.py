@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.triggers import Schedule, every
 
+PACE = every(minutes=5)
+READ = "__read"  # what the name of the flow ends with that reads an audit table
 SUCCEEDED = ("COMPLETE", "COMPLETED", "FINISHED", "SUCCEEDED", "SUCCESS")
 
 
@@ -20,9 +23,10 @@ class QueryLog:
         at: the column of when it ended: a timestamp, an ISO text or milliseconds since the epoch.
         state: the column of how it ended; without one every row counts. `succeeded` are the texts that count.
         user, dashboard, link, task, run: columns of who asked, for which dashboard and where that is, as which task and run.
+        every: how often what came is read; None reads it as it comes.
 
     Raises:
-        DeclarationError: a name is empty.
+        DeclarationError: a name is empty, or the pace is none.
     """
 
     table: str
@@ -36,8 +40,10 @@ class QueryLog:
     link: str | None = None
     task: str | None = None
     run: str | None = None
+    every: Schedule | None = PACE
 
     def __post_init__(self) -> None:
+        _check_pace(self)
         for name in ("table", "sql", "dialect", "at", *self.optional):
             value = getattr(self, name)
             if not isinstance(value, str) or not value:
@@ -61,15 +67,18 @@ class TrinoLog:
     Args:
         table: a Delta table of the lake.
         event: the column of the event, as JSON text.
+        every: how often what came is read; None reads it as it comes.
 
     Raises:
-        DeclarationError: a name is empty.
+        DeclarationError: a name is empty, or the pace is none.
     """
 
     table: str
     event: str = "event"
+    every: Schedule | None = PACE
 
     def __post_init__(self) -> None:
+        _check_pace(self)
         for name in ("table", "event"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise DeclarationError(f"TrinoLog {shown(self.table)}", name, f"is {shown(getattr(self, name))}; write a name")
@@ -83,11 +92,16 @@ class TrinoLog:
 AuditLog = QueryLog | TrinoLog
 
 
+def reading_name(table: str) -> str:
+    """The name of the flow that reads an audit table, and of its asset as if it were a table."""
+    return table + READ
+
+
 def checked_query_logs(lake: str, logs: Iterable[AuditLog], formats: Mapping[str, object]) -> tuple[AuditLog, ...]:
     """The declared audit tables.
 
     Raises:
-        DeclarationError: one is no Delta table of the lake, or declared twice.
+        DeclarationError: one is no Delta table of the lake, declared twice, or read by what has the name of another table.
     """
     found: list[AuditLog] = []
     for one in logs:
@@ -102,8 +116,17 @@ def checked_query_logs(lake: str, logs: Iterable[AuditLog], formats: Mapping[str
             )
         if any(other.table == one.table for other in found):
             raise DeclarationError(named, "table", "is declared twice; keep one")
+        if reading_name(one.table) in formats:
+            raise DeclarationError(
+                named, "table", f"is read by a flow of the name {reading_name(one.table)}; rename the table of that name"
+            )
         found.append(one)
     return tuple(found)
+
+
+def _check_pace(one: AuditLog) -> None:
+    if one.every is not None and not isinstance(one.every, Schedule):
+        raise DeclarationError(f"{type(one).__name__} {shown(one.table)}", "every", f"is {shown(one.every)}; write every(minutes=5)")
 
 
 def _listed(names: Collection[str]) -> str:

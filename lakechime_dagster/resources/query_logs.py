@@ -5,7 +5,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lakechime_dagster.capture.appended import appended
+from lakechime_dagster.dce.event import version_of
+from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.query_logs import AuditLog, QueryLog
@@ -15,8 +16,12 @@ from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.lineage_reads import place_of_way
 
 
-def read_query_log(platform: Platform, lake: Lake, one: AuditLog, ingest: LineageIngest) -> TakenLines:
+def read_query_log(
+    platform: Platform, lake: Lake, one: AuditLog, ingest: LineageIngest, through: SnapshotPlace | None = None
+) -> TakenLines:  # fmt: skip
     """Take the rows of an audit table that came since the last time; a row that cannot be read loses no other.
+
+    With `through` no commit after that one is read, while the table is still the one of which it is.
 
     The place is a version of the table, kept in the transaction that keeps what its commit told; a table that was made anew is
     read from its beginning, which changes nothing of what it told before.
@@ -24,6 +29,8 @@ def read_query_log(platform: Platform, lake: Lake, one: AuditLog, ingest: Lineag
     Raises:
         TableUnreadableError: the table, or one of the declared columns, cannot be read.
     """
+    from lakechime_dagster.capture.appended import appended  # deltalake, for who reads a table
+
     table = lake.table(one.table)
     log = platform.log(one.table, table.location)
     total = TakenLines()
@@ -34,7 +41,8 @@ def read_query_log(platform: Platform, lake: Lake, one: AuditLog, ingest: Lineag
     place = json.loads(kept) if kept else {}
     after = place.get("version") if place.get("uid") == uid else None
     number = 0
-    for some in appended(log, after, tuple(one.columns.values())):
+    last = version_of(through.snapshot_id) if through is not None and through.table_uid == uid else None
+    for some in appended(log, after, tuple(one.columns.values()), last):
         told, refused = [], []
         for row in some.rows:
             number += 1

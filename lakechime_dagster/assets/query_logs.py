@@ -1,0 +1,69 @@
+"""Audit tables as flows: each has an asset whose runs read what came into the table, into reads and writes of columns."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from lakechime_dagster.assets.report import events_table, nothing_new
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.query_logs import AuditLog
+from lakechime_dagster.resources.keys import asset_key
+from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
+from lakechime_dagster.resources.lineage_ingest import Refused, TakenLines, lineage_ingest
+from lakechime_dagster.resources.query_logs import read_query_log
+from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.triggers.flow import Flow
+
+MAX_SHOWN = 20  # rows that were refused, and names of data sets
+
+
+def query_log_asset(lake: Lake, one: AuditLog, flow: Flow) -> dg.AssetsDefinition:
+    """The asset of what an audit table tells; the table is its only dependency."""
+
+    @dg.asset(
+        key=asset_key(flow.name),
+        deps=[asset_key(one.table)],
+        group_name=one.table.split(".")[0],
+        kinds={"deltalake"},
+        description=f"Who read and wrote which columns, as {one.table} tells. Its run's success settles a step.",
+        metadata={"waits for": flow.condition},
+    )
+    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:
+        try:
+            with lakechime.execution(context, flow.name) as running:
+                through = running.execution.end.sources.get(one.table)
+                taken = read_query_log(running.platform, lake, one, lineage_ingest(running.platform, lake), through)
+                metadata = _report(running, taken)
+        except NothingNewError as nothing:
+            return dg.MaterializeResult(metadata=nothing_new(str(nothing)).metadata)
+        for refused in taken.refused[:MAX_SHOWN]:
+            context.log.warning(f"{one.table}, row {refused.line} of this step: {refused.problem}")
+        return dg.MaterializeResult(metadata=metadata)
+
+    return body
+
+
+def _report(running: RunningExecution, taken: TakenLines) -> Mapping[str, Any]:
+    """What a person sees of a step."""
+    execution, outside = running.execution, sorted(taken.outside)
+    shown = [*outside[:MAX_SHOWN], *([f"and {len(outside) - MAX_SHOWN} more"] if len(outside) > MAX_SHOWN else [])]
+    return {
+        "last fired because": execution.reason or execution.cause.value,
+        "statements": taken.documents,
+        "writes recorded": taken.records,
+        "reads recorded": taken.reads,
+        "rows that could not be read": len(taken.refused),
+        "refused": _refused(taken.refused),
+        "data sets that are not the lake's": ", ".join(shown) or "none",
+        "events consumed": events_table(running.events),
+        "step": execution.step,
+        "attempt": execution.attempt,
+    }
+
+
+def _refused(refused: Sequence[Refused]) -> dg.MetadataValue:
+    """The first rows that could not be read, as a list."""
+    lines = [f"- row {one.line}: {one.problem}" for one in refused[:MAX_SHOWN]]
+    left = [f"- and {len(refused) - MAX_SHOWN} more"] if len(refused) > MAX_SHOWN else []
+    return dg.MetadataValue.md("\n".join([*lines, *left]) or "none")

@@ -1,0 +1,139 @@
+"""Audit tables are read by flows of their own: sensor, lane, attempts, and a place that moves with what was kept."""
+
+import datetime as dt
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake import Lake, QueryLog, SourceTable
+from lakechime_dagster.resources.lineage_ingest import lineage_ingest
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.resources.query_logs import read_query_log
+from lakechime_dagster.store.lineage_reads import SqlReads
+from tests.support.home import local_home
+
+LOG, FLOW, SENSOR = "audit.queries", "audit.queries__read", "audit_queries__read"
+SHOP = Lake("shop", [SourceTable("shop.orders"), SourceTable(LOG)], query_logs=[QueryLog(LOG, user="who", every=None)])
+READ = "SELECT amount FROM shop.orders"
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A code location with an audit table, as the daemon runs it."""
+
+    home: Path
+    instance: dg.DagsterInstance
+    definitions: dg.Definitions
+
+    @property
+    def platform(self) -> Platform:
+        return open_platform()
+
+    def told(self, *statements: tuple[str | None, str]) -> None:
+        """A commit of the audit table: SQL and user."""
+        at = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+        rows = [{"sql": sql, "at": at, "who": who} for sql, who in statements]
+        self.write("audit/queries", pa.Table.from_pylist(rows, schema=SCHEMA))
+
+    def write(self, place: str, data: pa.Table, mode: str = "append") -> None:
+        folder = self.home / "warehouse" / place
+        folder.mkdir(parents=True, exist_ok=True)
+        write_deltalake(str(folder), data, mode=mode)  # type: ignore[call-overload]
+
+    def ticked(self, sensor: str = SENSOR) -> Any:
+        with dg.build_sensor_context(instance=self.instance, definitions=self.definitions) as context:
+            return self.definitions.resolve_sensor_def(sensor).evaluate_tick(context)
+
+    def stepped(self) -> list[dict[str, Any]]:
+        """What runs told that the sensor launches by now; it looks at tables itself."""
+        self.ticked("shop__events")
+        return [told for request in self.ticked().run_requests for told in self.ran(dict(request.tags))]
+
+    def ran(self, tags: dict[str, str]) -> list[dict[str, Any]]:
+        job = self.definitions.resolve_job_def("shop__query_logs")
+        result = job.execute_in_process(instance=self.instance, raise_on_error=False, tags=tags)
+        events = result.get_asset_materialization_events() if result.success else []
+        return [{name: one.value for name, one in event.materialization.metadata.items()} for event in events]
+
+    def readers(self) -> list[str]:
+        return sorted(one.consumer.name for one in SqlReads(self.platform.store.engine).of_table("shop.orders"))
+
+
+SCHEMA = pa.schema([("sql", pa.string()), ("at", pa.timestamp("us", "UTC")), ("who", pa.string())])
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Iterator[Shop]:
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        shop = Shop(tmp_path, instance, build_definitions(SHOP))
+        shop.write("shop/orders", pa.table({"id": [1], "amount": [2]}))
+        yield shop
+
+
+def test_what_comes_into_an_audit_table_is_read_by_itself_each_statement_once(shop: Shop) -> None:
+    assert shop.stepped() == []
+    shop.told((READ, "ann"), ("SELECT jane FROM WHERE", "joe"))
+    (first,) = shop.stepped()
+    assert (first["statements"], first["reads recorded"], first["rows that could not be read"], first["step"]) == (1, 1, 1, 1)
+    assert "row 2: sql" in first["refused"]
+    assert "jane" not in first["refused"]
+    shop.told((READ, "joe"))
+    (second,) = shop.stepped()
+    assert (second["statements"], second["step"]) == (1, 2)
+    assert shop.readers() == ["ann", "joe"]
+    assert shop.stepped() == []
+
+
+def test_a_step_reads_what_it_claimed_and_the_next_one_what_came_meanwhile(shop: Shop) -> None:
+    shop.told((READ, "ann"))
+    shop.stepped()
+    shop.told((READ, "bob"))
+    shop.ticked("shop__events")
+    (request,) = shop.ticked().run_requests
+    shop.told((READ, "joe"))
+    shop.ticked("shop__events")
+    (told,) = shop.ran(dict(request.tags))
+    assert (told["statements"], shop.readers()) == (1, ["ann", "bob"])
+    (told,) = shop.stepped()
+    assert (told["statements"], shop.readers()) == (1, ["ann", "bob", "joe"])
+
+
+def test_a_table_that_cannot_be_read_is_tried_again_and_loses_nothing(shop: Shop) -> None:
+    shop.write("audit/queries", pa.table({"sql": [READ], "who": ["ann"]}))
+    assert shop.stepped() == []
+    assert "attempt 2" in shop.ticked().skip_message
+    shutil.rmtree(shop.home / "warehouse" / "audit")
+    shop.told((READ, "ann"), (READ, "joe"))
+    (told,) = shop.ran({})
+    assert (told["step"], told["attempt"], shop.readers()) == (1, 2, ["ann", "joe"])
+
+
+def test_what_the_command_has_read_before_tells_nothing_again(shop: Shop) -> None:
+    shop.told((READ, "ann"))
+    (log,) = SHOP.query_logs
+    assert read_query_log(shop.platform, SHOP, log, lineage_ingest(shop.platform, SHOP)).documents == 1
+    (told,) = shop.stepped()
+    assert (told["statements"], told["reads recorded"]) == (0, 0)
+
+
+def test_a_lake_without_audit_tables_has_nothing_of_it() -> None:
+    location = build_definitions(Lake("shop", [SourceTable(LOG)]))
+    assert not [name for name in (one.name for one in location.sensors or ()) if "read" in name]
+    assert "shop__query_logs" not in [job.name for job in location.jobs or ()]
+
+
+def test_a_table_with_the_name_of_a_flow_that_reads_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="rename the table of that name"):
+        Lake("shop", [SourceTable(LOG), SourceTable(FLOW)], query_logs=[QueryLog(LOG)])
+    with pytest.raises(DeclarationError, match=r"write every\(minutes=5\)"):
+        QueryLog(LOG, every=5)  # type: ignore[arg-type]
