@@ -1,8 +1,9 @@
 """Notices of a deployment: what a change reaches, who would be told what, and telling them."""
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake import Lake
@@ -92,9 +93,7 @@ def plan(platform: Platform, lake: Lake, kept: KeptChange, who: str) -> Plan:
 def reminders(platform: Platform, lake: Lake, kept: KeptChange, who: str) -> Plan | None:
     """What is to be told again of an announced change, to those who have not acknowledged; None where nothing is due."""
     now = platform.store.now()
-    if kept.state is not ChangeState.ANNOUNCED or kept.announced_ts is None:
-        return None
-    occasion = due_reminder(kept.change, from_milliseconds(kept.announced_ts), from_milliseconds(now))
+    occasion = reminder_due(kept, now)
     if occasion is None:
         return None
     channels = channels_of(platform.settings.notice_urls)
@@ -106,6 +105,13 @@ def reminders(platform: Platform, lake: Lake, kept: KeptChange, who: str) -> Pla
         if one.digest.owner not in seen and any((one.digest.owner, channel) not in known for channel in one.channels)
     ]  # fmt: skip
     return Plan(kept=kept, occasion=occasion, told=tuple(left), unowned=whole.unowned, own=whole.own) if left else None
+
+
+def reminder_due(kept: KeptChange, now_ms: int) -> str | None:
+    """The occasion of a reminder that is due of an announced change."""
+    if kept.state is not ChangeState.ANNOUNCED or kept.announced_ts is None:
+        return None
+    return due_reminder(kept.change, from_milliseconds(kept.announced_ts), from_milliseconds(now_ms))
 
 
 def withdraw(platform: Platform, change_id: int, by: By) -> tuple[KeptChange, int]:
@@ -120,8 +126,22 @@ def withdraw(platform: Platform, change_id: int, by: By) -> tuple[KeptChange, in
 
 def send(platform: Platform, environment: Mapping[str, str], change_id: int | None = None, *, again: bool = False) -> list[KeptMessage]:
     """Send all that is due, of one change or of any; what each came to. `again` also sends what nobody knows to have been sent."""
-    sender, box, tried = uuid.uuid4().hex, outbox(platform), []
-    while (one := box.claim(sender, change_id, again=again)) is not None:
+    sender, box = uuid.uuid4().hex, outbox(platform)
+    return _sent(platform, environment, sender, partial(box.claim, sender, change_id, again=again))
+
+
+def send_on(platform: Platform, environment: Mapping[str, str], channels: Collection[str], most: int) -> list[KeptMessage]:
+    """Send of what people announced what is due through these channels, so many at most: what was not taken before, and reminders."""
+    sender, box = uuid.uuid4().hex, outbox(platform)
+    left = iter(range(most))
+    return _sent(platform, environment, sender, lambda: None if next(left, None) is None else box.claim(sender, channels=channels))
+
+
+def _sent(
+    platform: Platform, environment: Mapping[str, str], sender: str, claim: Callable[[], KeptMessage | None]
+) -> list[KeptMessage]:  # fmt: skip
+    box, tried = outbox(platform), list[KeptMessage]()
+    while (one := claim()) is not None:
         box.settle(sender, one, _problem(platform, one, environment))
         tried.append(one)
     ids = {one.message_id for one in tried}

@@ -1,6 +1,6 @@
 """The outbox of notices: each message is claimed by one sender, and what came of it is kept; no message is sent twice by itself."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -65,10 +65,14 @@ class Outbox:
     engine: Engine
     deployment: str
 
-    def claim(self, sender: str, change_id: int | None = None, *, again: bool = False) -> KeptMessage | None:
+    def claim(
+        self, sender: str, change_id: int | None = None, *, again: bool = False, channels: Collection[str] | None = None
+    ) -> KeptMessage | None:  # fmt: skip
         """Take one message that is due, of one change or of any; None when there is none.
 
         `again` also takes those of which nobody knows whether they were sent, and those that failed for good: a person said so.
+        `channels` are given where no person sends: only what goes through one of them, and that a change is withdrawn only if
+        a person has begun to tell it.
         """
         outbox = schema.notice_outbox
         with writing(self.engine) as connection:
@@ -79,6 +83,8 @@ class Outbox:
                 due = sa.or_(outbox.c.state.in_([state.value for state in (MessageState.UNKNOWN, MessageState.FAILED)]), due)
                 due = sa.and_(due, sa.or_(outbox.c.sender.is_(None), outbox.c.sender != sender))  # each once by one who says it
             which = [due, self._of_deployment(), _still_said()] + ([] if change_id is None else [outbox.c.change_id == change_id])
+            if channels is not None:
+                which += [outbox.c.channel.in_(sorted(channels)), sa.or_(outbox.c.attempt > 0, outbox.c.occasion != WITHDRAWN)]
             query = sa.select(outbox).where(*which).order_by(outbox.c.message_id).limit(1).with_for_update(skip_locked=True)
             row = connection.execute(query).first()
             if row is None:

@@ -30,6 +30,12 @@ class Channels:
         names = (owner, ADDRESSES, OTHERS) if "@" in owner else (owner, OTHERS)
         return next((self.by_owner[name] for name in names if name in self.by_owner), ())
 
+    def split(self, environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
+        """All channels of which the environment holds the URL, and those of which it does not."""
+        every = sorted({one for several in self.by_owner.values() for one in several})
+        there = [one for one in every if environment.get(one[1:])]
+        return there, [one for one in every if one not in there]
+
 
 def channels_of(setting: str) -> Channels:
     """What the setting says: a JSON object of owners, each with a name or a list of names of variables.
