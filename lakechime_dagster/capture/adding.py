@@ -4,7 +4,7 @@ A commit in Spark that names a transaction reckons the table's whole state first
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
-from lakechime_dagster.capture.statistics import statistics_of
+from lakechime_dagster.capture.statistics import LISTED, listed_in, statistics_of
 
 PLAIN_WRITER = 4  # the last of Delta's versions of writers that asks for these features alone, of which properties and columns tell more
 PLAIN_FEATURES = frozenset({"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"})
@@ -48,18 +48,20 @@ def add_folder(state: DeltaTable, files: pafs.FileSystem, folder: str, app_id: s
     done = state.transaction_version(app_id)
     if done is not None and done >= version:
         return False
+    property_value = state.metadata().configuration.get(LISTED)
+    listed = None if property_value is None else listed_in(property_value)
     told = CommitProperties(custom_metadata=dict(facts), app_transactions=[Transaction(app_id, version)])
-    state.create_write_transaction(list(_actions(files, folder)), "append", state.schema(), commit_properties=told)
+    state.create_write_transaction(list(_actions(files, folder, listed)), "append", state.schema(), commit_properties=told)
     return True
 
 
-def _actions(files: pafs.FileSystem, folder: str) -> Iterator[AddAction]:
+def _actions(files: pafs.FileSystem, folder: str, listed: Collection[str] | None) -> Iterator[AddAction]:
     found = [one for one in files.get_file_info(pafs.FileSelector(folder)) if one.base_name.endswith(".parquet")]
     if not found:
         raise FileNotFoundError(f"{folder} holds no Parquet file, and who writes no rows writes one too")
     for one in found:
         with files.open_input_file(one.path) as opened:
-            statistics = statistics_of(pq.read_metadata(opened))
+            statistics = statistics_of(pq.read_metadata(opened), listed)
         if statistics["numRecords"]:
             modified = int(one.mtime_ns or 0) // 1_000_000
             yield AddAction(f"{folder}/{one.base_name}", one.size, {}, modified, True, json.dumps(statistics))

@@ -6,6 +6,8 @@ pass over and JSON does not have: a file whose fractions may be NaN is not for h
 """
 
 import math
+import re
+from collections.abc import Collection
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -16,16 +18,29 @@ MAX_TEXT = 32  # characters of a bound
 LAST = chr(0x10FFFF)  # behind which no other character comes
 
 
-def statistics_of(footer: pq.FileMetaData) -> dict[str, Any]:
+LISTED = "delta.dataSkippingStatsColumns"
+_NAME = re.compile(r"((?:`(?:[^`]|``)*`|[^,.`]+)(?:\.(?:`(?:[^`]|``)*`|[^,.`]+))*)(?:,|$)")
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+
+
+def listed_in(property_value: str) -> frozenset[str]:
+    """The columns that a table says are told of, in small letters; dots lead into structs."""
+    return frozenset(
+        ".".join((quoted or plain).replace("``", "`").strip().lower() for quoted, plain in _PART.findall(name))
+        for name in _NAME.findall(property_value)
+    )
+
+
+def statistics_of(footer: pq.FileMetaData, listed: Collection[str] | None = None) -> dict[str, Any]:
     """The statistics of a file as the `stats` of its `add` holds them: `numRecords`, `nullCount`, `minValues`, `maxValues`.
 
     Lists and maps, whose leaves repeat, have none. Booleans and decimals have no bounds: the first would tell next to nothing,
-    the second do not come through JSON whole in every engine.
+    the second do not come through JSON whole in every engine. Where the table lists columns, it is told of these alone.
     """
     nulls, least, greatest = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-    for at in range(min(INDEXED, footer.num_columns)):
+    for at in range(footer.num_columns if listed is not None else min(INDEXED, footer.num_columns)):
         leaf = footer.schema.column(at)
-        if leaf.max_repetition_level:
+        if leaf.max_repetition_level or (listed is not None and not _is_listed(leaf.path, listed)):
             continue
         groups = [footer.row_group(group).column(at).statistics for group in range(footer.num_row_groups)]
         if any(one is None or not one.has_null_count for one in groups):
@@ -37,6 +52,11 @@ def statistics_of(footer: pq.FileMetaData) -> dict[str, Any]:
             _put(least, path, _lower(min(low for low, _ in bounds)))
             _put(greatest, path, _upper(max(high for _, high in bounds)))
     return {"numRecords": footer.num_rows, "nullCount": nulls, "minValues": least, "maxValues": greatest}
+
+
+def _is_listed(path: str, listed: Collection[str]) -> bool:
+    parts = path.lower().split(".")
+    return any(".".join(parts[:length]) in listed for length in range(1, len(parts) + 1))
 
 
 def _put(into: dict[str, Any], path: list[str], value: Any) -> None:

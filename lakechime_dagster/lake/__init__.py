@@ -15,6 +15,7 @@ from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.monitors import Limits, Monitor
+from lakechime_dagster.lake.personal import Personal, personal
 from lakechime_dagster.lake.query_logs import QueryLog, TrinoLog
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.snapshots import Snapshot
@@ -44,6 +45,7 @@ __all__ = [
     "Mode",
     "Monitor",
     "PathRule",
+    "Personal",
     "QueryLog",
     "Read",
     "ReadMode",
@@ -55,6 +57,7 @@ __all__ = [
     "change_table",
     "event_group",
     "event_stream",
+    "personal",
     "spark_table",
     "sql_table",
 ]

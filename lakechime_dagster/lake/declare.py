@@ -22,6 +22,7 @@ from lakechime_dagster.lake.inputs import check_modes, checked_reads, checked_tr
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.names import checked_columns, checked_levels, checked_table_name
 from lakechime_dagster.lake.partition_local import check_partition_local
+from lakechime_dagster.lake.personal import PersonalColumns, checked_personal
 from lakechime_dagster.lake.reads import Passthrough, Read
 from lakechime_dagster.lake.sql import DIALECT, parse_query, tables_of
 from lakechime_dagster.lake.tables import Injection, LakeTable, RefreshMode, checked_refresh
@@ -47,13 +48,16 @@ def spark_table(
     description: str | None = None,
     group: str | None = None,
     kinds: Iterable[str] = (),
+    columns: PersonalColumns | None = None,
+    public: bool = False,
     dagster: Passthrough | None = None,
 ) -> Callable[[Callable[..., Any]], LakeTable]:
     """Declare a table computed by the decorated function, which takes a DataFrame per name in `reads`.
 
     Further parameters are injected: `context`, a config class, a resource by its annotation; one with a default keeps
     it. The description defaults to the function's docstring. A trigger without tables waits for those in `reads`. `write_as` is
-    the account that writes the table.
+    the account that writes the table. `columns` says which hold personal data (`{"email": personal("email")}`); a `public` table
+    may hold none.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -72,7 +76,7 @@ def spark_table(
             if mode is RefreshMode.AFFECTED_KEYS else {},
             injected=_injected(name, compute, checked), trigger=woken, expect=_checked_expect(name, expect), watermark=watermark,
             owner=owner, location=location, format=format, fresh_within=fresh_within, maintenance=maintenance, group=group,
-            write_as=write_as, kinds=_kinds(name, kinds), dagster=dagster or {},
+            write_as=write_as, kinds=_kinds(name, kinds), personal=columns or {}, public=public, dagster=dagster or {},
             description=inspect.getdoc(compute) or "" if description is None else description,
         )  # fmt: skip
         object.__setattr__(table, "__doc__", compute.__doc__)
@@ -103,13 +107,15 @@ def sql_table(
     description: str | None = None,
     group: str | None = None,
     kinds: Iterable[str] = (),
+    columns: PersonalColumns | None = None,
+    public: bool = False,
     dagster: Passthrough | None = None,
 ) -> LakeTable:
     """Declare a table computed by one Spark SQL query, given as text or as a file beside the declaring module.
 
     The query's tables are the inputs. Those that wake the trigger (all, if it names none) are read as changes, the
     others whole; `reads` says otherwise for single ones. The description defaults to the SQL's leading comment. `write_as` is the
-    account that writes the table.
+    account that writes the table. `columns` says which hold personal data; a `public` table may hold none.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -131,7 +137,8 @@ def sql_table(
         key_columns=group_key_columns(name, query, key_columns, changing) if mode is RefreshMode.AFFECTED_KEYS else {},
         trigger=woken_by(name, mode, checked.values(), trigger), expect=_checked_expect(name, expect), watermark=watermark,
         owner=owner, location=location, format=format, fresh_within=fresh_within, maintenance=maintenance, group=group,
-        write_as=write_as, kinds=_kinds(name, kinds), dagster=dagster or {},
+        write_as=write_as, kinds=_kinds(name, kinds), public=public, dagster=dagster or {},
+        personal=checked_personal(name, columns or {}, levels=levels.names, known=_selected(query)),
         description=_leading_comment(text) if description is None else description,
     )  # fmt: skip
 
@@ -184,6 +191,11 @@ def _checked_expect(name: str, expect: Mapping[str, str] | None) -> dict[str, st
             raise DeclarationError(name, field, f"{shown(condition)} looks at more than one row; a constraint is checked row by row")
         checked[constraint] = condition
     return checked
+
+
+def _selected(query: exp.Query) -> list[str] | None:
+    """The columns that a query gives; None where it does not name them all."""
+    return None if query.is_star or not all(query.named_selects) else query.named_selects
 
 
 def _sql_text(name: str, sql: str | None, sql_file: str | Path | None, declared_in: Path) -> str:

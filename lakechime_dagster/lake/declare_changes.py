@@ -18,6 +18,7 @@ from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name
 from lakechime_dagster.lake.own_columns import is_own_column
+from lakechime_dagster.lake.personal import Personal, PersonalColumns, check_unlisted, checked_personal, column_of
 from lakechime_dagster.lake.readers import checked_readers
 from lakechime_dagster.lake.reads import Passthrough
 from lakechime_dagster.lake.snapshots import Snapshot
@@ -34,7 +35,7 @@ def change_table(
     schema_from: Database | None = None,
     on_drift: str | Drift = Drift.LENIENT,
     allowed_lateness: dt.timedelta = dt.timedelta(days=1),
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | Personal] | None = None,
     cluster_by: Iterable[str] = (),
     readers: Iterable[str] = (),
     deletes: str | Deletes = Deletes.HARD,
@@ -51,6 +52,7 @@ def change_table(
     description: str = "",
     group: str | None = None,
     kinds: Iterable[str] = (),
+    public: bool = False,
     dagster: Passthrough | None = None,
 ) -> ChangeTable:
     """Declare a table that follows one of a business database, whose changes a feed brings.
@@ -64,7 +66,8 @@ def change_table(
     columns, or `schema_from` does as for others. `merge` names the key, and says how changes are merged; `on_drift` what
     becomes of columns that changes bring otherwise than the table has them. A change that comes later than `allowed_lateness`,
     by the database's times, may be refused, as what it needs is forgotten. `columns` gives the names here of columns that have
-    others in the database; `merge` speaks of the names here. `cluster_by` names columns by which rows lie together, and
+    others in the database, and of columns by the names here that they hold personal data (`{"email": personal("email")}`);
+    `merge` speaks of the names here; a `public` table may hold none. `cluster_by` names columns by which rows lie together, and
     `readers` the programs that read the table beside Spark. With `deletes="soft"` a row that the database deleted stays with
     its last values, and `__DELETED_AT` says when that was; it is null of rows that are there. A snapshot that would delete more
     than `max_delete_ratio` of the rows holds the lane. With `max_transaction`, the longest that a transaction of the database
@@ -86,7 +89,9 @@ def change_table(
     _check_monitor(name, monitor, source)
     _check_numbers(name, max_delete_ratio, max_continuous_empty_commits)
     _check_history(name, history, source, envelope)
-    names = _checked_names(name, columns or {}, merge)
+    names, tagged = _checked_names(name, columns or {}, merge), _checked_personal(name, columns or {}, merge)
+    clustered = checked_columns(name, "cluster_by", cluster_by)
+    check_unlisted(name, "cluster_by", clustered, tagged, "rows lie together by statistics, which it has none of; leave it out")
     there = {here: there for there, here in names.items()}
     bronze = BronzeTable(
         name=name + CHANGES, feed=source, envelope=envelope, keys=tuple(there.get(key, key) for key in merge.keys), every=every,
@@ -99,7 +104,7 @@ def change_table(
         name=name, bronze=bronze, merge=merge, on_drift=_drift(name, on_drift), allowed_lateness=allowed_lateness, owner=owner, group=group,
         location=location, description=description, kinds=tuple(kinds), monitor=monitor, dagster=dagster or {}, columns=names,
         maintenance=maintenance, history=history, write_as=write_as,
-        cluster_by=checked_columns(name, "cluster_by", cluster_by), readers=checked_readers(name, readers),
+        cluster_by=clustered, personal=tagged, public=public, readers=checked_readers(name, readers),
         deletes=_deletes(name, deletes, merge), max_delete_ratio=max_delete_ratio, max_transaction=max_transaction,
         max_continuous_empty_commits=max_continuous_empty_commits,
     )  # fmt: skip
@@ -218,7 +223,8 @@ def _checked_names(name: str, columns: object, merge: CDCMerge) -> Mapping[str, 
     if not isinstance(columns, Mapping):
         raise DeclarationError(name, "columns", f'{shown(columns)} is no map of names, such as {{"amount": "amt"}}')
     checked_columns(name, "columns", columns.keys())
-    here = checked_columns(name, "columns", columns.values())
+    named = {there: here for there, here in columns.items() if not isinstance(here, Personal)}
+    here = checked_columns(name, "columns", named.values())
     own = [one for one in here if is_own_column(one)]
     if own:
         raise DeclarationError(name, "columns", f"names {own[0]!r}, which tables have of their own; give it another name")
@@ -227,7 +233,16 @@ def _checked_names(name: str, columns: object, merge: CDCMerge) -> Mapping[str, 
         raise DeclarationError(
             name, "columns", f"names {left_out[0]!r}, which merge.column_list leaves out; merge speaks of the names here"
         )
-    return MappingProxyType(dict(columns))
+    return MappingProxyType(named)
+
+
+def _checked_personal(name: str, columns: Mapping[str, object], merge: CDCMerge) -> PersonalColumns:
+    """The columns that are personal, by their names here."""
+    tagged = checked_personal(name, {here: tag for here, tag in columns.items() if isinstance(tag, Personal)})
+    left_out = [here for here in tagged if not merge.takes(column_of(here))]
+    if left_out:
+        raise DeclarationError(name, "columns", f"{left_out[0]!r} is personal, and merge.column_list leaves it out; leave it out here too")
+    return tagged
 
 
 def _deletes(name: str, value: object, merge: CDCMerge) -> Deletes:

@@ -23,6 +23,7 @@ from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.maintenance import Maintenance, checked_maintenance
 from lakechime_dagster.lake.moved_types import MAX_GROUP_NAME, checked_moved
 from lakechime_dagster.lake.names import PART, checked_owner, checked_table_name
+from lakechime_dagster.lake.personal import PersonalColumns, checked_personal_paths
 from lakechime_dagster.lake.reads import Passthrough
 from lakechime_dagster.lake.table_rows import AnySource, TableRows
 from lakechime_dagster.lake.type_patterns import ANY, is_matched, overlap, specificity
@@ -87,6 +88,7 @@ def event_group(
     hints: Mapping[str, str | Pin] | None = None,
     types: Mapping[str, Contract] | None = None,
     moved: Mapping[str, str] | None = None,
+    columns: PersonalColumns | None = None,
     max_types: int = MAX_TYPES,
     max_columns_per_producer: int | None = MAX_COLUMNS_PER_PRODUCER,
     cold_rows: int = 0,
@@ -106,6 +108,7 @@ def event_group(
 
     A type is of the group with the most specific pattern that matches it. `hints` name the types of single paths from their
     birth, such as `{"/items[]/price": "double"}`; with `numbers="double_first"` every number's column is a double from its birth.
+    `columns` says at which paths values are personal, by patterns (`{"/user/email": personal("email")}`).
     `types` gives contracts of single types, in place of the group's but for its hints and rules for paths. `moved` names types that
     another group had before, such as `{"shop.buy": "shop"}`, or `{"*": "shop"}` for all of it: their tables keep their names and
     places, and so the declaration stays. Who has brought `max_columns_per_producer` columns of a type, where the stream has a
@@ -155,6 +158,7 @@ def event_group(
     taken = checked_moved(name, stream, match, {} if moved is None else moved)
     return EventGroup(
         name=name, stream=stream, match=match, contract=own, contracts=several, moved=taken, max_types=max_types,
+        personal=checked_personal_paths(name, columns or {}),
         max_columns_per_producer=max_columns_per_producer, cold_rows=cold_rows, max_cold_age=max_cold_age, max_catchup=max_catchup,
         materialize_every=materialize_every, every=_schedule(name, every), verify=_schedule(name, verify, "verify"), owner=owner,
         spark=spark, maintenance=checked_maintenance(name, maintenance), dagster={**({"pool": pool} if pool else {}), **(dagster or {})},

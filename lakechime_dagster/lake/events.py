@@ -9,6 +9,7 @@ from lakechime_dagster.lake.contracts import COLUMNS, Contract, Hint, Mode, with
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.maintenance import Maintenance
+from lakechime_dagster.lake.personal import PersonalColumns
 from lakechime_dagster.lake.reads import Passthrough
 from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.lake.type_patterns import ANY, is_matched, specificity
@@ -70,6 +71,7 @@ class EventGroup:
         contract: What its events may change.
         contracts: The same of single types, in place of it.
         moved: Types that another group had before, by pattern, with the name of the first that did: their tables stay in its folder.
+        personal: Patterns of paths at which values are personal.
         allowed: Types that people let have a table, however many there are.
         max_types: With so many tables, events of further types stay in the stream's own.
         max_columns_per_producer: Who has brought so many columns of a type brings no further ones; None for any number.
@@ -92,6 +94,7 @@ class EventGroup:
     contract: Contract = field(default_factory=Contract)
     contracts: Mapping[str, Contract] = field(default_factory=dict, hash=False)
     moved: Mapping[str, str] = field(default_factory=dict, hash=False)
+    personal: PersonalColumns = field(default_factory=dict, hash=False)
     allowed: frozenset[str] = frozenset()
     max_types: int = MAX_TYPES
     max_columns_per_producer: int | None = MAX_COLUMNS_PER_PRODUCER

@@ -67,6 +67,7 @@ class Readable:
     group: str | None
     kinds: tuple[str, ...]
     dagster: Passthrough
+    public: bool
 
     @property
     def levels(self) -> PartitionLevels:

@@ -20,6 +20,7 @@ from lakechime_dagster.lake.names import (
     checked_table_name,
     checked_word,
 )
+from lakechime_dagster.lake.personal import PersonalColumns, check_public, check_unlisted, checked_personal
 from lakechime_dagster.lake.reads import Passthrough, Read, Readable
 from lakechime_dagster.triggers.model import Trigger
 
@@ -49,8 +50,9 @@ class RefreshMode(StrEnum):
 class WrittenTable(Readable):
     """What the declarations of all tables that the lake writes share.
 
-    `maintenance` says how its files are kept, `write_as` which account writes them. `dagster` passes further arguments of
-    `dg.asset` through, but those in `ENGINE_OWNED`; its metadata come beside those of the declaration.
+    `maintenance` says how its files are kept, `write_as` which account writes them. `personal` columns have no statistics in the
+    table's log; a `public` table may hold nothing that is. `dagster` passes further arguments of `dg.asset` through, but those in
+    `ENGINE_OWNED`; its metadata come beside those of the declaration.
     """
 
     name: str
@@ -64,10 +66,14 @@ class WrittenTable(Readable):
     description: str = ""
     group: str | None = None
     kinds: tuple[str, ...] = ()
+    personal: PersonalColumns = field(default_factory=dict, hash=False)
+    public: bool = False
     dagster: Passthrough = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         check_common(self)
+        object.__setattr__(self, "personal", checked_personal(self.name, self.personal, levels=self.levels.names))
+        check_public(self.name, self.public, self.personal)
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,8 @@ class SourceTable(Readable):
     """A table that is written elsewhere.
 
     `partitioned_by` maps each partition column to its type. `location` is `<warehouse>/<schema>/<table>` unless
-    given. A table whose newest event is older than `fresh_within` is stale. `dagster` passes further arguments of
+    given. A table whose newest event is older than `fresh_within` is stale. `columns` says which hold personal data
+    (`{"email": personal("email")}`); a `public` table may hold none. `dagster` passes further arguments of
     `dg.AssetSpec` through; its metadata come beside those of the declaration.
     """
 
@@ -88,14 +95,23 @@ class SourceTable(Readable):
     description: str = field(default="", kw_only=True)
     group: str | None = field(default=None, kw_only=True)
     kinds: tuple[str, ...] = field(default=(), kw_only=True)
+    columns: PersonalColumns = field(default_factory=dict, kw_only=True, hash=False)
+    public: bool = field(default=False, kw_only=True)
     dagster: Passthrough = field(default_factory=dict, kw_only=True, hash=False)
 
     def __post_init__(self) -> None:
         checked_table_name(self.name, "SourceTable", MAX_TABLE_NAME)
         check_common(self)
+        object.__setattr__(self, "columns", checked_personal(self.name, self.columns, levels=self.levels.names))
+        check_public(self.name, self.public, self.columns)
         if self.fresh_within is not None and self.fresh_within < dt.timedelta(minutes=1):
             remedy = f"{shown(self.fresh_within)} is less than a minute, the least that Dagster watches a source by"
             raise DeclarationError(self.name, "fresh_within", remedy)
+
+    @property
+    def personal(self) -> PersonalColumns:
+        """The columns that hold personal data."""
+        return self.columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +152,8 @@ class LakeTable(WrittenTable):
         if self.watermark is not None:
             checked_columns(self.name, "watermark", [self.watermark])
         super().__post_init__()
+        told = [] if self.watermark is None else [self.watermark]
+        check_unlisted(self.name, "watermark", told, self.personal, "its newest value stands in the log; name another time")
         if self.fresh_within is not None and self.watermark is None:
             raise DeclarationError(self.name, "fresh_within", "is measured by the watermark; give watermark=, the event-time column, too")
 

@@ -23,6 +23,7 @@ from pyspark.sql.types import StructField, StructType
 
 from lakechime_dagster.dce.commits import TableCommit
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
+from lakechime_dagster.lake.personal import column_of as column_name
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.literals import MAX_LITERALS, sql_literal
 from lakechime_dagster.spark.names import quoted, spelled
@@ -32,6 +33,7 @@ from lakechime_dagster.spark.stamp import TargetLog, stamped
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
 MAX_TRIES = 6
+CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
 CONFLICTS = (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -49,7 +51,7 @@ class CommitLostError(LakeChimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A table to write: where it lies, its key, its partition columns, and its log."""
+    """A table to write: where it lies, its key, its partition columns, its log, and those of its columns that are personal."""
 
     name: str
     location: str
@@ -58,6 +60,7 @@ class Target:
     partitioned_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
     comment: str = ""
+    personal: tuple[str, ...] = ()
 
     def read(self, spark: SparkSession) -> DataFrame:
         return spark.read.format("delta").load(self.location)
@@ -87,7 +90,7 @@ def create_if_missing(spark: SparkSession, target: Target, schema: StructType, p
     for tried in retrying(AnalysisException):  # which is what Delta calls a folder that another run has only begun to fill
         with tried:
             if not target.log.exists():
-                _create(spark, target, schema, {"delta.enableChangeDataFeed": "true"} if properties is None else properties)
+                _create(spark, target, schema, CHANGE_FEED if properties is None else properties)
 
 
 def _create(spark: SparkSession, target: Target, schema: StructType, properties: Mapping[str, str]) -> None:
@@ -184,13 +187,15 @@ def merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_bounded
     """Apply keyed changes (`compare.OPERATION`): one row per key, so that no two of them meet one target row.
 
     Delta opens the files alone that may hold the partitions of these keys, or where it `is_bounded` the keys themselves: by
-    their list where no more are to be `listed`, or by the least and the greatest of them.
+    their list where no more are to be `listed`, or by the least and the greatest of them. The log tells the condition, so that it
+    says nothing of keys that are personal.
     """
     columns = [name for name in changes.columns if name != OPERATION]
     source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
     assignments = {quoted(name): column_of("s", name) for name in columns}
     condition = reduce(lambda a, b: a & b, [column_of("t", key) == column_of("s", key) for key in target.keys])
-    by_key = [name for name in target.keys if is_bounded or name in target.partitioned_by]
+    hidden = {column_name(name).lower() for name in target.personal}
+    by_key = [name for name in target.keys if name.lower() not in hidden and (is_bounded or name in target.partitioned_by)]
     if by_key:
         within = literal_filter(source, {name: column_of("t", name) for name in by_key}, listed)
         condition = condition if within is None else condition & within

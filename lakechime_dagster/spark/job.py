@@ -46,10 +46,11 @@ class TableJob:
 
     Either `compute`, called with a DataFrame per alias, or `sql`. `partitions` are those to recompute in mode
     PARTITIONS; empty means those that the ranges touched. `expect` maps constraint names to SQL conditions that must be
-    true of each row. `start` is the place of the lane, where it is known. `may_settle_empty` is True for a first attempt
-    only: with nothing to do it leaves no commit, any later attempt leaves an empty one as a fence. `has_committed` says
-    that an earlier step of the lane left a commit in the target, as the ledger knows. `always_write` replaces a full table
-    even when nothing differs. `ordered` are rows of the inputs that are taken as if they had changed, for a backfill.
+    true of each row; `personal` are columns of which the log tells nothing. `start` is the place of the lane, where it is known.
+    `may_settle_empty` is True for a first attempt only: with nothing to do it leaves no commit, any later attempt leaves an empty
+    one as a fence. `has_committed` says that an earlier step of the lane left a commit in the target, as the ledger knows.
+    `always_write` replaces a full table even when nothing differs. `ordered` are rows of the inputs that are taken as if they had
+    changed, for a backfill.
     """
 
     name: str
@@ -63,6 +64,7 @@ class TableJob:
     partitions: tuple[Partition, ...] = ()
     expect: Mapping[str, str] = field(default_factory=dict)
     watermark: str | None = None
+    personal: tuple[str, ...] = ()
     comment: str = ""
     start: Place | None = None
     may_settle_empty: bool = True

@@ -74,10 +74,10 @@ def sql_literal(value: Any, kind: DataType) -> str:
     """A value that travelled plain, in SQL."""
     if value is not None and isinstance(kind, TimestampType):
         return f"timestamp_micros({int(value)})"
-    return f"CAST({'NULL' if value is None else _text(value)} AS {kind.simpleString()})"
+    return f"CAST({'NULL' if value is None else text_literal(value)} AS {kind.simpleString()})"
 
 
-def _text(value: Any) -> str:
+def text_literal(value: Any) -> str:
     """A value as a SQL string, in which no `${…}` is taken for a variable."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"

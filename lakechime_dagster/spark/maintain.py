@@ -17,7 +17,7 @@ from lakechime_dagster.dce.commits import TableLog
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.maintenance_plan import Action, Done, Kind, Maintained, Partition, Plan, Refused
 from lakechime_dagster.spark.commit import CONFLICTS
-from lakechime_dagster.spark.literals import sql_literal
+from lakechime_dagster.spark.literals import sql_literal, text_literal
 from lakechime_dagster.spark.names import quoted
 from lakechime_dagster.spark.session_confs import session_confs
 
@@ -103,8 +103,8 @@ def _rewritten(kind: Kind, metrics: Mapping[str, Any]) -> Done:
 
 
 def _set_properties(spark: SparkSession, location: str, properties: Mapping[str, str | None]) -> None:
-    sets = [f"{_text(name)} = {_text(value)}" for name, value in properties.items() if value is not None]
-    unsets = [_text(name) for name, value in properties.items() if value is None]
+    sets = [f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items() if value is not None]
+    unsets = [text_literal(name) for name, value in properties.items() if value is None]
     if sets:
         spark.sql(f"ALTER TABLE {_path(location)} SET TBLPROPERTIES ({', '.join(sets)})")
     if unsets:
@@ -131,7 +131,3 @@ def _is_partition(schema: StructType, names: Sequence[str], values: Partition) -
 
 def _path(location: str) -> str:
     return f"delta.{quoted(location)}"
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -3,13 +3,15 @@
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.spark.commit import Target, create_if_missing, retrying
+from lakechime_dagster.spark.commit import CHANGE_FEED, Target, create_if_missing, retrying
 from lakechime_dagster.spark.names import column
 from lakechime_dagster.spark.sift import REASON
 from lakechime_dagster.spark.stamp import transaction
+from lakechime_dagster.spark.statistics import LISTED
 from lakechime_dagster.triggers.lanes import CommitStamp
 
 SUFFIX = "__quarantine"
+STATISTICS = {LISTED: "lane,step,execution,reason"}  # not of the rows, which may hold anything
 ATTEMPTS = 1024  # transactions of one step, in the order of its attempts
 KEPT = ("lane", "step", "execution", "reason", "row")
 AS_TEXT = {
@@ -34,7 +36,7 @@ def quarantine(spark: SparkSession, target: Target, stamp: CommitStamp, bad: Dat
         F.lit(str(stamp.lane)).alias("lane"), F.lit(stamp.step).cast("long").alias("step"), F.lit(stamp.execution_id).alias("execution"),
         F.col(REASON).alias("reason"), F.to_json(F.struct(*values), AS_TEXT).alias("row"),
     )  # fmt: skip
-    create_if_missing(spark, target, rows.schema)
+    create_if_missing(spark, target, rows.schema, CHANGE_FEED | STATISTICS)
     count = 0
     version = stamp.step * ATTEMPTS + min(stamp.attempt, ATTEMPTS - 1)
     for tried in retrying():

@@ -12,7 +12,7 @@ from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampT
 from lakechime_dagster.errors import DeclarationError, TableUnreadableError
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.tables import RefreshMode
-from lakechime_dagster.spark.commit import Target, create_if_missing, newest_commit
+from lakechime_dagster.spark.commit import CHANGE_FEED, Target, create_if_missing, newest_commit
 from lakechime_dagster.spark.inputs import (
     Input,
     Scope,
@@ -38,6 +38,7 @@ from lakechime_dagster.spark.shape import same_type
 from lakechime_dagster.spark.sift import Sifted, sift
 from lakechime_dagster.spark.sql_views import sql_over
 from lakechime_dagster.spark.stamp import TargetLog
+from lakechime_dagster.spark.statistics import keep_listed, properties_of
 from lakechime_dagster.spark.write import write
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
@@ -59,7 +60,7 @@ def refresh(spark: SparkSession, job: TableJob, stamp: CommitStamp, open_log: Op
     """
     target = Target(
         name=job.name, location=job.location, log=open_log(job.location, job.name), keys=job.keys,
-        partitioned_by=job.partitioned_by, comment=job.comment,
+        partitioned_by=job.partitioned_by, comment=job.comment, personal=job.personal,
     )  # fmt: skip
     last = newest_commit(target, stamp)
     if last and last.stamp.step == stamp.step:
@@ -114,7 +115,9 @@ class Attempt:
         with self._phase("quarantine"):
             self._quarantine(sifted)
         with self._phase("write"):
-            create_if_missing(self.spark, self.target, sifted.good.schema)
+            schema = sifted.good.schema
+            create_if_missing(self.spark, self.target, schema, CHANGE_FEED | properties_of(schema, self.target))
+            keep_listed(self.spark, self.target, schema)
             written = write(self.spark, self.job, self.target, stamp, sifted.good, work)
         if written.outcome is Outcome.SKIPPED and written.committed:
             return skipped(written.committed)

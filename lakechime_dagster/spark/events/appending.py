@@ -16,6 +16,7 @@ from lakechime_dagster.spark.commit import CommitLostError, Target, retrying
 from lakechime_dagster.spark.delta_files import remove_folder
 from lakechime_dagster.spark.shape import same_type
 from lakechime_dagster.spark.stamp import TargetLog
+from lakechime_dagster.spark.statistics import keep_listed, properties_of
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId
 
 FEW_ROWS = 200_000  # which one file holds
@@ -92,8 +93,12 @@ def _holds(columns: str, schema: StructType) -> bool:
 def _write(target: Target, rows: DataFrame, stamp: CommitStamp) -> None:
     """A commit by Delta, which makes the table, or its columns, where they are not there."""
     options = {"mergeSchema": "true", "txnAppId": stamp.txn_app_id, "txnVersion": str(stamp.step), "userMetadata": stamp.to_text()}
-    made = {} if target.log.exists() else PROPERTIES
+    is_new = not target.log.exists()
+    made = PROPERTIES | properties_of(rows.schema, target) if is_new else {}
+    keep_listed(rows.sparkSession, target, rows.schema)
     rows.write.format("delta").mode("append").options(**options, **made).save(target.location)
+    if not is_new:
+        keep_listed(rows.sparkSession, target, rows.schema)  # what follows adds files without Spark
 
 
 def _add(target: Target, rows: DataFrame, stamp: CommitStamp) -> None:

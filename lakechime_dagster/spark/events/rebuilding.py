@@ -25,6 +25,7 @@ from lakechime_dagster.spark.events.rows import rows_of
 from lakechime_dagster.spark.events.slices import Slices, of_types
 from lakechime_dagster.spark.events.writing import TypeWriter, covered_by
 from lakechime_dagster.spark.shape import same_type
+from lakechime_dagster.spark.statistics import keep_listed, properties_of
 
 KEY, NUMBER, RESCUED = "_src", "_schema_version", "_rescued"
 
@@ -140,6 +141,7 @@ class TypeRebuilder:
                 self._adopt(anew.known, known.place.commits)
                 return reached
             start, end = self.slices.start(known.place), self.slices.version
+            keep_listed(self.spark, self.writer.tables.target(anew.known), rows.schema)
             stamp = self.writer.tables.rebuild_stamp(anew.known, start, end, found.events, found.came, found.done)
             held = commit(self.spark, target, stamp, lambda: lambda: _replace(target, rows, anew.count.rows))
         finally:
@@ -155,6 +157,6 @@ class TypeRebuilder:
 
 def _replace(target: Target, rows: DataFrame, count: int) -> None:
     """A commit that leaves nothing of what was there, be it rows or columns."""
-    made = {} if target.log.exists() else PROPERTIES
+    made = {} if target.log.exists() else PROPERTIES | properties_of(rows.schema, target)
     one = rows.coalesce(1) if count <= FEW_ROWS else rows
     one.write.format("delta").mode("overwrite").option("overwriteSchema", "true").options(**made).save(target.location)

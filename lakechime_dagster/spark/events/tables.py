@@ -6,11 +6,13 @@ from typing import Any
 
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.schema.personal import personal_columns
 from lakechime_dagster.schema.replay import REBUILT, Replayed
 from lakechime_dagster.schema.repository import KnownType, TypePlace
 from lakechime_dagster.spark.commit import Target
 from lakechime_dagster.spark.events.appending import Ahead, ahead_of
 from lakechime_dagster.spark.events.job import GroupJob
+from lakechime_dagster.spark.events.rescues import RESCUED
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 
@@ -26,7 +28,9 @@ class TypeTables:
         """The table of a type, be it there or not."""
         home = self._home(known)
         name, location = f"{home}.{known.table}", f"{self.job.warehouse}/{home}/{known.table}"
-        return Target(name=name, location=location, log=self.open_log(location, name))
+        paths = self.job.group.personal
+        hidden = (*personal_columns(known.layout, paths), RESCUED) if paths else ()
+        return Target(name=name, location=location, log=self.open_log(location, name), personal=hidden)
 
     def ahead(self, known: KnownType) -> Ahead | None:
         """What a type's table holds beyond what is known of it.

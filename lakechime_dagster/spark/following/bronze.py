@@ -12,21 +12,26 @@ from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.spark.ddl import struct_of
 from lakechime_dagster.spark.feeds.files import SLICE, check_there, has_message, tasks
 from lakechime_dagster.spark.feeds.kafka import read_topics
-from lakechime_dagster.spark.feeds.step import files_place, ingest_step, kafka_place
+from lakechime_dagster.spark.feeds.step import PROPERTIES, files_place, ingest_step, kafka_place
 from lakechime_dagster.spark.following.bronze_job import BronzeJob
 from lakechime_dagster.spark.following.kafka import Messages
 from lakechime_dagster.spark.following.lines import Lines
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.spark.statistics import LISTED
 from lakechime_dagster.triggers.feeds import FilesPlace, KafkaPlace
 from lakechime_dagster.triggers.lanes import CommitStamp, Place
 
 DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
+STATISTICS = {LISTED: "topic,topic_id,partition,offset,timestamp,kind,source,op,ts_ms,transaction"}  # not of what rows hold
 
 
 def ingest(spark: SparkSession, job: BronzeJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
     """One attempt at one step of a table of messages, as `feeds.step.ingest_step` says; its rows are counted by their kinds."""
-    return ingest_step(spark, job, stamp, open_log, lambda start, end: _rows(spark, job, start, end), bronze_schema(), "kind")
+    properties = PROPERTIES | STATISTICS
+    return ingest_step(
+        spark, job, stamp, open_log, lambda start, end: _rows(spark, job, start, end), bronze_schema(), "kind", properties=properties
+    )
 
 
 def bronze_schema() -> StructType:

@@ -26,9 +26,10 @@ FEW = TableSize(rows=20_000, bytes=16_000_000)  # of which Python reads and merg
 class ChangeJob:
     """One execution of a table that follows a database, by the new rows of its bronze table.
 
-    `names` gives the table's names of columns that have others in the database. A complete snapshot that would delete more than
-    `max_delete_ratio` of all rows is not taken. `asked` is what the database said of its open transactions.
-    At most `max_continuous_empty_commits` steps in a row leave the table without a commit; None is any number.
+    `names` gives the table's names of columns that have others in the database; of `personal` ones the log tells nothing.
+    A complete snapshot that would delete more than `max_delete_ratio` of all rows is not taken. `asked` is what the database
+    said of its open transactions. At most `max_continuous_empty_commits` steps in a row leave the table without a commit; None is
+    any number.
     What is older than `allowed_lateness` is no longer waited for, and forgotten when it is most of what is remembered, and more
     than `collects_above` changes. Messages that are `few` start no workers.
     `reading` is what the columns of the database's table were after all of its messages had been written.
@@ -42,6 +43,7 @@ class ChangeJob:
     merge: CDCMerge
     names: Mapping[str, str] = field(default_factory=dict)
     cluster_by: tuple[str, ...] = ()
+    personal: tuple[str, ...] = ()
     has_deletion_vectors: bool = True
     deletes: Deletes = Deletes.HARD
     max_delete_ratio: float = 0.1

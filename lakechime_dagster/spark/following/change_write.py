@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.meaning.needs import Need
-from lakechime_dagster.spark.commit import Target, append, append_nothing, commit, create_if_missing, merge, replace_all
+from lakechime_dagster.spark.commit import CHANGE_FEED, Target, append, append_nothing, commit, create_if_missing, merge, replace_all
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.ddl import struct_of
 from lakechime_dagster.spark.following.change_rows import What
@@ -14,6 +14,7 @@ from lakechime_dagster.spark.following.stages import Merge
 from lakechime_dagster.spark.names import column
 from lakechime_dagster.spark.narrow import MAX_LISTED, are_listed
 from lakechime_dagster.spark.session_confs import session_confs
+from lakechime_dagster.spark.statistics import keep_listed, properties_of
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
 SMALL = {
@@ -34,8 +35,10 @@ def write_rows(
     evolution = merged.evolution
     if not evolution.columns:
         return None
-    properties = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": str(has_deletion_vectors).lower()}
-    create_if_missing(spark, target, struct_of(columns), properties)
+    schema = struct_of(columns)
+    properties = CHANGE_FEED | {"delta.enableDeletionVectors": str(has_deletion_vectors).lower()} | properties_of(schema, target)
+    create_if_missing(spark, target, schema, properties)
+    keep_listed(spark, target, schema)
     need = F.col("operation")
     operation = F.when(need.isin(Need.END, Need.RETURN, Need.AMEND), Need.UPDATE).otherwise(need)
     rows = merged.found.where({"what": [What.ROW]}).frame.where(need != Need.NOTHING)

@@ -62,7 +62,10 @@ from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.ranges import RangeRead, ReadMethod, read_range
 from lakechime_dagster.spark.refresh import OpenLog, skipped
 from lakechime_dagster.spark.session_confs import session_confs
+from lakechime_dagster.spark.statistics import LISTED
 from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, Committed
+
+STATE_STATISTICS = {LISTED: "step,role,source,transaction,ts_ms"}  # not of the values and keys of rows
 
 
 def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
@@ -84,7 +87,13 @@ def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: Op
     location, log_of = job.location.rstrip("/") + STATE, open_log
     keys = (*job.merge.keys, START_SEQ) if job.has_history else job.merge.keys
     target = Target(
-        name=job.name, location=job.location, log=log_of(job.location, job.name), keys=keys, cluster_by=job.cluster_by, comment=job.comment
+        name=job.name,
+        location=job.location,
+        log=log_of(job.location, job.name),
+        keys=keys,
+        cluster_by=job.cluster_by,
+        comment=job.comment,
+        personal=(*job.personal, HIDDEN) if job.personal else (),
     )
     state = Target(name=job.name + STATE, location=location, log=log_of(location, job.name + STATE))
     while True:
@@ -338,7 +347,7 @@ class Step:
             rows = collected_state(self._compute.workers, state.frame, known, self.job.allowed_lateness, merge.groups, *kept)
             write = replace_all
         frame = rows.shaped(ddl_of(COLUMNS), values={"step": self.stamp.step}).frame
-        create_if_missing(self.spark, self.state, frame.schema, {})
+        create_if_missing(self.spark, self.state, frame.schema, STATE_STATISTICS)
         stamp = replace(self.stamp, facts={**self.stamp.facts, AS_OF: version})
         held = commit(self.spark, self.state, stamp, lambda: lambda: write(frame, self.state))
         assert held is not None  # since something was to be written
