@@ -14,6 +14,7 @@ from lakechime_dagster.assets.flows import job_of
 from lakechime_dagster.assets.lineage import page_link
 from lakechime_dagster.assets.parameters import check_inputs, shared_with, with_signature
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
+from lakechime_dagster.assets.personal import personal_results, personal_specs
 from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
 from lakechime_dagster.dce.event import version_of
 from lakechime_dagster.errors import FeedUnreadableError, LaneConflictError, NotFoundError, TableUnreadableError
@@ -55,6 +56,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.Asse
         now = from_milliseconds(platform.store.now())
         before = platform.log(table.name, table.location).watermark() if needs_watermark(table, reports) else None
         checks = [*check_results(table, reports, now, before), inputs_declared(lake, table, reports)]
+        checks += personal_results(lake, table, platform)
         return dg.MaterializeResult(metadata=combined(reports), check_results=checks)
 
     partitions = partitions_of(lake, table)
@@ -65,6 +67,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.Asse
         **declared(table, static_metadata(table, flow)),
     }
     given["deps"] = [*given["deps"], *planned]
+    given["check_specs"] = [*given["check_specs"], *personal_specs(lake, table)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of its backfill policies that they may change
         asset = dg.asset(**given)(with_signature(body, table))

@@ -57,13 +57,23 @@ class Kind(StrEnum):
 
 
 _DIRECT = (Kind.IDENTITY, Kind.TRANSFORMATION, Kind.AGGREGATION)
+Step = tuple[Kind, bool]  # how a value goes on, and whether it is masked by that
+
+
+def after(inner: Step, outer: Step) -> Step:
+    """One step and then another. Of what is masked the kind is that of what masks it, as the greatest hash is no count."""
+    (kind, was_masked), (later, is_masked) = inner, outer
+    if not (was_masked or is_masked) or not (kind.is_direct and later.is_direct):
+        return kind.then(later), was_masked or is_masked
+    is_counted = (was_masked and kind is Kind.AGGREGATION) or (is_masked and later is Kind.AGGREGATION)
+    return Kind.AGGREGATION if is_counted else Kind.TRANSFORMATION, True
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Source:
     """A column, or a whole data set, that takes part in a column or in a statement.
 
-    `is_masking` says that its value cannot be told from the outcome, such as that of a hash or a count.
+    `is_masking` says that its value cannot be told from the outcome: of an AGGREGATION as it was counted, else as of a hash.
     """
 
     ref: ColumnRef
@@ -72,7 +82,7 @@ class Source:
 
     def then(self, outer: Kind, is_masking: bool = False) -> "Source":
         """The same source seen through one more step."""
-        return Source(self.ref, self.kind.then(outer), self.is_masking or is_masking)
+        return Source(self.ref, *after((self.kind, self.is_masking), (outer, is_masking)))
 
     @property
     def order(self) -> tuple[str, str, Kind, bool]:

@@ -101,7 +101,19 @@ class AskedLineage:
         Raises:
             NotFoundError: naming what is nearest.
         """
-        return meant(text, {*self.network.tables, *(table.name for table in self.lake.tables)}, self._columns)
+        return meant(text, {*self.network.tables, *(table.name for table in self.lake.tables)}, self.columns)
+
+    def columns(self, table: str) -> set[str]:
+        """The columns of a data set that lineage knows, and those that its log tells now."""
+        network = self.network
+        known = {network.labels[node] for node in network.columns_of(network.tables[table])} if table in network.tables else set()
+        declared = next((one for one in self.lake.tables if one.name == table), None)
+        if declared is None:
+            return known
+        try:
+            return known | {name for name, _, _ in self.platform.log(table, declared.location).columns()}
+        except TableUnreadableError:
+            return known
 
     def hits(
         self, refs: Collection[ColumnRef], *, upstream: bool = False, depth: int | None = None, kind: Certainty | None = None,
@@ -173,18 +185,6 @@ class AskedLineage:
             standings = known.of_targets([one.table for one in several], self.at_ms)
         declared = {one.name: self.platform.location(one.name, one.location) for one in self.lake.tables}
         return job_events(standings, lambda name: address_of(name, declared.get(name)))
-
-    def _columns(self, table: str) -> set[str]:
-        """The columns of a data set that lineage knows, and those that its log tells now."""
-        network = self.network
-        known = {network.labels[node] for node in network.columns_of(network.tables[table])} if table in network.tables else set()
-        declared = next((one for one in self.lake.tables if one.name == table), None)
-        if declared is None:
-            return known
-        try:
-            return known | {name for name, _, _ in self.platform.log(table, declared.location).columns()}
-        except TableUnreadableError:
-            return known
 
 
 def _unknown(

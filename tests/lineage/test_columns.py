@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, joined
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Step, after, joined
 
 KINDS = st.sampled_from(Kind)
 SOURCES = st.builds(Source, st.builds(ColumnRef, st.sampled_from("tu"), st.sampled_from(["a", "b", None])), KINDS, st.booleans())
@@ -20,6 +20,14 @@ def test_what_only_decides_on_rows_never_becomes_a_value_again() -> None:
     assert Kind.FILTER.then(Kind.IDENTITY) is Kind.FILTER
     assert Kind.IDENTITY.then(Kind.CONDITIONAL) is Kind.CONDITIONAL
     assert Kind.AGGREGATION.then(Kind.TRANSFORMATION) is Kind.AGGREGATION
+
+
+STEPS = st.tuples(KINDS, st.booleans())
+
+
+@given(STEPS, STEPS, STEPS)
+def test_three_steps_of_which_some_mask_are_the_same_however_they_are_taken_together(a: Step, b: Step, c: Step) -> None:
+    assert after(after(a, b), c) == after(a, after(b, c))
 
 
 def test_what_was_masked_once_stays_masked() -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, insert, inspect, text
 import lakechime_dagster
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import StoreVersionError
-from lakechime_dagster.store import event_schema, ingest_schema, ledger_schema, lineage_schema, migrations, notice_schema
+from lakechime_dagster.store import event_schema, ingest_schema, ledger_schema, lineage_schema, migrations, notice_schema, personal_schema
 from lakechime_dagster.store.engine import open_engine, reading, writing
 from lakechime_dagster.store.event_measures import measures
 from lakechime_dagster.store.event_types import SqlEventTypes
@@ -26,7 +26,7 @@ from lakechime_dagster.store.upgrade import VERSION_TABLE, check, newest_version
 from tests.factories import make_event
 from tests.support.postgres import fresh_database
 
-SCHEMAS = (ledger_schema, event_schema, lineage_schema, notice_schema, ingest_schema)
+SCHEMAS = (ledger_schema, event_schema, lineage_schema, notice_schema, ingest_schema, personal_schema)
 assert all(one.metadata is metadata for one in SCHEMAS)  # every table is known before schemas are compared
 
 UPGRADE = """

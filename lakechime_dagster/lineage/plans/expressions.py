@@ -125,6 +125,11 @@ def _count(node: Node, scope: Scope) -> Value:
     return (arguments if arguments.sources or arguments.opaque else scope.rows).then(Kind.AGGREGATION, is_masking=True)
 
 
+def _distinct(node: Node, scope: Scope) -> Value:
+    """About how many values there are."""
+    return _function(node, scope).then(Kind.AGGREGATION, is_masking=True)
+
+
 def _by(node: Node, scope: Scope) -> Value:
     """The value of one column in the row where another has its largest or least."""
     return scope.value(node.node("valueExpr")).beside(scope.value(node.node("orderingExpr")).then(Kind.CONDITIONAL))
@@ -188,7 +193,8 @@ EXPRESSIONS: Mapping[str, Rule] = MappingProxyType({
     "Alias": _child,
     "Coalesce": _either, "If": _if, "CaseWhen": _case,
     "CreateNamedStruct": _struct, "GetStructField": _field, "With": _with, "CommonExpressionRef": _part,
-    "AggregateExpression": _aggregated, "Count": _count, "MaxBy": _by, "MinBy": _by, "PivotFirst": _pivoted,
+    "AggregateExpression": _aggregated, "Count": _count, "HyperLogLogPlusPlus": _distinct,
+    "MaxBy": _by, "MinBy": _by, "PivotFirst": _pivoted,
     "WindowExpression": _window, "Rank": _none, "DenseRank": _none, "PercentRank": _none, "TypedNullLiteral": _none,
     "ScalarSubquery": _scalar, "Exists": _exists, "ListQuery": _scalar,
     **dict.fromkeys(FOREIGN, _foreign),

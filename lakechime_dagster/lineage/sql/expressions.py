@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
-from lakechime_dagster.lineage.columns import Kind
+from lakechime_dagster.lineage.columns import Kind, Step, after
 from lakechime_dagster.lineage.sql.relation import Origin, Relation, Scope, merged, opaque
 
 Ask = Callable[[exp.Expr, Scope], Relation]  # what a query inside an expression gives, with the scope around it
-Step = tuple[Kind, bool]  # how the value goes on, and whether it is masked by that
 
 SAME: Step = (Kind.IDENTITY, False)
 MASKING_FUNCTIONS = frozenset({"hash", "xxhash64", "crc32", "mask", "sha1", "sha", "sha256", "sha512", "md5", "approx_count_distinct"})
@@ -32,13 +31,13 @@ def origin_of(node: exp.Expr, scope: Scope, ask: Ask) -> Origin:
         elif isinstance(one, exp.Query):
             found.append(merged(origin for _, origin in _columns(ask(one, scope))).then(*step))
         elif isinstance(one, exp.Exists):
-            found.append(_shown_by(ask(one.this, scope)).then(*_after((Kind.CONDITIONAL, False), step)))
+            found.append(_shown_by(ask(one.this, scope)).then(*after((Kind.CONDITIONAL, False), step)))
         else:
             if isinstance(one, exp.Anonymous) and not any(one.find_all(exp.Column, exp.Query)):
                 found.append(opaque(f"function {one.name}() is not known"))
             if isinstance(one, exp.Window):
                 found.append(window(one, scope, ask).then(*step))
-            waiting.extend((part, _after(how, step)) for part, how in _parts(one))
+            waiting.extend((part, after(how, step)) for part, how in _parts(one))
     return merged(found)
 
 
@@ -96,10 +95,6 @@ def _step(one: exp.Expr) -> Step:
     masking = isinstance(one, _MASKING) or (isinstance(one, exp.Anonymous) and one.name.lower() in MASKING_FUNCTIONS)
     aggregates = isinstance(one, exp.AggFunc) and not isinstance(one, _OF_ANOTHER_ROW)
     return Kind.AGGREGATION if aggregates else Kind.TRANSFORMATION, masking
-
-
-def _after(inner: Step, outer: Step) -> Step:
-    return inner[0].then(outer[0]), inner[1] or outer[1]
 
 
 def _columns(relation: Relation) -> tuple[tuple[str, Origin], ...]:

@@ -1,0 +1,47 @@
+"""The check that personal data stays where it is known to be: nothing untagged comes of it, and nothing of it is in public tables."""
+
+import dagster as dg
+
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lineage.personal.declared import within_reach
+from lakechime_dagster.resources.keys import asset_key
+from lakechime_dagster.resources.platform import Platform
+
+PERSONAL_DECLARED = "personal_data_is_declared"
+NOTHING_PERSONAL = "nothing_personal"
+MAX_SHOWN = 50  # columns in the metadata of a check
+
+
+def personal_specs(lake: Lake, table: LakeTable) -> list[dg.AssetCheckSpec]:
+    """The check of a table that is public, or that personal columns reach by the declarations."""
+    if table.public:
+        told = "The table is public: no column of it holds personal data, or a pseudonym, as far as lineage tells."
+    elif table.name in within_reach(lake):
+        told = "Each column that personal data comes to is declared personal, or decided not to be, as far as lineage tells."
+    else:
+        return []
+    return [dg.AssetCheckSpec(_name(table), asset=asset_key(table.name), description=told)]
+
+
+def personal_results(lake: Lake, table: LakeTable, platform: Platform) -> list[dg.AssetCheckResult]:
+    """What the check says by the lineage that is known now; a table without one has none."""
+    if not personal_specs(lake, table):
+        return []
+    from lakechime_dagster.lineage.personal.tags import Reach  # numpy, for who follows lineage
+    from lakechime_dagster.resources.personal import PersonalData
+
+    data = PersonalData(platform, lake)
+    found = [one for one in data.found(data.network_above(table.name)) if one.ref.table == table.name]
+    wrong = data.leaks(found)
+    unsure = sorted({one.ref.column or "its rows" for one in found if one.reach is Reach.UNSURE})
+    metadata: dict[str, str | int] = {"columns that should not be": len({one.tagged.ref for one in wrong})}
+    metadata |= {one.tagged.ref.column or "rows": one.remedy for one in wrong[:MAX_SHOWN]}
+    if unsure:
+        metadata["not known whether personal"] = ", ".join(unsure[:MAX_SHOWN])
+    result = dg.AssetCheckResult(check_name=_name(table), passed=not wrong, severity=dg.AssetCheckSeverity.WARN, metadata=metadata)
+    return [result]
+
+
+def _name(table: LakeTable) -> str:
+    return NOTHING_PERSONAL if table.public else PERSONAL_DECLARED

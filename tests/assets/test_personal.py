@@ -1,0 +1,73 @@
+"""A check on the tables that personal columns reach: nothing of them is untagged, and nothing of them is in a public table."""
+
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import Lake, SourceTable, personal, sql_table
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.resources.personal import PersonalData
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.store.interventions import By
+from tests.support.home import local_home
+from tests.support.tables import write
+
+people = SourceTable("bronze.people", columns={"email": personal("email")})
+visits = SourceTable("bronze.visits")
+members = sql_table("silver.members", sql="SELECT lower(email) AS mail, town FROM bronze.people", refresh="full")
+towns = sql_table(
+    "gold.towns", sql="SELECT town, max(sha2(mail, 256)) AS last, count(mail) AS n FROM silver.members GROUP BY 1", refresh="full",
+    public=True,
+)  # fmt: skip
+pages = sql_table("gold.pages", sql="SELECT page FROM bronze.visits", refresh="full")
+lake = Lake("people", [people, visits, members, towns, pages])
+
+
+def specs(table: str) -> list[str]:
+    keys = build_definitions(lake).resolve_asset_graph().asset_check_keys
+    return sorted(key.name for key in keys if key.asset_key == dg.AssetKey(table.split(".")) and "personal" in key.name)
+
+
+def test_the_check_is_on_tables_that_personal_columns_reach_and_on_public_ones() -> None:
+    found = {table.name: specs(table.name) for table in lake.computed}
+    assert found == {"silver.members": ["personal_data_is_declared"], "gold.towns": ["nothing_personal"], "gold.pages": []}
+
+
+@pytest.fixture
+def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Platform:
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+    found = open_platform()
+    log = found.log("bronze.people")
+    Path(log.location).mkdir(parents=True, exist_ok=True)
+    write(log.location, pa.table({"email": ["Ana@example.com"], "town": ["Ulm"]}))
+    found.store.register(log.events_of_commit(log.version))
+    return found
+
+
+def run(platform: Platform, table: str, instance: dg.DagsterInstance) -> tuple[bool, dict[str, object]]:
+    """Whether the check of a run passed, and its metadata."""
+    job = build_definitions(lake).resolve_job_def("people__tables")
+    done = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(table.split("."))])
+    (check,) = [one for one in done.get_asset_check_evaluations() if "personal" in one.check_name]
+    return check.passed, {name: value.value for name, value in check.metadata.items()}
+
+
+@pytest.mark.spark
+def test_what_is_untagged_and_what_is_in_a_public_table_fails_the_check_with_the_remedy(platform: Platform) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        passed, told = run(platform, "silver.members", instance)
+        assert not passed
+        assert told["columns that should not be"] == 1
+        assert 'columns={"mail": personal("email")} of silver.members' in str(told["mail"])
+        passed, told = run(platform, "gold.towns", instance)
+        assert not passed
+        assert set(told) == {"columns that should not be", "last"}  # a count is nobody's
+        assert "declared public" in str(told["last"])
+        PersonalData(platform, lake).decide(ColumnRef("silver.members", "mail"), None, By(who="ana", reason="addresses of shops"))
+        write(platform.log("bronze.people").location, pa.table({"email": ["Bo@example.com"], "town": ["Bern"]}))
+        passed, told = run(platform, "silver.members", instance)
+        assert (passed, told) == (True, {"columns that should not be": 0})

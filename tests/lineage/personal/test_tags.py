@@ -1,0 +1,160 @@
+"""Tags of personal columns are followed along their lineage, and never silently lost or made more of than they are."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
+from lakechime_dagster.lineage.graph.network import network_of
+from lakechime_dagster.lineage.personal import tags as subject
+from lakechime_dagster.lineage.personal.tags import Reach, Tagged, leaks
+from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage.sql.schema import SqlSchema
+from lakechime_dagster.lineage.sql.statements import statements_of_sql
+
+EMAIL = ColumnRef("people", "email")
+TAGS = {EMAIL: "email"}
+Columns = dict[str, list[tuple[Any, ...]]]
+
+
+def followed(tags: Mapping[ColumnRef, str], cleared: Collection[ColumnRef], statements: Iterable[Statement]) -> tuple[Tagged, ...]:
+    return subject.followed(network_of(statements), tags, cleared)
+
+
+def source(name: str, kind: Kind = Kind.IDENTITY, is_masking: bool = False) -> Source:
+    table, _, column = name.partition(".")
+    return Source(ColumnRef(table, column or None), kind, is_masking)
+
+
+def write(target: str, columns: Columns | None = None, *, opaque: Iterable[str] = (), **fields: object) -> Statement:
+    """A statement whose columns have these sources, or could not be told."""
+    told = [ColumnLineage(column=name, sources=tuple(source(*one) for one in several)) for name, several in (columns or {}).items()]
+    told += [ColumnLineage(column=name, opaque=("a UDF",)) for name in opaque]
+    return Statement(target=target, columns=tuple(told), **fields)  # type: ignore[arg-type]
+
+
+def reached(found: Iterable[Tagged]) -> dict[str, Reach]:
+    return {str(one.ref): one.reach for one in found if not one.is_source}
+
+
+def test_values_are_followed_and_what_is_made_of_them() -> None:
+    first = write("a", {
+        "mail": [("people.email", Kind.IDENTITY)], "host": [("people.email", Kind.TRANSFORMATION)],
+        "last": [("people.email", Kind.AGGREGATION)], "hashed": [("people.email", Kind.TRANSFORMATION, True)],
+        "many": [("people.email", Kind.AGGREGATION, True)], "town": [("people.town", Kind.IDENTITY)],
+    })  # fmt: skip
+    second = write("b", {
+        "mail": [("a.mail", Kind.IDENTITY)], "id": [("a.hashed", Kind.IDENTITY)], "ids": [("a.hashed", Kind.AGGREGATION, True)],
+        "many": [("a.many", Kind.IDENTITY)],
+    })  # fmt: skip
+    found = followed(TAGS, (), [second, first])
+    assert reached(found) == {
+        "a.mail": Reach.PERSONAL, "a.host": Reach.PERSONAL, "a.last": Reach.PERSONAL, "a.hashed": Reach.PSEUDONYM,
+        "b.mail": Reach.PERSONAL, "b.id": Reach.PSEUDONYM,
+    }  # fmt: skip
+    (mail,) = [one for one in found if str(one.ref) == "b.mail"]
+    assert [str(ref) for ref in mail.path] == ["people.email", "a.mail", "b.mail"]
+
+
+def test_the_surest_of_several_ways_counts() -> None:
+    both = write("a", {"mail": [("people.email", Kind.TRANSFORMATION, True), ("people.email", Kind.IDENTITY)]})
+    assert reached(followed(TAGS, (), [both])) == {"a.mail": Reach.PERSONAL}
+
+
+def test_what_decides_is_told_apart_and_goes_no_further() -> None:
+    first = write("a", {"kind": [("people.email", Kind.CONDITIONAL)]}, indirect=(source("people.email", Kind.FILTER),))
+    second = write("b", {"kind": [("a.kind", Kind.IDENTITY)]})
+    assert reached(followed(TAGS, (), [first, second])) == {"a.kind": Reach.INDIRECT, "a": Reach.INDIRECT}
+
+
+def test_what_could_not_be_told_is_unsure_and_goes_on() -> None:
+    first = write("a", {"town": [("people.town", Kind.IDENTITY)]}, opaque=["score"], inputs=("people",))
+    second = write("b", {"best": [("a.score", Kind.AGGREGATION)]})
+    third = write("c", {"id": [("people.id", Kind.IDENTITY)]}, inputs=("people",), unknown=("events were lost",))
+    fourth = write("d", {"any": [("c.other", Kind.IDENTITY)]})
+    found = reached(followed(TAGS, (), [first, second, third, fourth]))
+    assert found == {"a.score": Reach.UNSURE, "b.best": Reach.UNSURE, "c": Reach.UNSURE, "d.any": Reach.UNSURE}
+
+
+def test_of_a_part_of_a_column_only_the_whole_of_it_is_sure() -> None:
+    tags = {ColumnRef("letters", "payload:$.to"): "email", ColumnRef("people", "user.email"): "email"}
+    told = write("a", {
+        "copy": [("letters.payload", Kind.IDENTITY)], "read": [("letters.payload", Kind.TRANSFORMATION)],
+        "user": [("people.user", Kind.IDENTITY)],
+    })  # fmt: skip
+    assert reached(followed(tags, (), [told])) == {"a.copy": Reach.PERSONAL, "a.read": Reach.UNSURE, "a.user": Reach.PERSONAL}
+
+
+def test_a_part_of_what_is_personal_is_personal_and_fields_beside_it_are_not() -> None:
+    whole = {ColumnRef("orders", "$.user"): "person"}
+    told = write("a", {"mail": [("orders.$.user.email", Kind.IDENTITY)], "price": [("orders.$.price", Kind.IDENTITY)]})
+    assert reached(followed(whole, (), [told])) == {"a.mail": Reach.PERSONAL}
+
+
+def test_names_that_differ_in_case_alone_are_of_one_column() -> None:
+    told = write("a", {"MAIL": [("people.Email", Kind.IDENTITY)]})
+    found = followed(TAGS, (), [told, write("b", {"mail": [("a.mail", Kind.IDENTITY)]})])
+    assert reached(found) == {"a.MAIL": Reach.PERSONAL, "b.mail": Reach.PERSONAL}
+    assert leaks(found, [EMAIL, ColumnRef("a", "Mail")], public=(), tables={"a"}) == ()
+
+
+HASHED = [("max(sha2(email, 256))", True), ("sha2(max(email), 256)", True), ("md5(lower(email))", True), ("max(h)", True)]
+COUNTED = [
+    ("count(sha2(email, 256))", False),
+    ("approx_count_distinct(email)", False),
+    ("sha2(count(email), 256)", False),
+    ("max(n)", False),
+]
+
+
+@pytest.mark.parametrize(("sql", "is_pseudonym"), HASHED + COUNTED)
+def test_a_hash_is_known_again_after_an_aggregate_and_a_count_is_not(sql: str, is_pseudonym: bool) -> None:
+    """The greatest of hashes is one of them, the greatest of counts is nobody's."""
+    within = "SELECT email, md5(email) AS h, count(email) OVER () AS n FROM people"
+    told = statements_of_sql(f"CREATE TABLE lab AS SELECT {sql} AS x FROM ({within})", "spark", SqlSchema({"people": ("email",)}))
+    found = reached(followed(TAGS, (), [replace(one, target="lab") for one in told]))
+    assert found == ({"lab.x": Reach.PSEUDONYM} if is_pseudonym else {})
+
+
+def test_a_tag_does_not_pass_a_column_that_a_person_has_cleared() -> None:
+    first = write("a", {"host": [("people.email", Kind.TRANSFORMATION)]})
+    second = write("b", {"host": [("a.host", Kind.IDENTITY)]})
+    assert reached(followed(TAGS, [ColumnRef("a", "host")], [first, second])) == {}
+
+
+def test_a_circle_ends() -> None:
+    circle = [write("a", {"x": [("b.x", Kind.IDENTITY), ("people.email", Kind.IDENTITY)]}), write("b", {"x": [("a.x", Kind.IDENTITY)]})]
+    assert reached(followed(TAGS, (), circle)) == {"a.x": Reach.PERSONAL, "b.x": Reach.PERSONAL}
+
+
+def test_untagged_values_and_anything_in_public_tables_are_leaks() -> None:
+    told = [
+        write("a", {"mail": [("people.email", Kind.IDENTITY)], "known": [("people.email", Kind.IDENTITY)]}, opaque=["perhaps"]),
+        write("open", {"id": [("people.email", Kind.TRANSFORMATION, True)], "sum": [("people.email", Kind.AGGREGATION, True)]}),
+        write("elsewhere", {"mail": [("people.email", Kind.IDENTITY)]}),
+    ]
+    tags = TAGS | {ColumnRef("a", "known"): "email"}
+    found = leaks(followed(tags, (), told), tags, public={"open"}, tables={"people", "a", "open"})
+    assert [(str(one.tagged.ref), one.is_public) for one in found] == [("a.mail", False), ("open.id", True)]
+    assert found[0].remedy == 'declare columns={"mail": personal("email")} of a, or decide that it is not personal'
+
+
+NAMES = st.sampled_from("abcde")
+EDGES = st.lists(st.tuples(NAMES, NAMES, st.sampled_from([Kind.IDENTITY, Kind.TRANSFORMATION])), max_size=12)
+
+
+@settings(max_examples=60)
+@given(EDGES)
+def test_direct_edges_carry_a_tag_as_far_as_they_lead(edges: list[tuple[str, str, Kind]]) -> None:
+    """By a plain closure."""
+    statements = [write("t", {target: [(f"t.{origin}", kind)]}) for origin, target, kind in edges]
+    expected = {"a"}
+    while more := {target for origin, target, _ in edges if origin in expected} - expected:
+        expected |= more
+    found = followed({ColumnRef("t", "a"): "email"}, (), statements)
+    assert {one.ref.column for one in found} == expected
+    assert {one.reach for one in found} == {Reach.PERSONAL}
