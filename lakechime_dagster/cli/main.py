@@ -26,6 +26,7 @@ from lakechime_dagster.cli import (
     maintain,
     metrics,
     notice,
+    personal,
     schema,
     status,
     store,
@@ -43,7 +44,7 @@ app = typer.Typer(
     help="Data change events of lake tables, the triggers on them, and the runs that they launch.",
     pretty_exceptions_enable=False,
 )
-for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, notice, store, demo):
+for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, notice, personal, store, demo):
     app.add_typer(noun.app)
 table.app.command("maintain")(maintain.maintain)
 table.app.command("drop")(drop.drop)

@@ -1,0 +1,146 @@
+"""`lakechime personal`: where personal data goes is listed, and what a person decides of a column holds."""
+
+import json
+import sys
+
+import pyarrow as pa
+import pytest
+
+from lakechime_dagster.lake import event_group, personal
+from lakechime_dagster.lineage.columns import Kind
+from lakechime_dagster.store.lineage import SqlLineage
+from tests.cli.game import GAME, Game, event
+from tests.lineage.factories import make_record, make_statement, source
+from tests.support.cli import Cli
+from tests.support.tables import write
+
+MEMBERS = make_statement(
+    "silver.members", email="bronze.people.email", town="bronze.people.town",
+    id=source("bronze.people.email", Kind.TRANSFORMATION, masking=True),
+)  # fmt: skip
+HOSTS = make_statement("silver.hosts", host=source("silver.members.email", Kind.TRANSFORMATION), town="silver.members.town")
+TOWNS = make_statement(
+    "gold.towns", town="silver.members.town", last=source("silver.members.id", Kind.AGGREGATION),
+    n=source("silver.members.email", Kind.AGGREGATION, masking=True),
+)  # fmt: skip
+GUESS = make_statement("lab.guess", inputs=("silver.members",), opaque={"risk": "mapInPandas"})
+
+
+@pytest.fixture
+def people(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A lake of people, whose runs told what they did."""
+    monkeypatch.setenv("LAKECHIME_LAKE", "tests.cli.people_lake:lake")
+    several = {"members": MEMBERS, "hosts": HOSTS, "towns": TOWNS, "guess": GUESS}
+    SqlLineage(lakechime.platform.store.engine).record_all([make_record(one, job=job) for job, one in several.items()])
+    return lakechime
+
+
+def listed(people: Cli, *arguments: str) -> list[tuple[str, str, str]]:
+    told = people("personal", "list", *arguments, "--json").json
+    return [(f"{one['table']}.{one['column']}", one["category"], one["how"]) for one in told["columns"]]
+
+
+def test_what_is_declared_and_what_comes_of_it_is_listed_with_its_way(people: Cli) -> None:
+    assert listed(people) == [
+        ("bronze.people.email", "email", "personal"), ("gold.towns.last", "email", "pseudonym"),
+        ("lab.guess.risk", "email", "not known"),
+        ("silver.hosts.host", "email", "personal"), ("silver.hosts.host", "host", "personal"),
+        ("silver.members.email", "email", "personal"), ("silver.members.id", "email", "pseudonym"),
+    ]  # fmt: skip
+    (host,) = [one for one in people("personal", "list", "silver.hosts", "--json").json["columns"] if one["category"] == "email"]
+    assert host["path"] == ["bronze.people.email", "silver.members.email", "silver.hosts.host"]
+    out = people("personal", "list").out
+    assert "bronze.people.email → silver.members.email" in out
+    assert "its declaration" in out
+
+
+def test_untagged_values_and_pseudonyms_in_a_public_table_are_problems_with_a_remedy(people: Cli) -> None:
+    problems = people("personal", "list", "--json").json["problems"]
+    assert [(one["column"], one["public"]) for one in problems] == [("gold.towns.last", True), ("silver.members.email", False)]
+    assert problems[1]["remedy"].startswith('declare columns={"email": personal("email")} of silver.members')
+    assert "2 problems" in people("personal", "list").out
+
+
+def test_a_decision_holds_whatever_leads_to_the_column_and_can_be_changed(people: Cli) -> None:
+    decided = people("personal", "decide", "silver.members", "EMAIL", "email", "--who", "ana", "--json").json
+    assert decided == {"column": "silver.members.email", "category": "email", "who": "ana", "reason": "it is email"}
+    assert [one["column"] for one in people("personal", "list", "--json").json["problems"]] == ["gold.towns.last"]
+    assert "a decision of ana" in people("personal", "list", "silver.members").out
+    people("personal", "decide", "silver.members", "email", "not", "--reason", "test addresses")
+    assert listed(people, "silver.members") == [("silver.members.id", "email", "pseudonym")]
+    assert [host for host, category, _ in listed(people, "silver.hosts") if category == "email"] == []
+    assert "not personal: silver.members.email" in people("personal", "list").out
+
+
+def test_what_is_declared_is_decided_in_its_declaration(people: Cli) -> None:
+    refused = people("personal", "decide", "bronze.people", "Email", "not")
+    assert (refused.code, refused.out) == (1, "")
+    assert 'declared personal("email")' in refused.err
+    assert "change the declaration" in refused.err
+
+
+def test_unknown_names_and_categories_are_refused_with_the_nearest(people: Cli) -> None:
+    assert "did you mean bronze.people?" in people("personal", "list", "bronze.peple").err
+    assert people("personal", "list", "bronze.peple").code == 3
+    assert "did you mean town?" in people("personal", "decide", "silver.members", "towm", "city").err
+    assert "is no category" in people("personal", "decide", "silver.members", "town", "E-Mail!").err
+    assert "write the table and the column apart" in people("personal", "decide", "silver.members.town", "town", "city").err
+
+
+def test_before_any_run_what_reads_personal_columns_is_not_known(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKECHIME_LAKE", "tests.cli.people_lake:lake")
+    told = lakechime("personal", "list")
+    assert "no run has recorded lineage yet" in told.err
+    assert ("silver.members.None", "email", "not known") in listed(lakechime)
+
+
+def test_paths_of_a_group_are_personal_in_the_tables_of_its_types(lakechime: Cli) -> None:
+    game = Game.declared(lakechime, event_group("shop", GAME, match="shop_*", columns={"/user/email": personal("email")}))
+    game.come(event("shop_buy", user={"email": "ana@example.com", "town": "Ulm"}))
+    game.step()
+    assert listed(lakechime) == [
+        ("game.events.$.user.email", "email", "personal"), ("game.events.payload:$.user.email", "email", "personal"),
+        ("shop.shop_buy.user.email", "email", "personal"),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def letters(people: Cli) -> Cli:
+    """A table of the lake with rows in which is more than anybody declared."""
+    location = people.home / "warehouse" / "bronze" / "visits"
+    location.mkdir(parents=True)
+    payloads = [json.dumps({"to": f"person{n}@example.com", "n": n}) for n in range(20)]
+    write(location, pa.table({"page": ["/"] * 20, "phone": ["x"] * 20, "payload": payloads}))
+    return people
+
+
+def test_a_scan_proposes_with_counts_and_shares_and_shows_no_value(letters: Cli) -> None:
+    told = letters("personal", "scan", "bronze.visits", "--json")
+    assert told.json == {"table": "bronze.visits", "rows": 20, "left_out": 0, "proposals": [
+        {"column": "phone", "category": "phone", "by_name": True, "values": 20, "valid": 0},
+        {"column": "payload:$.to", "category": "email", "by_name": False, "values": 20, "valid": 20},
+    ]}  # fmt: skip
+    shown = letters("personal", "scan", "bronze.visits")
+    assert "20 of 20 (100%)" in shown.out
+    assert "example.com" not in told.out + shown.out + shown.err
+    assert letters("personal", "scan", "bronze.visits", "--sample", "7", "--json").json["rows"] == 7
+
+
+def test_what_is_decided_is_not_proposed_again_and_is_known(letters: Cli) -> None:
+    letters("personal", "decide", "bronze.visits", "payload:$.to", "email")
+    letters("personal", "decide", "bronze.visits", "phone", "not")
+    assert letters("personal", "scan", "bronze.visits", "--json").json["proposals"] == []
+    assert "nothing looks personal that is not known to be" in letters("personal", "scan", "bronze.visits").out
+    assert listed(letters, "bronze.visits") == [("bronze.visits.payload:$.to", "email", "personal")]
+
+
+def test_a_scan_of_what_is_not_there_says_so(letters: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "bronze.people is not there yet" in letters("personal", "scan", "bronze.people").err
+    assert letters("personal", "scan", "bronze.vists").code == 3
+    assert letters("personal", "scan", "bronze.visits", "--sample", "0").code == 2
+    monkeypatch.setitem(sys.modules, "lakechime_dagster.lineage.personal.validators", None)
+    assert "pip install 'lakechime-dagster[personal]'" in letters("personal", "scan", "bronze.visits").err
+
+
+def test_a_lake_without_personal_data_says_so(lakechime: Cli) -> None:
+    assert "no column is declared or decided to be personal" in lakechime("personal", "list").out
