@@ -4,7 +4,7 @@ Nothing is loaded from anywhere else, and no name is ever more than text: the po
 """
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,9 @@ from fastapi.responses import FileResponse, JSONResponse
 
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
 from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
+from lakechime_dagster.lineage.personal.tags import Reach
 from lakechime_dagster.resources.lineage_asked import AskedLineage
+from lakechime_dagster.resources.personal import PersonalData
 from lakechime_dagster.triggers.grid import from_milliseconds
 
 Ask = Callable[[int | None], AskedLineage]  # by the time of which it is asked, None for now
@@ -82,11 +84,13 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
     network = lineage.network.having([ref])
     found = neighbourhood(network, ref.table, up=up, down=down, limit=MAX_TABLES)
     facts = lineage.facts(one.table for one in found.tables)
+    tags = personal_json(lineage, {one.table for one in found.tables})
     tables = [
         {
             "table": one.table, "layer": one.layer, "columns": list(one.columns), "more": one.more,
             "owners": list(facts[one.table].owners), "is_source": facts[one.table].is_source,
             "last": _said(facts[one.table].last_ms), "tags": ["stale"] if lineage.is_stale(facts[one.table]) else [],
+            "personal": tags.get(one.table, []),
         }
         for one in found.tables
     ]  # fmt: skip
@@ -95,6 +99,15 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
         "links": [_link(one.source, one.target, one.kinds) for one in found.links],
         "unknown": list(lineage.unknown([ref], upstream=True)),
     }  # fmt: skip
+
+
+def personal_json(lineage: AskedLineage, tables: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+    """The columns of tables that hold personal data, or may, by table; what merely decides is left out."""
+    told: dict[str, list[dict[str, Any]]] = {}
+    for one in PersonalData(lineage.platform, lineage.lake).found(lineage.network):
+        if one.ref.table in tables and one.reach is not Reach.INDIRECT:
+            told.setdefault(one.ref.table, []).append({"column": one.ref.column, "category": one.category, "how": one.reach.word})
+    return told
 
 
 def _link(source: Any, target: Any, kinds: tuple[str, ...]) -> dict[str, Any]:

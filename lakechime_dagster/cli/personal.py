@@ -50,7 +50,7 @@ def list_(
             "columns": [_document(data, one) for one in found], "problems": [_problem(one) for one in wrong], "not_personal": told,
         })  # fmt: skip
         return
-    rows = [(one.ref.table, one.ref.column or "(rows)", one.category, _reach(one), _known_by(data, one)) for one in found]
+    rows = [(one.ref.table, one.ref.column or "(rows)", one.category, one.reach.word, _known_by(data, one)) for one in found]
     empty = "no column is declared or decided to be personal" if not data.tags else "nothing personal is known to come to it"
     print_table(("table", "column", "category", "how", "known by"), rows, empty=empty)
     for one in cleared:
@@ -137,7 +137,7 @@ def _column(lineage: "AskedLineage", table: str, text: str) -> str:
 def _document(data: "PersonalData", one: "Tagged") -> dict[str, Any]:
     decision = data.decided.get(one.path[0])
     return {
-        "table": one.ref.table, "column": one.ref.column, "category": one.category, "how": _reach(one),
+        "table": one.ref.table, "column": one.ref.column, "category": one.category, "how": one.reach.word,
         "declared": one.is_source and decision is None, "decided_by": decision.who if one.is_source and decision else None,
         "path": [str(ref) for ref in one.path],
     }  # fmt: skip
@@ -152,15 +152,6 @@ def _share(one: "Proposal") -> str:
 def _problem(leak: "Leak") -> dict[str, Any]:
     one = leak.tagged
     return {"column": str(one.ref), "category": one.category, "public": leak.is_public, "remedy": leak.remedy}
-
-
-def _reach(one: "Tagged") -> str:
-    from lakechime_dagster.lineage.personal.tags import Reach
-
-    words = {
-        Reach.PERSONAL: "personal", Reach.PSEUDONYM: "pseudonym", Reach.UNSURE: "not known", Reach.INDIRECT: "only decides",
-    }  # fmt: skip
-    return words[one.reach]
 
 
 def _known_by(data: "PersonalData", one: "Tagged") -> str:

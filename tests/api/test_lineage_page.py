@@ -15,7 +15,7 @@ from playwright.sync_api import Page, sync_playwright
 from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.lineage_page import FILES, MAX_TABLES, lineage_page
 from lakechime_dagster.api.serve import bound, build_server
-from lakechime_dagster.lake import Lake, SourceTable
+from lakechime_dagster.lake import Lake, SourceTable, personal
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.record import LineageRecord
 from lakechime_dagster.resources.lineage_asked import AskedLineage
@@ -51,7 +51,7 @@ def address(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[str]:
     """Where a server with lineage is."""
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
     platform = open_platform(load_settings(home=tmp_path, store_url=""))
-    lake = Lake("flights", [SourceTable("bronze.flights", owner="team:ops")])
+    lake = Lake("flights", [SourceTable("bronze.flights", owner="team:ops", columns={"dep_delay": personal("crew")})])
     SqlLineage(platform.store.engine).record_all(RECORDS)
     page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms))
     server = build_server(build_app(Served(ingest=lineage_ingest(platform, lake), routers=(page,))))
@@ -97,6 +97,15 @@ def test_what_is_around_a_table_is_told_with_layers_owners_and_kinds(address: st
     links = {(*one["source"], *one["target"]): one["kinds"] for one in told["links"]}
     assert links["silver.flights", "delay", "gold.daily", "delay"] == ["aggregation"]
     assert links["bronze.weather", "hour", "silver.flights", None] == ["join"]
+
+
+def test_personal_columns_are_told_with_how(address: str) -> None:
+    told = {one["table"]: one["personal"] for one in document(f"{address}/lineage/around?table=silver.flights")["tables"]}
+    delay = [{"column": "delay", "category": "crew", "how": "personal"}]
+    assert told == {
+        "silver.flights": delay, "gold.daily": delay, "bronze.flights": [{**delay[0], "column": "dep_delay"}], "bronze.weather": [],
+        "gold.other": [], f"evil.{HOSTILE}": [{**delay[0], "column": HOSTILE}],
+    }  # fmt: skip
 
 
 def test_a_hub_is_told_in_part_and_the_rest_is_counted(address: str) -> None:
@@ -145,6 +154,10 @@ def test_a_person_looks_around_with_mouse_and_keys(address: str, browser: Page) 
     assert browser.locator("#list tbody tr").count() == 6
     assert f"evil.{HOSTILE}" in browser.locator("#list a").all_text_contents()
     assert browser.locator("img").count() == 0
+    assert sorted(browser.locator("g.box text.personal").all_text_contents())[1:] == ["◆ delaydelay: crew"] * 2 + [
+        "◆ dep_delaydep_delay: crew"
+    ]
+    assert "dep_delay (crew)" in browser.locator("#list tbody tr td:last-child").all_text_contents()
 
     browser.locator("g.box.asked text.column", has_text="delay").press("Enter")
     assert browser.locator("path.edge.lit").count() == 3

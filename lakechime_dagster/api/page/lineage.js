@@ -72,6 +72,7 @@ function rowsOf(table) {
   const used = new Set();
   for (const link of links()) for (const end of [link.source, link.target]) if (end[0] === table.table && end[1] !== null) used.add(end[1]);
   if (picked) { const [of, column] = JSON.parse(picked); if (of === table.table) used.add(column); }
+  for (const { column } of table.personal) used.add(column);
   const columns = table.columns.filter((column) => used.has(column));
   return open.has(table.table) ? columns : columns.slice(0, MOST);
 }
@@ -136,23 +137,27 @@ function boxOf(node, columns) {
   const { table } = node, left = node.x - WIDTH / 2, top = node.y - node.height / 2;
   const group = made("g", { class: `box${table.table === shown.table ? " asked" : ""}`, "data-table": table.table });
   group.append(made("rect", { class: "frame", x: left, y: top, width: WIDTH, height: node.height, rx: 5 }));
-  const button = (text, y, name, act) => {
+  const button = (text, y, name, act, about) => {
     const label = made("text", { x: left + 8, y, class: name, tabindex: 0, role: "button" }, cut(text));
-    label.append(made("title", {}, text));
+    label.append(made("title", {}, about || text));
     label.addEventListener("click", act);
     label.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(); } });
     group.append(label);
   };
   button(table.table, top + ROW, "title", () => { at("name").value = table.table; show(true); });
   columns.forEach((column, row) => {
-    const mine = key(table.table, column);
-    button(column, top + ROW * (row + 2) + 4, `column${mine === picked ? " picked" : ""}`, () => { picked = picked === mine ? null : mine; draw(); });
+    const mine = key(table.table, column), tags = table.personal.filter((one) => one.column === column).map(wordsOf);
+    const name = `column${mine === picked ? " picked" : ""}${tags.length ? " personal" : ""}`, shape = tags.length ? `\u25c6 ${column}` : column;
+    const about = tags.length ? `${column}: ${tags.join(", ")}` : column;
+    button(shape, top + ROW * (row + 2) + 4, name, () => { picked = picked === mine ? null : mine; draw(); }, about);
   });
   const left_out = rowsLeft(table, columns), bottom = top + node.height - 6;
   if (left_out) button(`+${left_out} columns`, bottom, "more", () => { open.add(table.table); draw(); });
   else if (table.more) button(`+${table.more} tables`, bottom, "more", () => { const side = at(table.layer < 0 ? "up" : "down"); side.value = Number(side.value) + 1; show(true); });
   return group;
 }
+
+const wordsOf = ({ category, how }) => (how === "personal" ? category : `${category}, ${how}`);
 
 function rowsLeft(table, columns) {
   if (open.has(table.table)) return 0;
@@ -179,6 +184,7 @@ function tell() {
     html("td", table.last || (table.is_source ? "written elsewhere" : ""), row);
     html("td", String(table.columns.length), row);
     html("td", table.more ? `+${table.more}` : "", row);
+    html("td", table.personal.map((one) => `${one.column === null ? "rows" : one.column} (${wordsOf(one)})`).join(", "), row);
   }
   edges.replaceChildren();
   for (const link of links()) {

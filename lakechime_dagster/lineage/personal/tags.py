@@ -31,6 +31,11 @@ class Reach(IntEnum):
     UNSURE = 2
     INDIRECT = 3
 
+    @property
+    def word(self) -> str:
+        """As people read it."""
+        return ("personal", "pseudonym", "not known", "only decides")[self]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tagged:
