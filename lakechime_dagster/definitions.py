@@ -39,12 +39,13 @@ from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.monitors import monitors_sensor
 from lakechime_dagster.sensors.notice_messages import messages_sensor
 from lakechime_dagster.sensors.notices import notices_sensor
+from lakechime_dagster.sensors.outside import outside_sensor
 from lakechime_dagster.sensors.trigger import flow_sensor
 from lakechime_dagster.sensors.verify import verify_sensor
 from lakechime_dagster.settings import load_settings, project_folder
 from lakechime_dagster.triggers.flow import Flow
 
-SENSORS = ("events", "maintenance", "monitors", "verify", "alarms", "notices", "notice_messages")  # of a lake, beside those of triggers
+SENSORS = ("events", "maintenance", "monitors", "verify", "alarms", "notices", "notice_messages", "outside")  # of a lake, beside triggers'
 MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
 
 
@@ -87,7 +88,7 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
             *(query_log_asset(lake, one, logs[one.table]) for one in lake.query_logs),
         ],
         jobs=list(jobs.values()),
-        sensors=[*sensors, events_sensor(lake, partitioned), notices_sensor(lake)],
+        sensors=[*sensors, events_sensor(lake, partitioned), notices_sensor(lake), outside_sensor(lake)],
         resources={"lakechime": LAKECHIME, "spark": SPARK},
         executor=dg.in_process_executor,
     )

@@ -24,6 +24,7 @@ REMEDIES = {  # where a rule's own words would not tell what to write
     "idle_minutes": "write a whole number from 1 on",
     "notice_page": "write such as https://lake.example.com",
     "memory": "write such as 2g or 1500m",
+    "webserver_url": "write such as http://127.0.0.1:3000",
 }
 
 
@@ -72,6 +73,7 @@ class Settings(BaseSettings):
     notice_page: str = Field(default="", pattern=r"^(https?://\S+)?$", description="Where people reach the API, for links in notices.")
     source_queries: Literal["on", "off"] = Field(default="on", description="Whether business databases may be asked anything.")
     lineage_url: str = Field(default="", description="Where `lakechime lineage serve` is reached by a browser, for links in Dagster.")
+    webserver_url: str = Field(default="", pattern=r"^(https?://\S+)?$", description="Where Dagster's webserver is, to reload `outside`.")
     lineage_stale_days: int = Field(default=35, ge=1, description="After so many days that no run told of a table, its lineage is stale.")
     spark: Annotated[SparkSettings, NoDecode] = Field(default_factory=SparkSettings)  # by LAKECHIME_SPARK_*, never by LAKECHIME_SPARK
 

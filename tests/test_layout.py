@@ -29,10 +29,10 @@ def test_the_top_level_is_the_one_that_was_fixed():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["build-system"]["build-backend"] == "hatchling.build"
     assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["lakechime_dagster"]
-    (location,) = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
-    place = location["python_file"]
-    assert (ROOT / place["working_directory"] / place["relative_path"]).is_file()
-    assert place["location_name"] == project["tool"]["dg"]["project"]["code_location_name"]
+    places = [location["python_file"] for location in yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]]
+    for place in places:
+        assert (ROOT / place["working_directory"] / place["relative_path"]).is_file()
+    assert [place["location_name"] for place in places] == [project["tool"]["dg"]["project"]["code_location_name"], "outside"]
 
 
 def test_make_run_is_the_bootstrap_and_then_lakechime_dev():

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.assets.breaking import ABOUT, NOTHING_BREAKS, RECENT_MS, breaking_check
+from lakechime_dagster.assets.change_table import inputs_outside
 from lakechime_dagster.assets.event_producers import producers_table
 from lakechime_dagster.assets.flows import event_job_of, group_job_of, groups_beside
 from lakechime_dagster.assets.named_types import KINDS, ROWS_ADD_UP, results_of, type_check_specs, type_checks, type_metadata, type_specs
@@ -38,14 +39,16 @@ OF_ASSET = frozenset(("metadata", "tags", "code_version", "automation_condition"
 
 
 def event_asset(lake: Lake, table: EventTable, flow: Flow) -> dg.AssetsDefinition:
-    """The asset of a stream's table; it depends on the table that is its feed, and on none where that is outside of the lake."""
+    """The asset of a stream's table; it depends on the table, or on the topic outside of the lake, that is its feed."""
     kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
     metadata = {
         "waits for": flow.condition, "dagster/table_name": table.name, "source": str(table.feed),
         "type by": "$." + ".".join(table.type_field),
     }  # fmt: skip
+    given = declared(table, metadata, kinds)
+    given["ins"] = inputs_outside(table)
     return attempting_asset(
-        lake, table, flow, declared(table, metadata, kinds),
+        lake, table, flow, given,
         lambda spark, running, log: spark.ingest_events(running, event_job_of(lake, table, running), log, table.write_as),
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.demo.servers.reservations import Reservations
     from lakechime_dagster.spark.drivers.warm import WarmHost
 
-DEFINITIONS = "lakechime_dagster.definitions"
+LOCATIONS = {"lakechime_dagster": "lakechime_dagster.definitions", "outside": "lakechime_dagster.outside"}
 HOST = "127.0.0.1"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LOOK_SECONDS = 0.2
@@ -136,6 +136,7 @@ class Deployment:
             | {
                 "DAGSTER_HOME": str(self.settings.dagster_home),
                 "LAKECHIME_HOME": str(self.settings.home),
+                "LAKECHIME_WEBSERVER_URL": self.settings.webserver_url or f"http://{HOST}:{self.port}",
                 "PYTHONUNBUFFERED": "1",
                 "PYTHONPATH": os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
             }
@@ -181,8 +182,11 @@ def dagster_yaml() -> str:
 def workspace_text(folder: Path) -> str:
     """A workspace of the installed package, with a project's folder to import from."""
     quoted = str(folder).replace("'", "''")
-    location = f"      module_name: {DEFINITIONS}\n      working_directory: '{quoted}'\n      location_name: lakechime_dagster\n"
-    return f"load_from:\n  - python_module:\n{location}"
+    locations = [
+        f"  - python_module:\n      module_name: {module}\n      working_directory: '{quoted}'\n      location_name: {name}\n"
+        for name, module in LOCATIONS.items()
+    ]
+    return "".join(["load_from:\n", *locations])
 
 
 def _check_port(port: int) -> None:

@@ -28,10 +28,10 @@ def record_declared(running: RunningExecution, table: Target, result: TableResul
     match table:
         case ChangeTable():
             columns = {name: _there(table, name) for name, _ in result.schema if not is_own_column(name)}
-            of_messages = declared.messages_of(table.bronze.name, _source_of(table), columns.values())
+            of_messages = declared.messages_of(table.bronze.name, source_of(table.bronze), columns.values())
             told = [declared.following(table.name, table.bronze.name, columns, table.keys), of_messages]
         case BronzeTable() | EventTable():
-            told = [declared.fed(table.name, _feed_of(table))]
+            told = [declared.fed(table.name, feed_of(table))]
         case _:
             return
     _record(running, told, (table.owner,) if table.owner else ())
@@ -74,15 +74,15 @@ def _there(table: ChangeTable, name: str) -> str:
     return next((there for there, here in table.columns.items() if here.lower() == name.lower()), name)
 
 
-def _source_of(table: ChangeTable) -> str:
+def source_of(table: BronzeTable) -> str:
     """The name of the database's table outside of the lake; where nothing tells it, that of its messages' feed."""
-    database = table.bronze.schema_from
+    database = table.schema_from
     if database is None:
-        return _feed_of(table.bronze)
+        return feed_of(table)
     return f"{'postgres' if database.is_postgres else 'mysql'}/{'.'.join(database.source_table)}"
 
 
-def _feed_of(table: BronzeTable | EventTable) -> str:
+def feed_of(table: BronzeTable | EventTable) -> str:
     """The name of a feed as OpenLineage has it; a table that is one has its own."""
     match table.feed:
         case KafkaTopic(topic=topic, bootstrap=bootstrap):
@@ -91,6 +91,12 @@ def _feed_of(table: BronzeTable | EventTable) -> str:
             return rows.name
         case other:
             return f"file/{other}"
+
+
+def outside_inputs(table: BronzeTable | EventTable) -> tuple[str, ...]:
+    """What a table is fed from outside of the lake, as it is declared: a topic, and the table of a database behind it."""
+    names = (feed_of(table),) if isinstance(table.feed, KafkaTopic) else ()
+    return (*names, source_of(table)) if isinstance(table, BronzeTable) and table.schema_from is not None else names
 
 
 def paths_of(layout: Layout) -> dict[str, list[tuple[str, ...]]]:

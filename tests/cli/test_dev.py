@@ -132,10 +132,11 @@ def test_the_repositorys_dagster_file_is_the_packages() -> None:
 
 def test_the_workspace_of_an_installed_package_imports_from_the_project(tmp_path: Path) -> None:
     folder = tmp_path / "it's: a #folder"
-    (location,) = yaml.safe_load(workspace_text(folder))["load_from"]
-    assert location["python_module"] == {
-        "module_name": "lakechime_dagster.definitions", "working_directory": str(folder), "location_name": "lakechime_dagster",
-    }  # fmt: skip
+    locations = [location["python_module"] for location in yaml.safe_load(workspace_text(folder))["load_from"]]
+    assert locations == [
+        {"module_name": f"lakechime_dagster.{module}", "working_directory": str(folder), "location_name": name}
+        for name, module in (("lakechime_dagster", "definitions"), ("outside", "outside"))
+    ]
 
 
 def test_a_second_deployment_in_the_same_home_is_refused(lakechime: Cli) -> None:

@@ -22,7 +22,11 @@ def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator
     """`dagster dev` with the test lake and a stock asset beside it, on a warm driver, until the package is through."""
     home = tmp_path_factory.mktemp("shop")
     workspace = home / "workspace.yaml"
-    places = {"lakechime_dagster": "lakechime_dagster/definitions.py", "stock": "tests/e2e/stock.py"}
+    places = {
+        "lakechime_dagster": "lakechime_dagster/definitions.py",
+        "stock": "tests/e2e/stock.py",
+        "outside": "lakechime_dagster/outside.py",
+    }
     workspace.write_text("load_from:\n" + "".join(
         f"  - python_file: {{relative_path: '{REPOSITORY / path}', working_directory: '{REPOSITORY}', location_name: {name}}}\n"
         for name, path in places.items()

@@ -10,6 +10,12 @@ import pytest
 from playwright.sync_api import Page, sync_playwright
 from playwright.sync_api import TimeoutError as NeverCame
 
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
+from lakechime_dagster.resources.outside import reload_outside
+from lakechime_dagster.store.engine import open_engine, writing
+from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.store.lineage_reads import keep_reads
 from tests.support.dagster_dev import DagsterDev
 from tests.support.missing import missing
 from tests.support.processes import PATIENCE
@@ -85,3 +91,20 @@ def test_the_page_of_a_source_shows_its_commits_and_who_wrote_them(
 ) -> None:
     url = f"{shop.url}/assets/bronze/orders?view=events"
     assert unseen(page, url, "written by", "delta-rs", "registered by", picture=pictures / "source.png") == []
+
+
+def test_a_dashboard_stands_behind_the_table_that_it_reads(shop: DagsterDev, page: Page, pictures: Path) -> None:
+    engine = open_engine(f"sqlite:///{shop.home / 'dce.sqlite'}")
+    who = Consumer(ConsumerKind.DASHBOARD, "superset", "Orders_a_day")
+    with writing(engine) as connection:
+        refs = (ColumnRef("gold.orders_of_day", "orders"),)
+        keep_reads(connection, [Read(consumer=who, refs=refs, at_ms=SqlDCEStore(engine).now(), owners=("team:bi",))])
+    engine.dispose()
+    reload_outside(shop.url)
+    nodes = shop.graphql("{ assetNodes { assetKey { path } dependencyKeys { path } dependedByKeys { path } isExecutable } }")["assetNodes"]
+    keys = {"/".join(node["assetKey"]["path"]): node for node in nodes}
+    dashboard, table = keys["dashboards/superset/Orders_a_day"], keys["gold/orders_of_day"]
+    assert (dashboard["isExecutable"], dashboard["dependencyKeys"]) == (False, [table["assetKey"]])
+    assert dashboard["assetKey"] in table["dependedByKeys"]
+    url = f"{shop.url}/assets/gold/orders_of_day?view=lineage"
+    assert unseen(page, url, "Orders_a_day", picture=pictures / "outside.png") == []

@@ -1,0 +1,36 @@
+"""The code location `outside`: external assets of what only runs and other programs tell. It is read anew when that changes.
+
+What it says never decides anything: it has no job, sensor or executable asset, so that no run loads it. Where the store or the lake
+cannot be read it is empty, since a picture that is missing hinders nobody.
+"""
+
+import logging
+
+import dagster as dg
+
+from lakechime_dagster.assets.outside import outside_specs
+from lakechime_dagster.lake.load import load_lake
+from lakechime_dagster.resources.outside import look_outside
+from lakechime_dagster.settings import Settings, load_settings
+
+logger = logging.getLogger(__name__)
+
+
+def outside_definitions(settings: Settings) -> dg.Definitions:
+    """What is outside of the lake of these settings, as its store tells at this moment."""
+    try:
+        lake = load_lake(settings.lake)
+        looked = look_outside(settings, lake)
+        specs = outside_specs(looked, lake, settings.lineage_url)
+    except Exception as error:  # noqa: BLE001 - a lake may fail in any way; the location that runs it says so
+        logger.warning("nothing is shown of what is outside of the lake: %s", error)
+        return dg.Definitions(metadata={"outside": f"nothing is shown: {error}"})
+    if looked.outside.more:
+        logger.warning("outside of the lake: %s", looked.sentence)
+    return dg.Definitions(assets=specs, metadata={"outside": looked.sentence})
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """The code location."""
+    return outside_definitions(load_settings())

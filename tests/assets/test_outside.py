@@ -1,0 +1,112 @@
+"""What is outside of a lake as external assets: joined by keys, harmless whatever names and links others told."""
+
+import dagster as dg
+import pytest
+
+from lakechime_dagster.assets.outside import ACTIVE_TAG, outside_specs
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import CDCMerge, Database, KafkaTopic, Lake, Maxwell, SourceTable, change_table, sql_table
+from lakechime_dagster.lineage.outside import ForeignTable, Outside, UsedConsumer, in_circles
+from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer, ConsumerKind
+from lakechime_dagster.resources.outside import Looked
+
+NOW = 40 * ACTIVE_MS
+HOSTILE = '<img src=x onerror="alert(1)">'
+lake = Lake("shop", [SourceTable("bronze.orders"), sql_table("gold.days", sql="SELECT * FROM bronze.orders", refresh="full")])
+
+
+def consumer(name: str = "Sales", kind: ConsumerKind = ConsumerKind.DASHBOARD, namespace: str = "superset", **said: object) -> UsedConsumer:
+    usual: dict[str, object] = {"tables": ("gold.days",), "last_ms": NOW}
+    return UsedConsumer(consumer=Consumer(kind, namespace, name), **usual | said)  # type: ignore[arg-type]
+
+
+def specs(*several: UsedConsumer | ForeignTable, page: str = "") -> dict[str, dg.AssetSpec]:
+    outside = Outside(
+        consumers=tuple(one for one in several if isinstance(one, UsedConsumer)),
+        tables=tuple(one for one in several if isinstance(one, ForeignTable)),
+    )  # fmt: skip
+    found = outside_specs(Looked(outside=outside, now_ms=NOW), lake, page)
+    dg.Definitions(assets=found).resolve_asset_graph().toposorted_asset_keys  # noqa: B018 - a circle would raise
+    return {one.key.to_user_string(): one for one in found}
+
+
+def parents(spec: dg.AssetSpec) -> set[str]:
+    return {dep.asset_key.to_user_string() for dep in spec.deps}
+
+
+def test_a_dashboard_hangs_on_the_assets_that_it_reads_with_kind_owner_and_link() -> None:
+    found = specs(consumer(owners=("team:sales", "ann"), link="https://superset/7", tables=("gold.days", "elsewhere.x")))
+    one = found["dashboards/superset/Sales"]
+    assert (parents(one), one.kinds, list(one.owners)) == ({"gold/days", "elsewhere/x"}, {"dashboard", "superset"}, ["team:sales"])
+    assert (one.metadata["link"], one.metadata["owner"]) == (dg.MetadataValue.url("https://superset/7"), "ann")
+    assert one.tags[ACTIVE_TAG] == "yes"
+
+
+def test_who_read_more_than_a_day_ago_is_not_active() -> None:
+    found = specs(consumer(last_ms=NOW - ACTIVE_MS - 1))["dashboards/superset/Sales"]
+    assert (ACTIVE_TAG in found.tags, found.metadata["read in the last 24 hours"]) == (False, False)
+
+
+def test_a_table_of_a_database_is_of_its_kind_and_links_to_the_page() -> None:
+    found = specs(ForeignTable(table="mysql/shop.orders", last_ms=NOW, readers=("bronze.orders",)), page="http://lake/")
+    one = found["mysql/shop/orders"]
+    assert (one.kinds, one.group_name, one.metadata["is read by"]) == ({"mysql"}, "mysql", "bronze.orders")
+    assert one.metadata["lineage"] == dg.MetadataValue.url("http://lake/lineage?table=mysql%2Fshop.orders")
+
+
+@pytest.mark.parametrize("link", ["javascript:alert(1)", "data:text/html,x", " https://x"])
+def test_a_link_that_is_none_of_the_web_is_only_text(link: str) -> None:
+    assert specs(consumer(link=link))["dashboards/superset/Sales"].metadata["link"] == dg.MetadataValue.text(link)
+
+
+def test_whatever_names_others_tell_the_location_loads() -> None:
+    names = [HOSTILE, "a/b", "ä\n", "", "x" * 5_000, '["a"]', "a.b", "a/b", "__", "{{7*7}}"]
+    several = [*(consumer(name, namespace=name) for name in names), *(ForeignTable(table=name or "?", last_ms=NOW) for name in names)]
+    found = specs(*several, *(ForeignTable(table=f"{name}://{name}", last_ms=NOW) for name in names))
+    assert len(found) > 20
+
+
+def test_no_asset_has_the_key_of_one_of_the_lakes() -> None:
+    found = specs(ForeignTable(table="gold/days", last_ms=NOW, inputs=("bronze.orders",)), ForeignTable(table="gold.other", last_ms=NOW))
+    assert list(found) == ["gold/other"]
+
+
+def test_what_would_close_a_circle_is_left_out_and_all_else_stays() -> None:
+    found = specs(
+        ForeignTable(table="x.a", last_ms=NOW, inputs=("x.b", "gold.days", "x.a")), ForeignTable(table="x.b", last_ms=NOW, inputs=("x.a",)),
+        ForeignTable(table="bronze.back", last_ms=NOW, inputs=("x.a",)),
+    )  # fmt: skip
+    assert {name: parents(spec) for name, spec in found.items()} == {"x/a": {"gold/days"}, "x/b": set(), "bronze/back": {"x/a"}}
+
+
+def test_circles_are_found_through_what_the_lake_declares() -> None:
+    inputs = {
+        "gold.days": ("bronze.orders",),
+        "bronze.orders": ("mysql/orders",),
+        "mysql/orders": ("gold.days", "free"),
+        "end": ("gold.days",),
+    }
+    assert in_circles(inputs) == {"gold.days", "bronze.orders", "mysql/orders"}
+    assert in_circles({"a": ("b",), "b": ("c",), "d": ("a", "b")}) == set()
+
+
+def test_another_reader_is_news_and_another_read_is_none() -> None:
+    def digest(*several: UsedConsumer, now: int = NOW) -> str:
+        return Outside(consumers=several).digest(now)
+
+    assert digest(consumer()) == digest(consumer(last_ms=NOW - 5))
+    others = [digest(consumer("Other")), digest(consumer(), now=NOW + ACTIVE_MS + 1), digest(consumer(tables=("x.y",))), digest()]
+    assert len({digest(consumer()), *others}) == 5
+
+
+def test_what_feeds_a_lake_is_an_input_by_declaration_so_that_a_column_is_followed_from_the_database() -> None:
+    database = Database("$SHOP", "shop.orders")
+    topic = KafkaTopic("shop.orders", bootstrap="kafka:9092")
+    merge = CDCMerge(keys=("id",))
+    followed = Lake("f", [change_table("silver.orders", source=topic, envelope=Maxwell(), merge=merge, schema_from=database)])
+    graph = build_definitions(followed).resolve_asset_graph()
+    above = graph.get(dg.AssetKey(["silver", "orders__changes"])).parent_keys
+    assert {key.to_user_string() for key in above} == {"mysql/shop/orders", "kafka:/kafka:9092/shop/orders"}
+    back = ForeignTable(table="mysql/shop.orders", last_ms=NOW, inputs=("silver.orders",))
+    (spec,) = outside_specs(Looked(outside=Outside(tables=(back,)), now_ms=NOW), followed)
+    assert parents(spec) == set()  # written back to where it comes from: a circle

@@ -1,0 +1,108 @@
+"""The code location `outside` is loaded anew when something else is to be shown, and only then; what hinders it is said."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
+from lakechime_dagster.resources.outside import NotReloadedError, reload_outside
+from lakechime_dagster.sensors.outside import outside_sensor
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.lineage_reads import keep_reads
+from tests.cli.weather_lake import lake
+from tests.support.cli import Cli
+from tests.support.processes import free_port
+
+LOADED = {"__typename": "WorkspaceLocationEntry", "locationOrLoadError": {"__typename": "RepositoryLocation"}}
+BROKEN = {"__typename": "WorkspaceLocationEntry", "locationOrLoadError": {"__typename": "PythonError", "message": "boom\nmore"}}
+
+
+@contextmanager
+def webserver(answer: Any) -> Iterator[tuple[str, list[Any]]]:
+    """What answers GraphQL so, with what it was asked."""
+    asked: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            body = answer if isinstance(answer, bytes) else json.dumps({"data": {"reloadRepositoryLocation": answer}}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_it_is_loaded_anew_once_for_each_change_and_said_where_it_cannot_be(
+    lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform, cursor = lakechime.platform, None
+
+    def tick() -> str:
+        nonlocal cursor
+        with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance, dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+            result = outside_sensor(lake).evaluate_tick(context)
+        cursor = result.cursor or cursor
+        return result.skip_message or ""
+
+    def read(name: str) -> None:
+        who = Consumer(ConsumerKind.DASHBOARD, "superset", name)
+        with writing(platform.store.engine) as connection:
+            keep_reads(connection, [Read(consumer=who, refs=(ColumnRef("gold.daily"),), at_ms=platform.store.now())])
+
+    read("Sales")
+    assert "set LAKECHIME_WEBSERVER_URL" in tick()
+    with webserver(LOADED) as (url, asked):
+        monkeypatch.setenv("LAKECHIME_WEBSERVER_URL", url)
+        assert tick() == "1 that read the lake and 0 data sets that it does not declare are shown; the location was loaded anew"
+        assert [one["variables"] for one in asked] == [{"location": "outside"}]
+        read("Sales")
+        assert (tick().startswith("1 that read the lake"), len(asked)) == (True, 1)
+        read("Costs")
+        assert (tick().startswith("2 that read the lake"), len(asked)) == (True, 2)
+    read("Third")
+    assert "does not answer" in tick()
+    with webserver(LOADED) as (url, asked):
+        monkeypatch.setenv("LAKECHIME_WEBSERVER_URL", url)
+        assert (tick().endswith("the location was loaded anew"), len(asked)) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ({"__typename": "RepositoryLocationNotFound", "message": "no"}, "not in its workspace"),
+        (BROKEN, "anew: boom"),
+        ({"__typename": "UnauthorizedError", "message": "read only"}, "read only"),
+        (b'{"errors": [{"message": "what"}]}', "what"),
+        (b"<html>", "does not answer"),
+    ],
+)
+def test_a_webserver_that_has_not_loaded_it_is_told_plainly(answer: Any, says: str) -> None:
+    with webserver(answer) as (url, _), pytest.raises(NotReloadedError, match=says) as raised:
+        reload_outside(url)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_port_where_nothing_listens_is_told() -> None:
+    with pytest.raises(NotReloadedError, match="does not answer"):
+        reload_outside(f"http://127.0.0.1:{free_port()}", seconds=2)

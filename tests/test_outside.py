@@ -1,0 +1,74 @@
+"""The code location `outside`: empty where nothing can be read, of nothing that runs, and loaded by no run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
+from lakechime_dagster.outside import outside_definitions
+from lakechime_dagster.resources import outside
+from lakechime_dagster.settings import Settings, load_settings
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.lineage_reads import keep_reads
+from tests.support.cli import Cli
+from tests.support.processes import REPOSITORY, free_port
+
+LAKE = "tests.cli.weather_lake:lake"
+
+
+def told(settings: Settings) -> tuple[set[str], str]:
+    """The keys of the location, and what it says of itself."""
+    definitions = outside_definitions(settings)
+    graph = definitions.resolve_asset_graph()
+    assert not graph.executable_asset_keys
+    assert not [*(definitions.jobs or ()), *(definitions.sensors or ()), *(definitions.schedules or ())]
+    return {key.to_user_string() for key in graph.get_all_asset_keys()}, str(definitions.metadata["outside"].value)
+
+
+def read(lakechime: Cli, *names: str) -> None:
+    now = lakechime.platform.store.now()
+    with writing(lakechime.platform.store.engine) as connection:
+        for name in names:
+            keep_reads(
+                connection, [Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", name), refs=(ColumnRef("gold.daily"),), at_ms=now)]
+            )
+
+
+def test_what_is_in_use_stands_there_and_nothing_of_it_runs(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    read(lakechime, "Sales", "Costs")
+    keys, said = told(load_settings(lake=LAKE))
+    assert keys == {"dashboards/bi/Sales", "dashboards/bi/Costs", "gold/daily"}
+    assert said.startswith("2 that read the lake and 0 data sets")
+
+
+def test_beyond_the_bound_the_rest_is_counted_aloud(
+    lakechime: Cli, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read(lakechime, "a", "b", "c")
+    monkeypatch.setattr(outside.look_outside, "__defaults__", (2,))
+    keys, said = told(load_settings(lake=LAKE))
+    assert (len(keys), said.endswith("1 more are not"), "1 more are not" in caplog.text) == (3, True, True)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///nowhere/dce.sqlite", f"postgresql://user:hunter2@127.0.0.1:{free_port()}/none", "mongo://x"])
+def test_a_store_that_is_not_there_gives_an_empty_location_and_is_not_made(tmp_path: Path, url: str) -> None:
+    place = url.replace("nowhere", str(tmp_path / "nowhere"))
+    keys, said = told(load_settings(lake=LAKE, store_url=place, home=tmp_path))
+    assert (keys, said.startswith("nothing is shown: "), "hunter2" in said) == (set(), True, False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lake_that_breaks_gives_an_empty_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_lake_of_outside.py").write_text("raise RuntimeError('while declaring')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert told(load_settings(lake="broken_lake_of_outside:lake", home=tmp_path)) == (set(), "nothing is shown: while declaring")
+
+
+def test_what_runs_load_does_not_hold_it() -> None:
+    names = "('lakechime_dagster.outside', 'lakechime_dagster.assets.outside')"
+    code = f"import sys, lakechime_dagster.definitions; print(any(name in sys.modules for name in {names}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "False"
