@@ -6,7 +6,7 @@ import typer
 
 from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import declared_flows, declared_lake, open_platform
-from lakechime_dagster.cli.options import Json, Reason, Who
+from lakechime_dagster.cli.options import Json, Reason, Since, TimeColumn, Until, Who
 from lakechime_dagster.cli.output import count, print_facts, print_json, print_table, say, when
 from lakechime_dagster.errors import InvalidValueError
 
@@ -23,9 +23,6 @@ Columns = Annotated[
     str, typer.Option("--columns", help="Columns whose values changed, as schema.table.column, or whole tables; apart by commas.")
 ]  # fmt: skip
 Selection = Annotated[str, typer.Option("--from-selection", help="Assets in Dagster's syntax instead, such as 'key:\"silver/flights\"+'.")]
-Since = Annotated[str | None, typer.Option("--since", help="Rows from this day or time on, by the time column; all unless given.")]
-Until = Annotated[str | None, typer.Option("--until", help="Rows before this day or time.")]
-TimeColumn = Annotated[str | None, typer.Option("--time-column", help="The column by which rows are of a day, if no partition tells.")]
 Except = Annotated[str, typer.Option("--except", help="Tables that stay as they are, apart by commas.")]
 InFlight = Annotated[int, typer.Option("--max-in-flight", min=1, max=1_000, help="Lanes that may run at once.")]
 Id = Annotated[str, typer.Argument(metavar="BACKFILL", help="Its id, as `lakechime backfill status` shows it.")]
@@ -150,7 +147,8 @@ def document(planned: "BackfillPlan") -> dict[str, Any]:
     return {
         "asked": planned.asked.to_json(),
         "orders": [_order(order) | {"partition": orders.partitions.get(order.number)} for order in orders.orders],
-        "held": dict(orders.held), "pending": dict(orders.pending), "refused": dict(orders.refused), "spared": dict(planned.found.spared),
+        "held": dict(orders.held), "pending": dict(orders.pending), "refused": dict(orders.refused),
+        "spared": {**planned.found.spared, **orders.spared},
         "unsure": [name for name, hit in planned.found.hits.items() if not hit.is_sure],
         "lanes": len(orders.orders), "lanes_of_everything": len(planned.everything.orders),
     }  # fmt: skip
@@ -162,7 +160,12 @@ def _print_plan(planned: "BackfillPlan") -> None:
         [table, len(mine := [one for one in orders.orders if one.flow == table]), _keys(planned, mine), mine[0].why] for table in tables
     ]  # fmt: skip
     print_table(["table", "lanes", "what", "because"], rows, empty="nothing is to be run")
-    for head, several in (("held", orders.held), ("later", orders.pending), ("refused", orders.refused), ("spared", planned.found.spared)):
+    for head, several in (
+        ("held", orders.held),
+        ("later", orders.pending),
+        ("refused", orders.refused),
+        ("spared", {**planned.found.spared, **orders.spared}),
+    ):
         for table, why in several.items():
             say(f"{head}: {table}: {why}")
     mine, everything = len(orders.orders), len(planned.everything.orders)

@@ -7,6 +7,7 @@ from lakechime_dagster.cli import (
     lineage_export,
     lineage_gate,
     lineage_hits,
+    lineage_impact,
     lineage_ingest,
     lineage_jobs,
     lineage_logs,
@@ -19,7 +20,7 @@ from lakechime_dagster.cli import (
 app = typer.Typer(name="lineage", help="Column lineage: where columns come from and who reads them; plan it before any run.")
 app.command("upstream")(lineage_hits.upstream)
 app.command("downstream")(lineage_hits.downstream)
-app.command("impact")(lineage_hits.impact)
+app.command("impact")(lineage_impact.impact)
 app.command("path")(lineage_hits.path)
 app.command("readers")(lineage_people.readers)
 app.command("owners")(lineage_people.owners)

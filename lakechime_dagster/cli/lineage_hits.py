@@ -1,6 +1,5 @@
-"""`lakechime lineage upstream | downstream | impact | path`: what leads to columns, what they lead to, and by which way."""
+"""`lakechime lineage upstream | downstream | path`: what leads to columns, what they lead to, and by which way."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,19 +11,16 @@ from lakechime_dagster.cli.lineage_names import (
     KindName,
     Limit,
     Name,
-    Names,
     OfKind,
     asked,
     certainty,
-    consumer_document,
     hit_document,
     path_document,
-    print_consumers,
     print_hits,
     print_unknown,
 )
 from lakechime_dagster.cli.options import Json
-from lakechime_dagster.cli.output import count, print_json, print_table, say, when
+from lakechime_dagster.cli.output import print_json, print_table, when
 from lakechime_dagster.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -40,7 +36,7 @@ def upstream(name: Name, depth: Depth = None, at: At = None, kind: OfKind = None
     found = lineage.hits([ref], upstream=True, depth=depth, kind=certainty(kind), limit=limit)
     unknown = lineage.unknown([ref], upstream=True)
     if as_json:
-        print_json(_document(lineage, [ref], found, unknown))
+        print_json(hits_document(lineage, [ref], found, unknown))
         return
     _print(lineage, found, "nothing more is known" if unknown else f"{ref} comes from nothing: its values are constants", kind)
     print_unknown(unknown)
@@ -53,34 +49,9 @@ def downstream(name: Name, depth: Depth = None, at: At = None, kind: OfKind = No
     found = lineage.hits([ref], depth=depth, kind=certainty(kind), limit=limit)
     unknown = lineage.unknown([ref])
     if as_json:
-        print_json(_document(lineage, [ref], found, unknown))
+        print_json(hits_document(lineage, [ref], found, unknown))
         return
     _print(lineage, found, f"nothing reads {ref}, as far as runs told since {when(lineage.since_ms) or 'ever'}", kind)
-    print_unknown(unknown)
-
-
-def impact(
-    names: Names, depth: Depth = None, at: At = None, kind: OfKind = None, limit: Limit = 100, as_json: Json = False
-) -> None:  # fmt: skip
-    """Tell whom a change of columns hits, and what is further down and is not hit, with the reason."""
-    lineage = asked(at)
-    refs = [lineage.ref(name) for name in names]
-    found = lineage.hits(refs)
-    spared, consumers = lineage.not_hit(refs, found), lineage.consumers(refs, found)
-    if depth is not None or kind is not None:
-        found = lineage.hits(refs, depth=depth, kind=certainty(kind))
-    unknown = lineage.unknown(refs)
-    if as_json:
-        spared_document = [{"table": one.table, "reason": one.reason} for one in spared]
-        told = {"consumers": [consumer_document(lineage, one) for one in consumers], "not_hit": spared_document}
-        print_json(_document(lineage, refs, found, unknown) | told)
-        return
-    shown = replace(found, hits=found.hits[:limit], more=len(found.hits[limit:]))
-    print_hits(lineage, shown, lineage.facts(one.table for one in shown.hits), "nothing is hit, as far as is known")
-    print_consumers(lineage, consumers)
-    if spared:
-        say(f"\n{count(len(spared), 'table')} further down {'is' if len(spared) == 1 else 'are'} not hit:")
-        print_table(("table", "why not"), [(one.table, one.reason) for one in spared], empty="")
     print_unknown(unknown)
 
 
@@ -105,7 +76,7 @@ def path(
     print_table(("from", "by", "to"), [(step.source, ", ".join(step.kinds), step.target) for step in found], empty="")
 
 
-def _document(lineage: "AskedLineage", refs: "list[ColumnRef]", found: "Hits", unknown: tuple[str, ...]) -> dict[str, Any]:
+def hits_document(lineage: "AskedLineage", refs: "list[ColumnRef]", found: "Hits", unknown: tuple[str, ...]) -> dict[str, Any]:
     facts = lineage.facts(one.table for one in found.hits)
     return {
         "of": [str(ref) for ref in refs], "at_ts": lineage.at_ms, "recorded_since_ts": lineage.since_ms, "not_known": list(unknown),

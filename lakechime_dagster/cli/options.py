@@ -17,3 +17,6 @@ Module = Annotated[
     str | None,
     typer.Option("--module", "-m", envvar="LAKECHIME_MODULE", help="A Python module that declares the triggers, instead of the lake's."),
 ]
+Since = Annotated[str | None, typer.Option("--since", help="Rows from this day or time on, by the time column; all unless given.")]
+Until = Annotated[str | None, typer.Option("--until", help="Rows before this day or time.")]
+TimeColumn = Annotated[str | None, typer.Option("--time-column", help="The column by which rows are of a day, if no partition tells.")]

@@ -1,5 +1,6 @@
 """A backfill from what a person asks for: the tables that are hit, the lanes to run, and what that saves."""
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -23,6 +24,9 @@ from lakechime_dagster.store.lineage_standing import LineageStandings
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.model import PartitionTrigger
+
+AHEAD = dt.timedelta(days=7)  # keys of the time to come that wait for what a backfill orders of their inputs
+MAX_AHEAD = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +63,9 @@ def plan(platform: Platform, lake: Lake, flows: Mapping[str, Flow], asked: Asked
     """
     if not asked.columns and not asked.tables:
         raise InvalidValueError("columns", "none", "say which columns changed, or which tables are to be computed again")
-    asked = replace(asked, window=_with_column(lake, asked))
+    asked = replace(asked, window=with_time_column(lake, asked))
     refs = asked.columns or tuple(ColumnRef(name) for name in asked.tables)
-    found = _chosen(lake, asked) if asked.tables else _hit(platform, lake, asked)
+    found = _chosen(lake, asked) if asked.tables else readers_hit(platform, lake, asked)
     facts = cache(lambda table: _facts(platform, flows[table]))
     everything = rerun(lake.graph(), (), refs)
     return BackfillPlan(
@@ -84,7 +88,9 @@ def run(platform: Platform, planned: BackfillPlan, by: By, *, max_in_flight: int
         raise LakeChimeError(f"{table} {reason}; nothing was ordered")
     if not planned.orders.orders:
         raise NotFoundError("nothing is to be run; `lakechime backfill plan` says why")
-    return Backfills(platform.ledger).order(planned.orders.orders, planned.asked.to_json(), by, max_in_flight=max_in_flight)
+    return Backfills(platform.ledger).order(
+        (*planned.orders.orders, *planned.orders.later), planned.asked.to_json(), by, max_in_flight=max_in_flight
+    )
 
 
 def _chosen(lake: Lake, asked: Asked) -> Rerun:
@@ -99,7 +105,7 @@ def _chosen(lake: Lake, asked: Asked) -> Rerun:
     return Rerun(hits=hits, spared={name: "left out, as was asked" for name in asked.leave_out if name in asked.tables})
 
 
-def _with_column(lake: Lake, asked: Asked) -> Window:
+def with_time_column(lake: Lake, asked: Asked) -> Window:
     """The window with the column by which rows are of a day: that of the first table upstream that is partitioned by time."""
     window = asked.window
     if window.column is not None or not window.is_bounded:
@@ -114,7 +120,8 @@ def _with_column(lake: Lake, asked: Asked) -> Window:
     raise InvalidValueError("time column", "none", remedy)
 
 
-def _hit(platform: Platform, lake: Lake, asked: Asked) -> Rerun:
+def readers_hit(platform: Platform, lake: Lake, asked: Asked) -> Rerun:
+    """The tables that the columns of a question hit, with what is known of their code of now."""
     planned = planned_statements(lake).values()
     return rerun(lake.graph(), _statements(platform, lake), asked.columns, planned=planned, leave_out=asked.leave_out)
 
@@ -145,7 +152,9 @@ def _facts(platform: Platform, flow: Flow) -> FlowFacts:
     }
     if not isinstance(flow.trigger, PartitionTrigger):
         return FlowFacts(flow=flow, lanes=facts)
-    keys = flow.trigger.keys(from_milliseconds(platform.store.now()))
+    now = from_milliseconds(platform.store.now())
+    keys = flow.trigger.keys(now)
+    upcoming = flow.trigger.keys(now + AHEAD)[len(keys) :][:MAX_AHEAD]
     pending = [key for key in keys if not facts.get(key.text, LaneFact(has_run=False)).has_run]
     ready = platform.evaluator.ready(flow, row, pending) if row is not None else []
-    return FlowFacts(flow=flow, lanes=facts, keys=keys, ready=frozenset(key.text for key in ready))
+    return FlowFacts(flow=flow, lanes=facts, keys=keys, upcoming=upcoming, ready=frozenset(key.text for key in ready))

@@ -1,7 +1,7 @@
 """Backfills: a plan written as orders on lanes, how far it has come, and its end by a person."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.interventions import Action, By, record
 from lakechime_dagster.store.ledger import Ledger
 from lakechime_dagster.store.ledger_rows import FlowRow
-from lakechime_dagster.store.orders import cancel_waiting
+from lakechime_dagster.store.orders import cancel_unclaimed
 from lakechime_dagster.triggers.orders import Order, OrderState, Span
 
 
@@ -46,6 +46,8 @@ class Backfills:
     def order(self, orders: Sequence[Order], asked: Mapping[str, Any], by: By, *, max_in_flight: int = 4) -> str:
         """Write the orders, all or none of them, and give the backfill's id; every flow has been activated.
 
+        A key that fired since it was planned for later is ordered like one that had fired before.
+
         Raises:
             InvalidValueError: there is no order, or not even one lane may be in flight.
         """
@@ -61,7 +63,8 @@ class Backfills:
                 "who": by.who, "reason": by.reason, "created_ts": now_ms(connection),
             }  # fmt: skip
             connection.execute(sa.insert(schema.backfill).values(**values))
-            connection.execute(sa.insert(schema.order), [_row(backfill_id, flows[one.flow], one) for one in orders])
+            fired = _fired(connection, {flows[one.flow].flow_id for one in orders if one.state is OrderState.LATER})
+            connection.execute(sa.insert(schema.order), [_row(backfill_id, flows[one.flow], one, fired) for one in orders])
             for name, flow in flows.items():  # which also lets whoever evaluates many flows look at it again
                 lanes = sum(1 for one in orders if one.flow == name)
                 record(connection, flow, Action.BACKFILL, by, {}, {"backfill": backfill_id, "lanes": lanes})
@@ -78,7 +81,7 @@ class Backfills:
             self._found(connection, backfill_id)
             waiting = sa.select(schema.order.c.flow_id).where(this, schema.order.c.state == OrderState.WAITING.value).distinct()
             flow_ids = set(connection.execute(waiting).scalars())
-            dropped = cancel_waiting(connection, this)
+            dropped = cancel_unclaimed(connection, this)
             update = sa.update(schema.backfill).where(schema.backfill.c.backfill_id == backfill_id)
             connection.execute(update.values(cancelled_ts=sa.func.coalesce(schema.backfill.c.cancelled_ts, now_ms(connection))))
             for flow in (flow for flow in self._flows(connection, backfill_id) if flow.flow_id in flow_ids):
@@ -125,10 +128,21 @@ class Backfills:
         return [self.ledger.flow_in(connection, name) for name in sorted(names.scalars())]
 
 
-def _row(backfill_id: str, flow: FlowRow, order: Order) -> dict[str, Any]:
+def _fired(connection: Connection, flow_ids: Set[int]) -> set[tuple[int, str]]:
+    """The lanes of flows that have fired, held: none that is there fires meanwhile."""
+    lane = schema.lane.c
+    if not flow_ids:
+        return set()
+    query = sa.select(lane.flow_id, lane.key, lane.fired).where(lane.flow_id.in_(flow_ids)).order_by(lane.lane_id).with_for_update()
+    return {(row.flow_id, row.key) for row in connection.execute(query) if row.fired}
+
+
+def _row(backfill_id: str, flow: FlowRow, order: Order, fired: Set[tuple[int, str]]) -> dict[str, Any]:
+    is_later = order.state is OrderState.LATER and (flow.flow_id, order.key) not in fired
     return {
         "backfill_id": backfill_id, "number": order.number, "flow_id": flow.flow_id, "key": order.key, "waits_for": list(order.waits_for),
-        "span": order.span.to_json() if order.span is not None else None, "why": order.why, "state": OrderState.WAITING.value,
+        "span": order.span.to_json() if order.span is not None else None, "why": order.why,
+        "state": OrderState.LATER.value if is_later else OrderState.WAITING.value,
     }  # fmt: skip
 
 

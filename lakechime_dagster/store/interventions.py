@@ -15,7 +15,7 @@ from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.ledger import Ledger
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
-from lakechime_dagster.store.orders import cancel_waiting
+from lakechime_dagster.store.orders import cancel_unclaimed
 from lakechime_dagster.store.registry import TICK_NOTE_MS, hold_places, lanes_of, nothing_looked
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState, Place
 
@@ -225,7 +225,7 @@ class Interventions:
 
 def _drop(connection: Connection, flow: FlowRow) -> None:
     """Remove what a flow has, and leave its row for what people did to it."""
-    cancel_waiting(connection, schema.order.c.flow_id == flow.flow_id)
+    cancel_unclaimed(connection, schema.order.c.flow_id == flow.flow_id)
     lanes = sa.select(schema.lane.c.lane_id).where(schema.lane.c.flow_id == flow.flow_id)
     executions = sa.select(schema.execution.c.execution_id).where(schema.execution.c.lane_id.in_(lanes))
     connection.execute(sa.delete(schema.attempt).where(schema.attempt.c.execution_id.in_(executions)))

@@ -134,7 +134,11 @@ order = sa.Table(
     sa.Column("closed_tx", sa.BigInteger),  # the transaction that closed it: what it made is visible when all up to there have ended
     sa.UniqueConstraint("backfill_id", "number", name="lc_order_number"),
     sa.Index(
-        "lc_order_waiting", "flow_id", "key", sqlite_where=sa.text("state = 'WAITING'"), postgresql_where=sa.text("state = 'WAITING'")
+        "lc_order_unclaimed",
+        "flow_id",
+        "key",
+        sqlite_where=sa.text("state IN ('WAITING', 'LATER')"),
+        postgresql_where=sa.text("state IN ('WAITING', 'LATER')"),
     ),
     sa.Index("lc_order_execution", "execution_id"),
     sqlite_autoincrement=True,

@@ -12,8 +12,13 @@ from typing import Any
 
 
 class OrderState(StrEnum):
-    """WAITING and TAKEN are open. A SKIPPED one ended with a step that a person gave up, a CANCELLED one was never taken."""
+    """WAITING and TAKEN are open. A SKIPPED one ended with a step that a person gave up, a CANCELLED one was never taken.
 
+    LATER is of a key whose partitions are not all there: it holds the key like a waiting one, but nobody waits for it, as it may never
+    fire, and it is void once no order of its backfill is open.
+    """
+
+    LATER = "LATER"
     WAITING = "WAITING"
     TAKEN = "TAKEN"
     DONE = "DONE"

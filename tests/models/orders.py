@@ -4,10 +4,13 @@ A state machine, all of whose states are visited: `python -m tests.models.orders
 must show a counterexample.
 
 The protocol. Of lanes a (reads a source), b (reads a), d (reads both) a plan orders some; b may be pruned, as it does not read what
-changed; d may be a fire key that ignores what comes late. A claim has two parts: a look, at the orders and then at the newest versions,
-and the claim itself, which lets only what was seen so through. (1) While the order of an input of the lane is open, nothing claims the
-lane. (2) The next claim of the lane, by whomever, takes the order, up to the newest versions; what it took stays with the execution,
-whatever becomes of its attempts. (3) Settling closes the order that the execution took, after the commit's event is registered.
+changed; d may be a fire key that ignores what comes late. b or d may be a fire key whose partitions were not there when the plan was
+made: it fires once when they are, if ever, and ignores what comes after that. A claim has two parts: a look, at the orders and then at
+the newest versions, and the claim itself, which lets only what was seen so through. (1) While the order of an input of the lane is open,
+nothing claims the lane. (2) The next claim of the lane, by whomever, takes the order, up to the newest versions; what it took stays with
+the execution, whatever becomes of its attempts. (3) Settling closes the order that the execution took, after the commit's event is
+registered. (4) The order of a key that has not fired holds it like any other, but is not open: nobody waits for it, and it is void once
+no order of the plan is open.
 
 An attempt that is called lost lives on as a zombie; the target lets one commit of a step in. A step that finds everything equal
 leaves no commit, or a fence when it is not the first attempt. Cancelling drops what is not taken. Without commits of the source
@@ -27,7 +30,7 @@ A, B, D = (0, 1, 2)
 NAMES = ("a", "b", "d")
 SOURCE = -1
 READS = ((SOURCE,), (A,), (A, B))
-NONE, WAITING, TAKEN, DONE = range(4)
+NONE, LATER, WAITING, TAKEN, DONE = range(5)
 MUTANTS = {
     "no_hold": "a lane is claimed while an order of its inputs is open",
     "end_before_hold": "the newest versions are read before it is asked whether an order of its inputs is open",
@@ -41,7 +44,14 @@ MUTANTS = {
     "next_attempt_takes": "the next attempt takes an order that came after the claim",
     "pruned_is_awaited": "a lane waits also for inputs that the plan leaves out",
     "key_is_not_forced": "a fire key that has fired is claimed for what comes late alone",
+    "new_key_has_no_order": "a key that has not fired fires while an order of its inputs is open",
+    "void_is_forgotten": "a key that was looked at before the plan was written is claimed though its order came and is void by now",
+    "new_key_is_awaited": "the order of a key that has not fired is open, though its partitions may never be there",
 }
+SHAPES = (
+    {}, {"prunes": True, "is_key": True}, {"is_key": True}, {"prunes": True},
+    {"new": D, "completes": True}, {"new": B, "completes": True}, {"new": B},
+)  # fmt: skip
 
 
 class Run(NamedTuple):
@@ -89,15 +99,19 @@ class State(NamedTuple):
     is_planned: bool = False
     is_cancelled: bool = False
     losses: int = 0
+    is_complete: bool = False  # the partitions of the key that has not fired are there
 
 
 class Orders:
     """The protocol, with at most one of its rules broken."""
 
-    def __init__(self, broken: str, *, prunes: bool, is_key: bool, sources: int, losses: int) -> None:
+    def __init__(
+        self, broken: str, *, sources: int, losses: int, prunes: bool = False, is_key: bool = False, new: int | None = None,
+        completes: bool = False,
+    ) -> None:  # fmt: skip
         self.broken, self.sources, self.losses = broken, sources, losses
         self.planned = (A, D) if prunes else (A, B, D)
-        self.is_key = is_key
+        self.is_key, self.new, self.completes = is_key, new, completes
 
     def start(self) -> State:
         first, second, third = (Lane(place=(0,) * len(reads)) for reads in READS)
@@ -109,8 +123,10 @@ class Orders:
         if not state.is_planned:
             yield "the plan is written", self._planned(state)
         elif self.sources and not state.is_cancelled and any(lane.order == WAITING for lane in state.lanes):
-            dropped = [lane._replace(order=NONE if lane.order == WAITING else lane.order) for lane in state.lanes]
+            dropped = [lane._replace(order=NONE if lane.order in (WAITING, LATER) else lane.order) for lane in state.lanes]
             yield "the plan is cancelled", state._replace(lanes=(dropped[0], dropped[1], dropped[2]), is_cancelled=True)
+        if self.completes and not state.is_complete:
+            yield "the partitions of the new key are there", state._replace(is_complete=True)
         for number in (A, B, D):
             yield from self._claims(state, number)
             yield from self._attempts(state, number)
@@ -120,22 +136,34 @@ class Orders:
         for number, lane in enumerate(state.lanes):
             if lane.order == DONE and lane.read is None and self.broken != "closed_at_claim":
                 return f"the order of {NAMES[number]} is closed, and no step did it"
-            if lane.read is not None:
-                late = [one for at, one in enumerate(READS[number]) if one in self.planned and state.lanes[one].made > lane.read[at]]
+            has_fired = number == self.new and lane.settled > 0 and lane.order not in (WAITING, TAKEN) and not state.is_cancelled
+            if (read := lane.place if has_fired else lane.read) is not None:
+                late = [one for at, one in enumerate(READS[number]) if self._is_awaited(one) and state.lanes[one].made > read[at]]
                 if late:
                     return f"{NAMES[number]} did its order without what the order of {NAMES[late[0]]} made"
-            if not self.sources and lane.fired > 1:
+            if not self.sources and lane.fired > 1 and self.new not in (number, *READS[number]):
                 return f"{NAMES[number]} fires twice for the plan"
         return None
 
     def is_quiet(self, state: State) -> bool:
         lanes = state.lanes
         at_work = any(lane.opened or lane.runs or lane.look or lane.order in (WAITING, TAKEN) or lane.seen < lane.version for lane in lanes)
-        behind = any(lanes[number].place != self._newest(state, number) for number in (A, B, D) if not self._is_key(number))
+        behind = any(
+            not lanes[number].settled
+            if state.is_complete
+            else False
+            if number == self.new
+            else lanes[number].place != self._newest(state, number)
+            for number in (A, B, D)
+            if not self._is_key(number)
+        )
         return state.is_planned and state.source == self.sources and not at_work and not behind
 
     def _planned(self, state: State) -> State:
-        lanes = [lane._replace(order=WAITING if number in self.planned else NONE, fired=0) for number, lane in enumerate(state.lanes)]
+        orders = [WAITING if number in self.planned else NONE for number in (A, B, D)]
+        if self.new is not None and not (state.lanes[self.new].opened or state.lanes[self.new].settled):
+            orders[self.new] = NONE if self.broken == "new_key_has_no_order" else LATER
+        lanes = [lane._replace(order=order, fired=0) for lane, order in zip(state.lanes, orders, strict=True)]
         return state._replace(lanes=(lanes[0], lanes[1], lanes[2]), is_planned=True)
 
     def _is_key(self, number: int) -> bool:
@@ -146,27 +174,37 @@ class Orders:
 
     def _is_held(self, state: State, number: int) -> bool:
         """Whether the lane has an order, and one of its inputs too."""
-        if state.lanes[number].order != WAITING or self.broken == "no_hold":
+        if state.lanes[number].order not in (WAITING, LATER) or self.broken == "no_hold":
             return False
-        inputs = [state.lanes[one] for one in READS[number] if one != SOURCE]
+        inputs = [state.lanes[one] for one in READS[number] if one != SOURCE and self._is_awaited(one)]
         if self.broken == "pruned_is_awaited":
-            return any(one.order != DONE for one in inputs)
-        return any(one.order in (WAITING, TAKEN) for one in inputs)
+            return any(state.lanes[one].order != DONE for one in READS[number] if one != SOURCE)
+        return any(one.order in (WAITING, TAKEN, LATER) for one in inputs)
+
+    def _is_awaited(self, number: int) -> bool:
+        """Whether who reads a lane waits for its order."""
+        return number in self.planned and (number != self.new or self.broken == "new_key_is_awaited")
 
     def _claims(self, state: State, number: int) -> Iterator[tuple[str, State]]:
         lane, name = state.lanes[number], NAMES[number]
         if lane.opened:
             return
         newest, is_held = self._newest(state, number), self._is_held(state, number)
+        is_void = not any(one.order in (WAITING, TAKEN) for one in state.lanes)
         is_ordered = lane.order == WAITING and not (self.broken == "key_is_not_forced" and self._is_key(number))
         has_come = newest != lane.place and not self._is_key(number)
+        is_seen = is_ordered
+        if number == self.new:  # whose void order must have been seen too: what made it void is in no end that was read before
+            has_come, is_seen = state.is_complete and not lane.settled, is_ordered or lane.order == LATER
+            is_ordered = is_ordered or (lane.order == LATER and not is_void and has_come)
         if lane.look is None:
             if (is_ordered or has_come) and (not is_held or self.broken == "end_before_hold"):
-                yield f"{name} is looked at", _with(state, number, lane._replace(look=Look(newest, is_ordered)))
+                yield f"{name} is looked at", _with(state, number, lane._replace(look=Look(newest, is_seen)))
             return
         end, saw = lane.look
         gone = lane._replace(look=None)
-        if is_held or (is_ordered and not saw) or (not is_ordered and (end == lane.place or self._is_key(number))):
+        is_moot = not has_come if number == self.new else end == lane.place or self._is_key(number)
+        if is_held or (is_seen and not saw and self.broken != "void_is_forgotten") or (not is_ordered and is_moot):
             yield f"{name} is not claimed", _with(state, number, gone)
             return
         took = is_ordered and not (self.broken == "two_claims" and has_come)
@@ -231,8 +269,8 @@ def explored(broken: str = "", wide: bool = False) -> Exploration:
     """All shapes of the plan; the first that has a problem, else how many states they have together."""
     states = 0
     for sources, losses in ((0, 1), (1, int(wide or bool(broken)))):
-        for prunes, is_key in ((False, False), (True, True), (False, True), (True, False)):
-            found = explore(Orders(broken, prunes=prunes, is_key=is_key, sources=sources, losses=losses))
+        for shape in SHAPES if sources == 0 or wide or broken else SHAPES[:4]:
+            found = explore(Orders(broken, **shape, sources=sources, losses=losses))
             states += found.states
             if found.problem:
                 return Exploration(states, found.problem, found.path)

@@ -247,6 +247,67 @@ def test_a_key_that_has_not_fired_still_waits_for_its_partitions(world: World) -
     assert one(world.fire(flow)).backfill == backfill
 
 
+def of_day(day: str, *, waits_for: tuple[int, ...] = (0,)) -> Order:
+    """An order of a key whose partition was not there when it was planned."""
+    return Order(number=1, flow="daily", key=f"day={day}", waits_for=waits_for, state=OrderState.LATER)
+
+
+def test_a_key_that_is_complete_while_its_input_is_ordered_fires_after_it(world: World) -> None:
+    """It ignores what comes late, so that it would miss what the order of its input makes."""
+    flow = daily()
+    caught_up(world, flow, SILVER)
+    backfill = order(world, Order(number=0, flow="silver", span=SPAN), of_day("2013-01-02"))
+    world.change("bronze.orders", 1, partition=["2013-01-02"])
+    assert f"day=2013-01-02: backfill {backfill} ordered it, after silver" in world.decide(flow).reasons
+    silver = one(world.fire(SILVER))
+    assert world.fire(flow) == []
+    settle(world, silver)
+    assert Backfills(world.ledger).backfill(backfill).is_open is False
+    execution = one(world.fire(flow))
+    assert (execution.lane.key, execution.backfill) == ("day=2013-01-02", "")
+    assert states(world, backfill) == [OrderState.DONE, OrderState.CANCELLED]
+
+
+def test_a_key_that_fires_while_others_are_still_ordered_takes_its_order(world: World) -> None:
+    flow = daily()
+    caught_up(world, flow, SILVER)
+    backfill = order(world, Order(number=0, flow="silver", span=SPAN), of_day("2013-01-02", waits_for=()))
+    assert world.fire(flow) == []
+    world.change("bronze.orders", 1, partition=["2013-01-02"])
+    execution = one(world.fire(flow))
+    assert (execution.backfill, states(world, backfill)) == (backfill, [OrderState.WAITING, OrderState.TAKEN])
+    settle(world, execution)
+    assert states(world, backfill) == [OrderState.WAITING, OrderState.DONE]
+
+
+def test_a_key_that_was_looked_at_before_a_backfill_that_is_done_by_now_is_not_claimed_up_to_then(world: World) -> None:
+    flow = daily()
+    caught_up(world, flow, SILVER)
+    world.change("bronze.orders", 1, partition=["2013-01-02"])
+    row = world.evaluator.activate(flow)
+    lane = world.ledger.ensure_lane(row, "day=2013-01-02", None, ())
+    order(world, Order(number=0, flow="silver", span=SPAN), of_day("2013-01-02"))
+    settle(world, one(world.fire(SILVER)))
+    with pytest.raises(LaneConflictError, match="since it was looked at"):
+        world.ledger.claim(row, lane, Claim(end=place(9)))
+    assert one(world.fire(flow)).lane.key == "day=2013-01-02"
+
+
+def test_a_key_that_fired_since_it_was_planned_for_later_is_ordered_like_the_others(world: World) -> None:
+    flow = daily()
+    caught_up(world, flow, SILVER)
+    assert states(world, order(world, of_day("2013-01-01", waits_for=()))) == [OrderState.WAITING]
+
+
+def test_nobody_waits_for_a_key_that_may_never_fire_and_cancelling_drops_its_order(world: World) -> None:
+    flow = daily()
+    caught_up(world, flow, GOLD)
+    backfill = order(world, of_day("2013-01-02", waits_for=()), Order(number=2, flow="gold", waits_for=(1,), span=SPAN))
+    assert one(world.fire(GOLD)).backfill == backfill
+    assert Backfills(world.ledger).cancel(backfill, ME) == 1
+    assert states(world, backfill) == [OrderState.CANCELLED, OrderState.TAKEN]
+
+
 def test_a_flow_that_rested_is_decided_when_it_is_ordered_and_again_when_it_is_free(world: World) -> None:
     caught_up(world, SILVER, GOLD)
     other = a_flow("other", "bronze.orders")  # which is decided together with all that read nothing else

@@ -3,15 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.lake.lake import Lake, Table
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
+from lakechime_dagster.lineage.backfill.partitions import HitPartitions, made_by, untouched
 from lakechime_dagster.lineage.backfill.rerun import Rerun, TableHit
 from lakechime_dagster.lineage.backfill.window import Window
-from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.model import FireKey, SnapshotTrigger
-from lakechime_dagster.triggers.orders import Order
+from lakechime_dagster.triggers.orders import Order, OrderState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +23,12 @@ class LaneFact:
 
 @dataclass(frozen=True, kw_only=True)
 class FlowFacts:
-    """A flow's lanes by key, the keys of its grid up to now, and which of these are complete and fire next."""
+    """A flow's lanes by key, the keys of its grid up to now and those that come next, and which of these are complete and fire next."""
 
     flow: Flow
     lanes: Mapping[str, LaneFact]
     keys: Sequence[FireKey] = ()
+    upcoming: Sequence[FireKey] = ()
     ready: frozenset[str] = frozenset()
 
 
@@ -37,31 +37,37 @@ class OrderPlan:
     """What a backfill would order.
 
     Attributes:
+        later: Orders of keys that have not fired, as not all of their partitions are there: they fire after what they read is done.
         held: Lanes that wait for a person, which hold back all that reads them, with why.
         pending: By table, what of it is not ordered as it has not run yet: it runs by itself, with what is there then.
+        spared: By table that reads what is hit, why nothing of it is.
         refused: By table, why it cannot be ordered, with the remedy.
     """
 
     orders: tuple[Order, ...] = ()
+    later: tuple[Order, ...] = ()
     partitions: Mapping[int, str] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
     pending: Mapping[str, str] = field(default_factory=dict)
+    spared: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_orders(lake: Lake, found: Rerun, facts: Callable[[str], FlowFacts], window: Window) -> OrderPlan:
     """The orders of the tables that are hit, inputs first."""
-    planning = _Planning(lake, window)
+    planning = _Planning(lake, window, HitPartitions(window, lake.levels))
     for table, hit in found.hits.items():
         declared = lake.table(table)
-        if reason := refusal(declared):
+        if planning.partitions_hit.is_untouched(table, hit.inputs):
+            planning.spared[table] = untouched(hit.inputs)
+        elif reason := refusal(declared):
             planning.refused[table] = reason
         else:
             assert isinstance(declared, LakeTable)
             planning.add(declared, hit, facts(table))
     return OrderPlan(
-        orders=tuple(planning.orders), partitions=planning.partitions, held=planning.held, pending=planning.pending,
-        refused=planning.refused,
+        orders=tuple(planning.orders), later=tuple(planning.later), partitions=planning.partitions, held=planning.held,
+        pending=planning.pending, spared=planning.spared, refused=planning.refused,
     )  # fmt: skip
 
 
@@ -81,10 +87,13 @@ def refusal(table: Table) -> str:
 class _Planning:
     lake: Lake
     window: Window
+    partitions_hit: HitPartitions
     orders: list[Order] = field(default_factory=list)
+    later: list[Order] = field(default_factory=list)
     partitions: dict[int, str] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)
+    spared: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     _of: dict[str, list[tuple[int, str | None]]] = field(default_factory=dict)  # by table: numbers, with the partition that each makes
 
@@ -92,12 +101,24 @@ class _Planning:
         if not facts.flow.is_partitioned:
             self._add_lane(table, hit, facts, None)
             return
-        within = [key for key in facts.keys if self._is_within(key, hit.inputs)]
+        keys = self.partitions_hit.keys(table.name, facts.flow, hit.inputs, (*facts.keys, *facts.upcoming))
+        upcoming = {key.text for key in facts.upcoming}
+        within = [key for key in keys if key.text not in upcoming]
         ordered = [key for key in within if facts.lanes.get(key.text, NEVER_RAN).has_run or key.text in facts.ready]
         for key in ordered:
             self._add_lane(table, hit, facts, key)
-        if left := len(within) - len(ordered):
-            self.pending[table.name] = f"{left} of its keys did not fire yet, and fire by themselves when they are complete"
+        names = {key.text for key in ordered}
+        left = [key for key in within if key.text not in names]
+        for key in (*left, *keys[len(within) :]):
+            self._add_later(facts.flow, hit, key)
+        if left:
+            self.pending[table.name] = f"{len(left)} of its keys did not fire yet, and fire by themselves when they are complete"
+
+    def _add_later(self, flow: Flow, hit: TableHit, key: FireKey) -> None:
+        """Let a key that is not complete wait for the orders of what it reads, if there are any: it may ignore what comes late."""
+        if awaited := self._awaited(hit.inputs, key):
+            number = len(self.orders) + len(self.later)
+            self.later.append(Order(number=number, flow=flow.name, key=key.text, waits_for=awaited, why=hit.why, state=OrderState.LATER))
 
     def _add_lane(self, table: LakeTable, hit: TableHit, facts: FlowFacts, key: FireKey | None) -> None:
         text = key.text if key is not None else ""
@@ -105,7 +126,7 @@ class _Planning:
         if key is None and not lane.has_run:
             self.pending[table.name] = "has not run yet: its first run reads all"
             return
-        number = len(self.orders)
+        number = len(self.orders) + len(self.later)
         partition = facts.flow.partition_of(key) if key is not None else None
         is_whole = table.refresh is RefreshMode.FULL or (table.refresh is RefreshMode.PARTITIONS and partition is not None)
         self.orders.append(
@@ -119,8 +140,7 @@ class _Planning:
             )
         )
         self.partitions[number] = facts.flow.dagster_key(key) or text if key is not None else self._described(table)
-        made = None if partition is None else canonical_partition(partition, facts.flow.target_levels)
-        self._of.setdefault(table.name, []).append((number, made))
+        self._of.setdefault(table.name, []).append((number, None if key is None else made_by(facts.flow, key)))
         if table.trigger is None:
             self.held[table.name] = "nobody launches it by itself; launch it in Dagster"
         elif lane.blocked:
@@ -138,15 +158,6 @@ class _Planning:
             named = {atom.canonical for atom in key.atoms if atom.table == table} if key is not None else set()
             found += [number for number, made in self._of.get(table, ()) if made is None or not named or made in named]
         return tuple(found)
-
-    def _is_within(self, key: FireKey, inputs: Sequence[str]) -> bool:
-        """Whether a key needs the window: by its partitions of what is hit, else by any of it; one that names no time does."""
-        atoms = [atom for atom in key.atoms if atom.table in inputs] or list(key.atoms)
-        told = [self.window.holds(atom, self._levels(atom)) for atom in atoms]
-        return any(told) or all(one is None for one in told)
-
-    def _levels(self, atom: Atom) -> PartitionLevels:
-        return self.lake.levels.get(atom.table, PartitionLevels())
 
 
 NEVER_RAN = LaneFact(has_run=False)

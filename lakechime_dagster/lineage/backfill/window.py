@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.orders import Span, first_day_after
 
 
@@ -42,12 +41,12 @@ class Window:
         bounds = [f"{name} {bound}" for name, bound in (("from", self.since), ("to before", self.until)) if bound is not None]
         return f"{self.column or 'all rows'} {' '.join(bounds)}".strip() if bounds else "all rows"
 
-    def holds(self, atom: Atom, levels: PartitionLevels) -> bool | None:
-        """Whether a partition lies within; None where it has no level of time."""
+    def holds(self, canonical: str, levels: PartitionLevels) -> bool | None:
+        """Whether a partition, by its canonical text, lies within; None where it has no level of time."""
         if not self.is_bounded:
             return True
         at = next((at for at, kind in enumerate(levels.types) if kind in (LevelType.DATE, LevelType.TIMESTAMP)), None)
-        moment = None if at is None else _moment(json.loads(atom.canonical)[at])
+        moment = None if at is None else _moment(json.loads(canonical)[at])
         if at is None or moment is None:
             return None
         since, until = _bound("since", self.since), _bound("until", self.until)

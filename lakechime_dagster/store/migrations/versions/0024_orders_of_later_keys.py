@@ -1,0 +1,14 @@
+"""Orders of keys that have not fired are looked for by lane too."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0024"
+down_revision = "0023"
+
+UNCLAIMED = sa.text("state IN ('WAITING', 'LATER')")
+
+
+def upgrade() -> None:
+    op.drop_index("lc_order_waiting", "lc_order")
+    op.create_index("lc_order_unclaimed", "lc_order", ["flow_id", "key"], sqlite_where=UNCLAIMED, postgresql_where=UNCLAIMED)
