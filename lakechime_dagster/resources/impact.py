@@ -67,9 +67,9 @@ def partitions_hit(
 def _of_keys(at: HitPartitions, table: str, flow: Flow, inputs: Sequence[str], now: dt.datetime) -> ReaderPartitions:
     assert isinstance(flow.trigger, PartitionTrigger)
     keys = flow.trigger.keys(now)
+    nothing = f"none of its {len(keys)} partitions reads what changed of {', '.join(inputs) or table}"
     hit = tuple(flow.dagster_key(key) or key.text for key in at.keys(table, flow, inputs, keys))
-    read = ", ".join(inputs) or table
-    return ReaderPartitions(hit=hit, others=len(keys) - len(hit), what="" if hit else f"none of its {len(keys)} partitions reads what changed of {read}")
+    return ReaderPartitions(hit=hit, others=len(keys) - len(hit), what="" if hit else nothing)
 
 
 def _canonical(table: str, levels: PartitionLevels, partitions: Sequence[Sequence[object]]) -> frozenset[str]:

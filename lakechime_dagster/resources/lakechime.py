@@ -11,7 +11,7 @@ from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.resources.asked import due_types
 from lakechime_dagster.resources.draining import drain_firing
 from lakechime_dagster.resources.feeds import ask, hold
-from lakechime_dagster.resources.names import EXECUTION_TAG
+from lakechime_dagster.resources.names import DAGSTER_BACKFILL_TAG, EXECUTION_TAG
 from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
 from lakechime_dagster.resources.recording import recording, tables_of
 from lakechime_dagster.resources.running import RunningExecution, kept
@@ -102,12 +102,13 @@ def begun(platform: Platform, context: RunContext, name: str | None, partition: 
     tagged = platform.ledger.execution(execution_id) if execution_id else None
     flow = flow_named(name) if name else _flow_of(context, tagged)
     chosen = partition or (context.partition_key if context.has_partition_key else None)
+    backfill = run.tags.get(DAGSTER_BACKFILL_TAG)
     if tagged is not None and tagged.lane.flow == flow.name and tagged.partition_key == chosen:
-        return flow, _begin(platform, flow, tagged, run.run_id)
-    return flow, adopted(platform, flow, run.run_id, chosen)
+        return flow, _begin(platform, flow, tagged, run.run_id, backfill)
+    return flow, adopted(platform, flow, run.run_id, chosen, backfill)
 
 
-def adopted(platform: Platform, flow: Flow, run_id: str, partition: str | None) -> Execution:
+def adopted(platform: Platform, flow: Flow, run_id: str, partition: str | None, backfill: str | None = None) -> Execution:
     """For a run without our tags: the lane's open execution that no live run is at, or a new claim.
 
     Raises:
@@ -119,7 +120,7 @@ def adopted(platform: Platform, flow: Flow, run_id: str, partition: str | None) 
     lane_key = key.text if key else ""
     opened = next((execution for execution in platform.ledger.open_executions(row) if execution.lane.key == lane_key), None)
     if opened is not None:
-        return _begin(platform, flow, opened, run_id)
+        return _begin(platform, flow, opened, run_id, backfill)
     lanes = platform.ledger.lanes(row)
     if lane_key not in lanes:
         committed = ask_target(target)(LaneId(platform.ledger.deployment, flow.name, lane_key))
@@ -128,12 +129,14 @@ def adopted(platform: Platform, flow: Flow, run_id: str, partition: str | None) 
     if blocked := lane.blocked_sentence(flow.name):
         raise LaneConflictError(blocked)
     firing = _wanted(platform, flow, row, lane, key)
-    claimed = platform.evaluator.claim(flow, row, firing, ask_target(target), cause=Cause.MANUAL)
+    # a key whose partitions are not all there is done with what is, and still fires when they are
+    is_complete = key is None or lane.fired or bool(platform.evaluator.ready(flow, row, [key]))
+    claimed = platform.evaluator.claim(flow, row, firing, ask_target(target), cause=Cause.MANUAL, fired=is_complete)
     if claimed is None:
         raise LaneConflictError(
             f"another run claimed {flow.name} {lane_key}".strip() + " at the same moment; look at its run, or launch again"
         )
-    return platform.ledger.begin(claimed.execution_id, run_id)
+    return platform.ledger.begin(claimed.execution_id, run_id, backfill)
 
 
 def _wanted(platform: Platform, flow: Flow, row: FlowRow, lane: LaneRow, key: FireKey | None) -> Firing:
@@ -176,7 +179,7 @@ def _fed(platform: Platform, flow: Flow, row: FlowRow) -> Firing:
     return replace(firing, reason=f"{BY_HAND}; {firing.reason}")
 
 
-def _begin(platform: Platform, flow: Flow, execution: Execution, run_id: str) -> Execution:
+def _begin(platform: Platform, flow: Flow, execution: Execution, run_id: str, backfill: str | None) -> Execution:
     """Begin an execution, unless its target says that the step is committed already."""
     if execution.settled_ts is not None:
         raise NothingNewError(
@@ -185,7 +188,7 @@ def _begin(platform: Platform, flow: Flow, execution: Execution, run_id: str) ->
     target = platform.log(flow.target, flow.location) if flow.target else None
     if platform.settle_if_committed(target, execution) is not None:
         raise NothingNewError(f"step {execution.step} of {flow.name} was committed by an earlier attempt; it is settled now")
-    return platform.ledger.begin(execution.execution_id, run_id)
+    return platform.ledger.begin(execution.execution_id, run_id, backfill)
 
 
 def _flow_of(context: RunContext, tagged: Execution | None) -> Flow:

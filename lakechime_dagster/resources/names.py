@@ -13,6 +13,7 @@ LANE_TAG = "lakechime/lane"
 CAUSE_TAG = "lakechime/cause"
 ATTEMPT_TAG = "lakechime/attempt"
 BACKFILL_TAG = "lakechime/backfill"
+DAGSTER_BACKFILL_TAG = "dagster/backfill"  # of runs that Dagster's own backfills launch; it counts what runs with it materialise
 MAINTENANCE_TAG = "lakechime/maintenance"
 MAINTENANCE = "__maintenance"  # what the name of a table's maintenance ends with
 # checks of a table that follows a database
@@ -55,4 +56,5 @@ def run_tags(execution: Execution) -> dict[str, str]:
         CAUSE_TAG: execution.cause.value,
         ATTEMPT_TAG: str(execution.attempt),
         **({BACKFILL_TAG: execution.backfill[:MAX_TAG]} if execution.backfill else {}),
+        **({DAGSTER_BACKFILL_TAG: execution.dagster_backfill} if execution.dagster_backfill else {}),
     }

@@ -115,10 +115,11 @@ class Ledger(Registry):
 
     # Attempts
 
-    def begin(self, execution_id: str, run_id: str) -> Execution:
+    def begin(self, execution_id: str, run_id: str, dagster_backfill: str | None = None) -> Execution:
         """Let a run begin the newest attempt of an execution; again by the same run changes nothing.
 
-        A run that comes while the attempt's own run is dead (its lease over) takes the next attempt.
+        A run that comes while the attempt's own run is dead (its lease over) takes the next attempt. The backfill of Dagster that a
+        run is of is kept, for the runs of later attempts.
 
         Raises:
             LaneConflictError: when it is settled, skipped or held, or another run is at it; the message names what to do.
@@ -144,6 +145,9 @@ class Ledger(Registry):
                 .where(schema.attempt.c.execution_id == execution_id, schema.attempt.c.number == execution.attempt)
                 .values(run_id=run_id, begun_ts=sa.func.coalesce(schema.attempt.c.begun_ts, now), lease_until=now + LEASE_MS)
             )
+            if dagster_backfill is not None:
+                this = schema.execution.c.execution_id == execution_id
+                connection.execute(sa.update(schema.execution).where(this).values(dagster_backfill=dagster_backfill))
             return self._execution(connection, execution_id)
 
     def renew(self, execution_id: str, attempt: int, run_id: str) -> bool:

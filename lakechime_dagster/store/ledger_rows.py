@@ -134,6 +134,7 @@ def execution_from(row: sa.Row[Any]) -> Execution:
         cause=Cause(row.cause), start=Place.from_json(row.start_place), end=Place.from_json(row.end_place), attempt=row.attempt,
         run_id=row.run_id, partition_key=row.partition_key, claimed_ts=row.claimed_ts, lease_until=row.lease_until,
         next_attempt_ts=row.due_ts, settled_ts=row.settled_ts, reason=row.reason, version=row.version, backfill=row.backfill or "",
+        dagster_backfill=row.dagster_backfill or "",
     )  # fmt: skip
 
 

@@ -81,6 +81,7 @@ execution = sa.Table(
     sa.Column("version", sa.String(128)),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
     sa.Column("backfill", sa.Text),
+    sa.Column("dagster_backfill", sa.String(64)),
     sa.UniqueConstraint("lane_id", "step", name="lc_execution_step"),
     sa.Index(
         "lc_execution_open", "lane_id", unique=True, sqlite_where=sa.text("state = 'OPEN'"), postgresql_where=sa.text("state = 'OPEN'")

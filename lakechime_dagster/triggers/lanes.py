@@ -96,7 +96,7 @@ class Execution:
     """Step n of a lane: the frozen range (start, end] and who is at it.
 
     `attempt` counts Dagster runs at this step from 1. `run_id` is the run that began the newest attempt. `backfill` names
-    those whose orders it took, with commas between.
+    those whose orders it took, with commas between. `dagster_backfill` is the backfill of Dagster that a run of it was launched for.
     Times are milliseconds of the store's clock.
     """
 
@@ -117,6 +117,7 @@ class Execution:
     version: str | None = None
     reason: str = ""
     backfill: str = ""
+    dagster_backfill: str = ""
 
     @property
     def run_key(self) -> str:

@@ -1,5 +1,6 @@
 """One run for many partitions: a lane that is busy hinders no other key."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.lake import Lake, SourceTable, sql_table
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError, declare_flow
-from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.resources.names import run_tags
+from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.resources.spark import SparkResource
 from lakechime_dagster.triggers import PartitionTrigger, every, tick
+from lakechime_dagster.triggers.flow import Flow
 
 DAYS = [f"2013-01-0{day}" for day in (1, 2, 3)]
 
@@ -26,6 +29,13 @@ class Reached(SparkResource):
     def refresh(self, running: Any, job: Any, log: Any, write_as: Any) -> Any:
         reached.append(running.execution.partition_key)
         raise NothingNewError("nothing to do")
+
+
+class Broken(SparkResource):
+    """Spark that dies."""
+
+    def refresh(self, running: Any, job: Any, log: Any, write_as: Any) -> Any:
+        raise RuntimeError("killed")
 
 
 reached: list[str] = []
@@ -45,9 +55,24 @@ def test_a_backfill_names_the_partitions_that_the_grid_does_not_have_and_does_th
         each_key(DAYS[1:2], materialise)
 
 
-def test_a_backfill_goes_on_past_a_busy_lane_and_names_it_in_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path
-) -> None:
+@dataclass(frozen=True)
+class Days:
+    """A table by days, each of which can be computed, with Spark that finds nothing to do, or fails."""
+
+    platform: Platform
+    flow: Flow
+    asset: dg.AssetsDefinition
+
+    def arrive(self, *days: str) -> None:
+        events = [DataChangeEvent(table="bronze.orders", partition=(day,), snapshot_id=SnapshotId(day[-1])) for day in days]
+        self.platform.store.register(events)
+
+    def run(self, spark: SparkResource, **options: Any) -> dg.ExecuteInProcessResult:
+        return dg.materialize([self.asset], resources={"lakechime": LakeChimeResource(), "spark": spark}, **options)
+
+
+@pytest.fixture
+def days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Days:
     monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
     monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
@@ -56,16 +81,42 @@ def test_a_backfill_goes_on_past_a_busy_lane_and_names_it_in_the_end(
         "gold.daily", sql="SELECT day FROM bronze.orders", partitioned_by={"day": "date"}, refresh="partitions",
         trigger=PartitionTrigger(orders.partitions(day=tick("-1d")), every(days=1, start="2013-01-02", until="2013-01-04")),
     )  # fmt: skip
-    flow, platform = declare_flow(flow_of(daily)), open_platform()
-    platform.store.register([DataChangeEvent(table=orders.name, partition=(day,), snapshot_id=SnapshotId(day[-1])) for day in DAYS[:1]])
+    flow = declare_flow(flow_of(daily))
+    reached.clear()
+    return Days(open_platform(), flow, table_asset(Lake("shop", [orders, daily]), daily, flow))
+
+
+RANGE = {"dagster/asset_partition_range_start": DAYS[0], "dagster/asset_partition_range_end": DAYS[-1]}
+
+
+def test_a_backfill_goes_on_past_a_busy_lane_and_names_it_in_the_end(days: Days) -> None:
+    platform, flow = days.platform, days.flow
+    days.arrive(*DAYS[:1])
     row = platform.evaluator.activate(flow)
     [busy] = platform.evaluator.fire(flow, row, platform.evaluator.evaluate(flow, row), lambda lane: None)
     platform.ledger.begin(busy.execution_id, "another-run")
-    platform.store.register([DataChangeEvent(table=orders.name, partition=(day,), snapshot_id=SnapshotId(day[-1])) for day in DAYS[1:]])
-    ends = {"dagster/asset_partition_range_start": DAYS[0], "dagster/asset_partition_range_end": DAYS[-1]}
-    resources = {"lakechime": LakeChimeResource(), "spark": Reached()}
-    asset = table_asset(Lake("shop", [orders, daily]), daily, flow)
-    reached.clear()
+    days.arrive(*DAYS[1:])
     with pytest.raises(LaneConflictError, match="1 of 3 partitions were left out"):
-        dg.materialize([asset], resources=resources, tags=ends)
+        days.run(Reached(), tags=RANGE)
     assert reached == DAYS[1:]
+
+
+def test_each_partition_of_a_backfill_of_dagster_is_materialised_though_nothing_is_to_be_done(days: Days) -> None:
+    """Dagster takes what a run of its backfill did not materialise for failed, with all that is downstream."""
+    done = days.run(Reached(), tags=RANGE | {"dagster/backfill": "theirs"})
+    assert {one.partition for one in done.get_asset_materialization_events()} == {*DAYS}
+    assert reached == []
+
+
+def test_the_next_attempt_of_a_run_of_a_backfill_of_dagster_is_of_it_too(days: Days) -> None:
+    days.arrive(*DAYS)
+    failed = days.run(Broken(), partition_key=DAYS[0], tags={"dagster/backfill": "theirs"}, raise_on_error=False)
+    platform = days.platform
+    (execution,) = platform.ledger.open_executions(platform.evaluator.activate(days.flow))
+    assert (failed.success, execution.run_id) == (False, failed.run_id)
+    following = platform.ledger.lose(execution, "killed")
+    assert following is not None
+    assert (following.attempt, run_tags(following)["dagster/backfill"]) == (2, "theirs")
+    row = platform.evaluator.activate(days.flow)
+    other = platform.evaluator.fire(days.flow, row, platform.evaluator.evaluate(days.flow, row), lambda lane: None)
+    assert {"dagster/backfill" in run_tags(one) for one in other} == {False}

@@ -48,9 +48,20 @@ MUTANTS = {
     "void_is_forgotten": "a key that was looked at before the plan was written is claimed though its order came and is void by now",
     "new_key_is_awaited": "the order of a key that has not fired is open, though its partitions may never be there",
 }
+
+
+class Shape(NamedTuple):
+    """A plan: b may be pruned, d may be a key that has fired, one of them a `new` key, which may come to be complete."""
+
+    prunes: bool = False
+    is_key: bool = False
+    new: int | None = None
+    completes: bool = False
+
+
 SHAPES = (
-    {}, {"prunes": True, "is_key": True}, {"is_key": True}, {"prunes": True},
-    {"new": D, "completes": True}, {"new": B, "completes": True}, {"new": B},
+    Shape(), Shape(prunes=True, is_key=True), Shape(is_key=True), Shape(prunes=True),
+    Shape(new=D, completes=True), Shape(new=B, completes=True), Shape(new=B),
 )  # fmt: skip
 
 
@@ -105,13 +116,10 @@ class State(NamedTuple):
 class Orders:
     """The protocol, with at most one of its rules broken."""
 
-    def __init__(
-        self, broken: str, *, sources: int, losses: int, prunes: bool = False, is_key: bool = False, new: int | None = None,
-        completes: bool = False,
-    ) -> None:  # fmt: skip
+    def __init__(self, broken: str, shape: Shape, *, sources: int, losses: int) -> None:
         self.broken, self.sources, self.losses = broken, sources, losses
-        self.planned = (A, D) if prunes else (A, B, D)
-        self.is_key, self.new, self.completes = is_key, new, completes
+        self.planned = (A, D) if shape.prunes else (A, B, D)
+        self.is_key, self.new, self.completes = shape.is_key, shape.new, shape.completes
 
     def start(self) -> State:
         first, second, third = (Lane(place=(0,) * len(reads)) for reads in READS)
@@ -270,7 +278,7 @@ def explored(broken: str = "", wide: bool = False) -> Exploration:
     states = 0
     for sources, losses in ((0, 1), (1, int(wide or bool(broken)))):
         for shape in SHAPES if sources == 0 or wide or broken else SHAPES[:4]:
-            found = explore(Orders(broken, **shape, sources=sources, losses=losses))
+            found = explore(Orders(broken, shape, sources=sources, losses=losses))
             states += found.states
             if found.problem:
                 return Exploration(states, found.problem, found.path)

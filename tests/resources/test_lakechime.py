@@ -75,6 +75,18 @@ def test_a_manual_run_of_a_day_claims_it_when_it_is_there_although_another_one_r
     assert adopted(platform, flow, "run-4", "2013-01-02").step == 2
 
 
+def test_a_key_that_is_run_before_its_partitions_are_there_still_fires_when_they_are(world: World, platform: Platform) -> None:
+    """As all keys up to now are by a backfill of Dagster of all partitions; this one ignores what comes late."""
+    conditions = [PartitionCondition.of(table, {"day": tick("-1d")}, DAY) for table in ("bronze.orders", "bronze.rates")]
+    trigger = PartitionTrigger(conditions, every(days=1, start="2013-01-02", until="2013-01-03"))
+    flow = Flow(name="daily", trigger=trigger, target_levels=DAY, job="nightly", reads=("bronze.orders",))
+    world.change("bronze.orders", 1, partition=["2013-01-01"])
+    assert manual_run(platform, flow, partition="2013-01-01").step == 1
+    assert not world.decide(flow).fires
+    world.change("bronze.rates", 1, partition=["2013-01-01"])
+    assert (one(world.fire(flow)).step, len(world.fire(flow))) == (2, 0)
+
+
 def test_a_manual_run_without_a_partition_takes_the_key_that_is_open(world: World, platform: Platform) -> None:
     flow = unpartitioned()
     arrive(world, 1)
