@@ -125,9 +125,9 @@ class ClaimsAnyway(Ledger):
 class LetsAnyoneIn(Ledger):
     """A run that comes takes the attempt from the one that is at it."""
 
-    def begin(self, execution_id: str, run_id: str) -> Execution:
+    def begin(self, execution_id: str, run_id: str, dagster_backfill: str | None = None) -> Execution:
         World(self.engine, self.deployment).end_leases()
-        return super().begin(execution_id, run_id)
+        return super().begin(execution_id, run_id, dagster_backfill)
 
 
 class RenewsForAll(Ledger):
