@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse, JSONResponse
 
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
 from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
-from lakechime_dagster.lineage.personal.tags import Reach
+from lakechime_dagster.lineage.personal.reach import Reach
 from lakechime_dagster.resources.lineage_asked import AskedLineage
 from lakechime_dagster.resources.personal import PersonalData
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -104,8 +104,8 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
 def personal_json(lineage: AskedLineage, tables: Collection[str]) -> dict[str, list[dict[str, Any]]]:
     """The columns of tables that hold personal data, or may, by table; what merely decides is left out."""
     told: dict[str, list[dict[str, Any]]] = {}
-    for one in PersonalData(lineage.platform, lineage.lake).found(lineage.network):
-        if one.ref.table in tables and one.reach is not Reach.INDIRECT:
+    for one in PersonalData(lineage.platform, lineage.lake).found(lineage.network, tables):
+        if one.reach is not Reach.INDIRECT:
             told.setdefault(one.ref.table, []).append({"column": one.ref.column, "category": one.category, "how": one.reach.word})
     return told
 

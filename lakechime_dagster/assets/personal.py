@@ -5,6 +5,7 @@ import dagster as dg
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.personal.declared import within_reach
+from lakechime_dagster.lineage.personal.reach import Reach
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.platform import Platform
 
@@ -28,11 +29,10 @@ def personal_results(lake: Lake, table: LakeTable, platform: Platform) -> list[d
     """What the check says by the lineage that is known now; a table without one has none."""
     if not personal_specs(lake, table):
         return []
-    from lakechime_dagster.lineage.personal.tags import Reach  # numpy, for who follows lineage
-    from lakechime_dagster.resources.personal import PersonalData
+    from lakechime_dagster.resources.personal import PersonalData  # numpy, which each process would pay for
 
     data = PersonalData(platform, lake)
-    found = [one for one in data.found(data.network_above(table.name)) if one.ref.table == table.name]
+    found = data.found(data.network_above(table.name), [table.name])
     wrong = data.leaks(found)
     unsure = sorted({one.ref.column or "its rows" for one in found if one.reach is Reach.UNSURE})
     metadata: dict[str, str | int] = {"columns that should not be": len({one.tagged.ref for one in wrong})}

@@ -41,7 +41,7 @@ def list_(
     lake = declared_lake(platform.settings)
     lineage, data = AskedLineage(platform, lake), PersonalData(platform, lake)
     name = None if table is None else lineage.ref(table).table
-    found = [one for one in data.found(lineage.network) if name in (None, one.ref.table)]
+    found = data.found(lineage.network, None if name is None else [name])
     wrong = data.leaks(found)
     cleared = [one for one in data.decided.values() if one.category is None and name in (None, one.ref.table)]
     if as_json:

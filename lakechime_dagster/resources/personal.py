@@ -54,9 +54,9 @@ class PersonalData:
         """The columns that hold nothing personal by what people decided."""
         return [ref for ref, one in self.decided.items() if one.category is None]
 
-    def found(self, network: Network) -> tuple[Tagged, ...]:
-        """All that the known columns lead to, themselves among them."""
-        return followed(network, self.tags, self.cleared) if self.tags else ()
+    def found(self, network: Network, within: Collection[str] | None = None) -> tuple[Tagged, ...]:
+        """All that the known columns lead to, themselves among them, or what of it is in some data sets."""
+        return followed(network, self.tags, self.cleared, within) if self.tags else ()
 
     def leaks(self, found: Iterable[Tagged]) -> tuple[Leak, ...]:
         """What of it is surely wrong."""

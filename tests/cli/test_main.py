@@ -29,6 +29,7 @@ COMMANDS = {
         "serve",
     ),
     "notice": ("draft", "send", "list", "show", "ack", "withdraw", "done"),
+    "personal": ("list", "scan", "decide"),
     "store": ("upgrade", "check", "expire"),
 }  # fmt: skip
 MOVES = [

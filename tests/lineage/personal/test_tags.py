@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, joined
 from lakechime_dagster.lineage.graph.network import network_of
 from lakechime_dagster.lineage.personal import tags as subject
-from lakechime_dagster.lineage.personal.tags import Reach, Tagged, leaks
+from lakechime_dagster.lineage.personal.reach import Reach
+from lakechime_dagster.lineage.personal.tags import Tagged, leaks
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.lineage.sql.schema import SqlSchema
 from lakechime_dagster.lineage.sql.statements import statements_of_sql
@@ -158,3 +159,68 @@ def test_direct_edges_carry_a_tag_as_far_as_they_lead(edges: list[tuple[str, str
     found = followed({ColumnRef("t", "a"): "email"}, (), statements)
     assert {one.ref.column for one in found} == expected
     assert {one.reach for one in found} == {Reach.PERSONAL}
+
+
+REFS = st.sampled_from([ColumnRef(table, column) for table in "pq" for column in ("a", "b", "c")])
+SOURCES = st.builds(Source, REFS | st.sampled_from([ColumnRef("p"), ColumnRef("q")]), st.sampled_from(Kind), st.booleans())
+COLUMNS = st.builds(
+    lambda column, sources, opaque: ColumnLineage(column=column, sources=tuple(sources), opaque=opaque),
+    st.sampled_from("abc"), st.lists(SOURCES, max_size=3), st.sampled_from([(), (), ("a UDF",)]),
+)  # fmt: skip
+STATEMENTS = st.builds(
+    lambda target, columns, inputs, unknown: Statement(target=target, columns=joined(columns), inputs=tuple(inputs), unknown=unknown),
+    st.sampled_from("pq"), st.lists(COLUMNS, max_size=3), st.sets(st.sampled_from("pq")), st.sampled_from([(), (), ("lost",)]),
+)  # fmt: skip
+
+
+def plainly(statements: list[Statement], start: ColumnRef, cleared: ColumnRef) -> dict[ColumnRef, Reach]:
+    """By going over all statements again until nothing is better."""
+    found, before = {start: Reach.PERSONAL}, None
+    while before != found:
+        before = dict(found)
+        for one in statements:
+            for column in one.columns:
+                target = ColumnRef(one.target, column.column)
+                for source in column.sources:
+                    _better(found, target, [_carried(source, reach, ref) for ref, reach in before.items()])
+                _better(found, target, [Reach.UNSURE] if column.opaque and _reads(one, before) else [])
+            _better(found, ColumnRef(one.target), [Reach.UNSURE] if one.unknown and _reads(one, before) else [])
+        found = {ref: reach for ref, reach in found.items() if ref != cleared}
+    return found
+
+
+def _better(found: dict[ColumnRef, Reach], target: ColumnRef, ways: list[Reach | None]) -> None:
+    told = [way for way in ways if way is not None]
+    if told:
+        found[target] = min(found.get(target, Reach.INDIRECT), *told)
+
+
+def _reads(one: Statement, found: dict[ColumnRef, Reach]) -> bool:
+    tables = {*one.inputs, *(source.ref.table for column in one.columns for source in column.sources)}
+    return any(ref.table in tables and reach is not Reach.INDIRECT for ref, reach in found.items())
+
+
+def _carried(source: Source, reach: Reach, ref: ColumnRef) -> Reach | None:
+    is_same = source.ref == ref and ref.column is not None
+    if reach is Reach.INDIRECT or source.ref.table != ref.table or not (is_same or None in (source.ref.column, ref.column)):
+        return None
+    if not source.kind.is_direct:
+        return Reach.INDIRECT
+    if source.is_masking:
+        return None if source.kind is Kind.AGGREGATION else max(reach, Reach.PSEUDONYM)
+    return reach if is_same or source.kind is Kind.IDENTITY else max(reach, Reach.UNSURE)
+
+
+@settings(max_examples=150)
+@given(st.lists(STATEMENTS, max_size=4), REFS, REFS)
+def test_a_walk_by_layers_comes_where_going_over_all_statements_comes_by_ways_that_there_are(
+    statements: list[Statement], start: ColumnRef, other: ColumnRef
+) -> None:
+    cleared = [other] if other != start else []
+    found = followed({start: "email"}, cleared, statements)
+    assert {one.ref: one.reach for one in found} == plainly(statements, start, cleared[0] if cleared else ColumnRef("none"))
+    by_ref = {one.ref: one for one in found}
+    for one in found:
+        assert one.path[0] == start
+        assert one.path[-1] == one.ref
+        assert all(by_ref[ref].reach <= one.reach for ref in one.path)
