@@ -26,7 +26,7 @@ COMMANDS = {
         "backfill": {"plan", "run", "status", "cancel"},
     "lineage": (
         "upstream", "downstream", "impact", "path", "readers", "owners", "diff", "export", "plan", "gate", "ingest", "logs", "project",
-        "serve",
+        "serve", "jobs",
     ),
     "notice": ("draft", "send", "list", "show", "ack", "withdraw", "done"),
     "personal": ("list", "scan", "decide"),
