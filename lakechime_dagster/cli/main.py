@@ -27,6 +27,7 @@ from lakechime_dagster.cli import (
     metrics,
     notice,
     personal,
+    personal_know,
     schema,
     status,
     store,
@@ -49,6 +50,7 @@ for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, not
 table.app.command("maintain")(maintain.maintain)
 table.app.command("drop")(drop.drop)
 table.app.command("dropped")(drop.dropped)
+personal.app.command("know")(personal_know.know)
 app.command("dev")(dev.dev)
 app.command("status")(status.status)
 app.command("metrics")(metrics.metrics)

@@ -11,7 +11,7 @@ from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.plans.digests import digests_of
-from lakechime_dagster.lineage.plans.dump import dump_of
+from lakechime_dagster.lineage.plans.dump import Node, dump_of
 from lakechime_dagster.lineage.plans.statements import statements_of
 from lakechime_dagster.resources.lineage_names import names_of
 from lakechime_dagster.resources.platform import Platform
@@ -53,6 +53,12 @@ def manifest_by(
     return _Planning(lake, platform, planner, before, only_manifest, names_of(platform, lake)).manifest()
 
 
+def plans_by(planner: "Planner", lake: Lake, platform: Platform) -> tuple[Manifest, Mapping[str, Node]]:
+    """The same with the plan of each computed table that there is one of, over empty inputs: with the texts of its code."""
+    planning = _Planning(lake, platform, planner, None, False, names_of(platform, lake))
+    return planning.manifest(), planning.plans
+
+
 @dataclass
 class _Planning:
     lake: Lake
@@ -62,6 +68,7 @@ class _Planning:
     only_manifest: bool
     names: Names
     tables: dict[str, PlannedTable] = field(default_factory=dict)
+    plans: dict[str, Node] = field(default_factory=dict)
 
     def manifest(self) -> Manifest:
         """All tables, inputs first, as a reader is asked over what its inputs would be."""
@@ -111,6 +118,7 @@ class _Planning:
         statement = next((one for one in reversed(found.statements) if one.target == plain.name), None)
         if statement is None or result.plan is None:
             return _unknown(plain, f"not known: {'; '.join(found.unknown) or 'its plan could not be read'}", schema)
+        self.plans[plain.name] = result.plan
         digests = digests_of(result.plan)
         columns = tuple(
             PlannedColumn(

@@ -29,7 +29,7 @@ COMMANDS = {
         "serve", "jobs",
     ),
     "notice": ("draft", "send", "list", "show", "ack", "withdraw", "done"),
-    "personal": ("list", "scan", "decide"),
+    "personal": ("list", "scan", "decide", "know"),
     "store": ("upgrade", "check", "expire"),
 }  # fmt: skip
 MOVES = [

@@ -1,0 +1,157 @@
+"""`lakechime personal know`: the rows of people who ask, in files, and where they cannot be found."""
+
+import hashlib
+import json
+import logging
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from lakechime_dagster.lake import event_group, personal
+from lakechime_dagster.spark.drivers.driver import Driver
+from tests.cli.game import GAME, Game, event
+from tests.support.cli import Cli
+
+LAKE = """
+from pyspark.sql import functions as F
+from lakechime_dagster.lake import JsonLines, Lake, SourceTable, event_group, event_stream, personal, spark_table, sql_table
+people = SourceTable("bronze.people", columns={"email": personal("email"), "address.street": personal("street")})
+letters = SourceTable("bronze.letters", columns={"payload:$.to[].email": personal("email")})
+visits = SourceTable("bronze.visits", columns={"customer": personal("customer")})
+members = sql_table("silver.members", refresh="full", columns={"email": personal("email")}, sql='''
+    SELECT id, lower(trim(email)) AS email, sha2(lower(email), 256) AS hash, substring(email, 1, 1) AS letter FROM bronze.people''')
+hashes = sql_table("gold.hashes", refresh="full", sql="SELECT concat('x', hash) AS hash, count(*) AS n FROM silver.members GROUP BY hash")
+@spark_table("gold.opaque", reads={"people": people.snapshot()}, refresh="full")
+def opaque(people):
+    return people.select(F.udf(str.upper)("email").alias("mail"))
+game = event_stream("game", source=JsonLines("in"))
+shop = event_group("shop", game, columns={"/user/email": personal("email")})
+lake = Lake("shop", [people, letters, visits, members, hashes, opaque, game, shop])
+"""
+ANN, BOB = "Ann@Example.com", "bob@example.com"
+
+
+@pytest.fixture
+def people(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A lake that has no tables yet."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("LAKECHIME_LAKE", "known_lake:lake")
+    monkeypatch.setenv("LAKECHIME_SPARK_DRIVER", "local")
+    (tmp_path / "known_lake.py").write_text(LAKE, encoding="utf-8")
+    sys.modules.pop("known_lake", None)
+    return lakechime
+
+
+@pytest.fixture
+def tables(people: Cli) -> Cli:
+    """The tables of two people: those that others write, one computed and one beside it, and those of a stream's events."""
+
+    def write(table: str, *rows: dict[str, Any]) -> None:
+        write_deltalake(people.platform.location(table), pa.Table.from_pylist(list(rows)))
+
+    write("bronze.people", *({"id": at, "email": one, "address": {"street": "Weg 1"}} for at, one in enumerate((ANN, BOB))))
+    write("bronze.letters", *({"payload": json.dumps({"to": [{"email": "x"}, {"email": one}]})} for one in (ANN, BOB)), {"payload": "{"})
+    write("bronze.visits", {"customer": 47110815}, {"customer": 18})
+    hashes = [hashlib.sha256(one.lower().encode()).hexdigest() for one in (ANN, BOB)]
+    write("silver.members", *({"id": at, "email": "", "hash": one, "letter": ""} for at, one in enumerate(hashes)))
+    write("silver.members__quarantine", *({"reason": "it is old", "row": json.dumps({"email": one.lower()})} for one in (ANN, BOB)))
+    write("gold.hashes", *({"hash": f"x{one}", "n": 1} for one in hashes))
+    write("gold.opaque", {"mail": ANN.upper()})
+    game = Game(people, event_group("shop", GAME, columns={"/user/email": personal("email")}))
+    game.come(event("buy", user={"email": ANN}), event("buy", user={"email": BOB}), b'{"user": {"email": "Ann@Example.com"}}')
+    game.step()
+    write(
+        "shop.buy", *({"user": {"email": one}, "_rescued": None} for one in (BOB, ANN)), {"user": None, "_rescued": f'[{{"v": "{ANN}"}}]'}
+    )
+    return people
+
+
+def rows(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each table's file."""
+    return {one.name.removesuffix(".jsonl"): [json.loads(line) for line in one.read_text().splitlines()] for one in folder.glob("*.jsonl")}
+
+
+@pytest.mark.spark
+def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
+    tables: Cli, spark_driver: Driver, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:  # fmt: skip
+    before = (tables.home / "dce.sqlite").read_bytes()
+    caplog.set_level(logging.DEBUG)
+    told = tables("personal", "know", "--to", "out", "--json", stdin=json.dumps({"email": ANN}) + '\n\n{"customer": "047110815"}\n')
+    assert told.code == 0, told.err
+    found = rows(tmp_path / "out")
+    assert {name: [one["subject"] for one in several] for name, several in found.items()} == {
+        "bronze.people": [1], "bronze.letters": [1], "bronze.visits": [3], "silver.members": [1], "silver.members__quarantine": [1],
+        "gold.hashes": [1], "game.events": [1, 1], "shop.buy": [1, 1],
+    }  # fmt: skip
+    assert found["bronze.people"] == [{"subject": 1, "by": ["email"], "row": {"id": 0, "email": ANN, "address": {"street": "Weg 1"}}}]
+    assert found["gold.hashes"][0]["by"] == found["silver.members"][0]["by"] == ["hash"]
+    assert {json.dumps(json.loads(one["row"]["payload"])["user"]) for one in found["game.events"]} == {json.dumps({"email": ANN})}
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert told.json == {"folder": "out", **summary}
+    assert (summary["subjects"], summary["rows"]) == (2, 10)
+    unreadable = {one["table"]: one["unreadable"] for one in summary["tables"] if one["unreadable"]}
+    assert unreadable == {"bronze.letters": 1}
+    lost = {(one["table"], one["column"], one["category"]): one["why"] for one in summary["out_of_reach"] if one["lines"] == [1, 3]}
+    assert lost == {
+        ("gold.opaque", "mail", "email"): "bronze.people.email: PythonUDF is not followed",
+        ("gold.opaque", "mail", "street"): "the way of the value to it is not known",  # as nobody looks into the function
+        ("silver.members", "letter", "email"): "bronze.people.email: Substring is not followed",
+    }
+    of_one = {f"{one['table']}.{one['column']}": one["why"] for one in summary["out_of_reach"] if one["lines"] == [1]}
+    assert of_one == {"bronze.visits.customer": "no value of customer is given"}
+    of_other = {one["table"] for one in summary["out_of_reach"] if one["lines"] == [3]}
+    assert {"bronze.people", "bronze.letters", "gold.hashes", "shop.buy", "game.events"} <= of_other
+    told_beside = told.out + told.err + caplog.text + (tmp_path / "out" / "summary.json").read_text()
+    assert not [one for one in (ANN, "ann@", "47110815", BOB) if one.lower() in told_beside.lower()]
+    assert (tables.home / "dce.sqlite").read_bytes() == before
+    assert {stat.S_IMODE(one.stat().st_mode) for one in (tmp_path / "out").iterdir()} == {0o600}
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o700
+
+
+@pytest.mark.spark
+def test_nothing_is_left_where_a_table_cannot_be_read(people: Cli, spark_driver: Driver, tmp_path: Path) -> None:
+    for table in ("bronze.letters", "bronze.people"):
+        payload = json.dumps({"to": [{"email": ANN}]})
+        write_deltalake(people.platform.location(table), pa.table({"payload": [payload], "email": [ANN]}))
+    for file in Path(people.platform.location("bronze.people")).glob("*.parquet"):
+        file.write_bytes(b"Ann@Example.com" * 9)
+    known = {*tmp_path.iterdir()}
+    told = people("personal", "know", "--to", "out", stdin=json.dumps({"email": ANN}))
+    assert told.code == 1
+    assert "error: bronze.people cannot be looked in: Spark says" in told.err
+    assert "Ann" not in told.err
+    assert {*tmp_path.iterdir()} == known
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda folder: (folder / "x").write_text(""), "is not empty"),
+        (lambda folder: (folder.rmdir(), folder.write_text("")), "is no folder"),
+        (lambda folder: (folder.rmdir(), folder.symlink_to("elsewhere")), "is no folder"),
+        (lambda folder: folder.rmdir(), "cannot be made"),
+    ],
+)
+def test_a_folder_that_is_not_new_is_refused(people: Cli, tmp_path: Path, make: Callable[[Path], Any], why: str) -> None:
+    (tmp_path / "out").mkdir()
+    make(tmp_path / "out")
+    name = "out/of/all" if why == "cannot be made" else "out"
+    told = people("personal", "know", "--to", name, stdin='{"email": "a@b.c"}')
+    assert (told.code, why in told.err) == (1, True), told.err
+
+
+def test_lines_that_are_no_subjects_are_named_by_their_numbers(people: Cli, tmp_path: Path) -> None:
+    told = people("personal", "know", "--to", "out", stdin='{"email": "a@b.c"}\na@b.c\n{"a@b.c": 1}\n')
+    assert told.code == 1
+    assert told.err == (
+        "error: nobody was looked for: line 2 is no JSON; line 3 has a category of which no column is declared or decided to be;"
+        " the lake has customer, email, street\n"
+    )
+    assert not (tmp_path / "out").exists()
