@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.lineage.columns import Kind
@@ -120,6 +120,25 @@ def test_a_column_that_the_target_generates_has_the_sources_of_what_it_is_made_o
 
     run(platform, spark, writes)
     assert sources(platform, "twice", f"file{outside}") == {("bronze.orders.amount", Kind.TRANSFORMATION)}
+
+
+def test_a_stream_tells_its_batches_and_what_its_function_does_with_them(platform: Platform, spark: SparkSession, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+
+    def batch(frame: DataFrame, number: int) -> None:
+        frame.selectExpr("id", "amount * 2 as amount").write.format("delta").mode("append").save(str(outside))
+
+    def writes(spark: SparkSession, source: str, target: str) -> None:
+        orders = spark.readStream.format("delta").load(source)
+        appended = orders.writeStream.format("delta").option("checkpointLocation", str(tmp_path / "a")).trigger(availableNow=True)
+        appended.start(target).awaitTermination()
+        each = orders.writeStream.foreachBatch(batch).option("checkpointLocation", str(tmp_path / "b")).trigger(availableNow=True)
+        each.start().awaitTermination()
+
+    assert run(platform, spark, writes) == []
+    assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
+    assert sources(platform, "amount", f"file{outside}") == {("bronze.orders.amount", Kind.TRANSFORMATION)}
+    assert told(platform)["silver.orders"].statement.unknown == ()
 
 
 def test_the_session_is_as_it_was(platform: Platform, spark: SparkSession) -> None:

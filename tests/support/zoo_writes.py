@@ -1,11 +1,15 @@
 """Shapes of statements that write, in SQL and both APIs, on one small table; each is a MERGE, or another form of writing."""
 
+import tempfile
 from collections.abc import Callable
 
 from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from lakechime_dagster.spark.session_confs import session_confs
 from tests.support.zoo import Tables
 
 TARGET = "id int, name string, amount int, day string, item struct<sku: string, price: int>"
@@ -92,6 +96,7 @@ STATEMENTS: dict[str, str] = {
 """Other statements in SQL; `{folder}` is where the tables are."""
 
 Write = Callable[[Tables, str], object]
+Frame = Callable[[DataFrame], DataFrame]
 
 
 def _merge(t: Tables, folder: str) -> None:
@@ -110,6 +115,50 @@ def _merge_into(t: Tables, folder: str) -> None:
     source = t.people.select("id", F.upper("name").alias("name")).alias("s")
     merge = source.mergeInto("target", F.expr("target.id = s.id"))
     merge.whenMatched().update({"name": F.col("s.name")}).whenNotMatched().insert({"id": F.col("s.id")}).merge()
+
+
+def _dynamically(write: Write) -> Write:
+    """A write by a session that overwrites partitions alone."""
+
+    def written(t: Tables, folder: str) -> None:
+        make_parted(t.spark, folder)
+        with session_confs(t.spark, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
+            write(t, folder)
+
+    return written
+
+
+def make_parted(spark: SparkSession, folder: str) -> None:
+    spark.sql(f"create or replace table parted (id int, day string) using delta partitioned by (day) location '{folder}/parted'")
+
+
+DATABASE = {"url": "jdbc:derby:memory:zoo;create=true;user=me;password=geheim", "driver": "org.apache.derby.jdbc.EmbeddedDriver"}
+
+
+def _from_database(folder: str, t: Tables, **what: str) -> None:
+    t.spark.sql("select 1 as ID, 2 as AMOUNT").write.format("jdbc").options(**DATABASE, dbtable="SALES").mode("overwrite").save()
+    read = t.spark.read.format("jdbc").options(**DATABASE, **what).load()
+    read.selectExpr("ID as id", "AMOUNT + 1 as amount").write.format("delta").mode("append").save(f"{folder}/target")
+
+
+def _streaming(t: Tables, folder: str, write: Callable[[DataStreamWriter], StreamingQuery], frame: Frame = lambda f: f) -> None:
+    """A stream from `target`, in which there is a row, all of it in one batch."""
+    make_target(t.spark, folder, "other")
+    t.spark.sql(STATEMENTS["insert_values"])
+    made = frame(t.spark.readStream.format("delta").load(f"{folder}/target"))
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = made.writeStream.format("delta").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        write(writer).awaitTermination()
+
+
+def _batch(batch: DataFrame, number: int) -> None:
+    """What a stream's function does with a batch, one after the other."""
+    target = DeltaTable.forName(batch.sparkSession, "other")
+    batch.select("id", "amount").write.format("delta").mode("append").saveAsTable("other")
+    newest = batch.groupBy("id").agg(F.max("amount").alias("amount")).alias("s")
+    target.alias("t").merge(newest, "t.id = s.id").whenMatchedUpdate(set={"amount": "s.amount"}).execute()
+    rows = batch.count()
+    batch.select("id", F.lit(rows).alias("amount")).write.format("delta").mode("append").saveAsTable("other")
 
 
 WRITES: dict[str, Write] = {
@@ -149,6 +198,35 @@ WRITES: dict[str, Write] = {
         t.spark.sql("create or replace temp view zoo_view as select t.id, p.city from target t join people p on t.id = p.id"),
         t.spark.table("zoo_view").select("id", F.col("city").alias("name")).write.format("delta").mode("append").saveAsTable("other"),
     ),
+    "save_overwrite_by_the_session": _dynamically(
+        lambda t, folder: t.orders.select("id", "day").write.format("delta").mode("overwrite").save(f"{folder}/parted")
+    ),
+    "save_overwrite_by_the_option": _dynamically(
+        lambda t, folder: (
+            t.orders.select("id", "day").write.format("delta").mode("overwrite").option("partitionOverwriteMode", "static")
+            .save(f"{folder}/parted")
+        )
+    ),
+    "save_as_table_overwrite_by_the_session": _dynamically(
+        lambda t, folder: t.orders.select("id", "day").write.format("delta").mode("overwrite").saveAsTable("parted")
+    ),
+    "parquet_overwrite_by_the_session": _dynamically(
+        lambda t, folder: t.orders.select("id", "day").write.mode("overwrite").partitionBy("day").parquet(f"{folder}/days")
+    ),
+    "parquet_without_partitions_by_the_session": _dynamically(
+        lambda t, folder: t.orders.select("id", "day").write.mode("overwrite").parquet(f"{folder}/plain")
+    ),
+    "from_a_database": lambda t, folder: _from_database(folder, t, dbtable="SALES"),
+    "from_a_query_of_a_database": lambda t, folder: _from_database(folder, t, query="select * from SALES where ID = 1"),
+    "stream_append": lambda t, folder: _streaming(
+        t, folder, lambda w: w.start(f"{folder}/other"), lambda f: f.where("day > '1'").selectExpr("id", "amount + 1 as amount")
+    ),
+    "stream_to_a_table": lambda t, folder: _streaming(t, folder, lambda w: w.toTable("other"), lambda f: f.select("id", "name")),
+    "stream_complete": lambda t, folder: _streaming(
+        t, folder, lambda w: w.outputMode("complete").start(f"{folder}/other"),
+        lambda f: f.groupBy("day").agg(F.sum("amount").cast("int").alias("amount")),
+    ),
+    "stream_for_each_batch": lambda t, folder: _streaming(t, folder, lambda w: w.foreachBatch(_batch).start()),
     "a_result_within_a_merge": lambda t, folder: (
         t.orders.select(F.col("person").alias("id"), "amount").alias("lc>target").createOrReplaceTempView("zoo_result"),
         t.spark.sql("""

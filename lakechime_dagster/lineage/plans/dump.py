@@ -110,7 +110,8 @@ class Node:
 class Dump:
     """One statement that a driver executed, or one frame: its plan, or why there is none.
 
-    `name` is that of the action, such as `collect`; None as `execution` means that it was only analysed.
+    `name` is that of the action, such as `collect`; None as `execution` means that it was only analysed. `is_dynamic` says that
+    its session overwrote only partitions of which a write had rows.
     """
 
     plan: Node | None
@@ -118,6 +119,7 @@ class Dump:
     name: str | None = None
     execution: int | None = None
     failed: bool = False
+    is_dynamic: bool = False
 
     @property
     def depth(self) -> int:
@@ -142,6 +144,7 @@ def dump_of(value: Mapping[str, object]) -> Dump:
         name if isinstance(name, str) else None,
         execution if isinstance(execution, int) else None,
         value.get("failed") is True,
+        value.get("dynamic") is True,
     )
 
 

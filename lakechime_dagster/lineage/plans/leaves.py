@@ -7,12 +7,21 @@ from lakechime_dagster.lineage.plans.dump import Node
 from lakechime_dagster.lineage.plans.frames import Column, Frame, Scope, of_table
 from lakechime_dagster.lineage.plans.values import CONSTANT, Value
 
+NAMELESS = "rows of a data source without a name"
+DATABASE = "rows of a query of a database, or of one without an address"  # that is told without its users and passwords
+
 Rule = Callable[[Node, Scope], Frame]
 
 
 def _table(node: Node, scope: Scope) -> Frame:
     name = scope.reader.table(node)
-    return _unseen(node, "rows of a data source without a name") if name is None else of_table(name, node.output or ())
+    return of_table(name, node.output or ()) if name is not None else _unseen(node, DATABASE if _is_database(node) else NAMELESS)
+
+
+def _is_database(node: Node) -> bool:
+    relation = node.fields.get("relation")
+    name = relation.get("o") if isinstance(relation, Mapping) else getattr(relation, "name", None)
+    return name == "JDBCRelation"
 
 
 def _constant(node: Node, scope: Scope) -> Frame:

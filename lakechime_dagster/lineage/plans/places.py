@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakechime_dagster.lineage.names import Names, external, normalised
+from lakechime_dagster.lineage.plans.databases import data_set_of
 from lakechime_dagster.lineage.plans.dump import Field
 
 CATALOG = "catalog"
@@ -12,16 +13,21 @@ CATALOG = "catalog"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where a table is, as far as a plan tells it: its path, and what the statement called it."""
+    """Where a table is, as far as a plan tells it: its path, what the statement called it, or of a database's its namespace and name."""
 
     path: str | None = None
     identifier: str | None = None
+    data_set: tuple[str, str] | None = None
 
     def named(self, names: Names) -> tuple[str, bool] | None:
         """The name of the table and whether it is one of the lake; None if the place does not tell any."""
         found = (names.at(self.path) if self.path else None) or (names.of(self.identifier) if self.identifier else None)
+        if found is None and self.data_set:
+            found = names.of(external(*self.data_set))  # a table of the lake that happens to have its name is another one
         if found is not None:
             return found, True
+        if self.data_set:
+            return external(*self.data_set), False
         if self.path:
             location = normalised(self.path)
             scheme, _, path = location.partition("://")
@@ -35,10 +41,16 @@ def place_of(fields: Mapping[str, Field]) -> Place:
     return Place(
         path=next((text for part in parts if (text := _text(part.get("path")))), None),
         identifier=next((text for part in parts if (text := _text(part.get("identifier")))), None),
+        data_set=next((found for part in parts if (found := _data_set(part))), None),
     )
 
 
 _PARTS = ("target", "relation", "table", "catalogTable", "tableMeta")
+
+
+def _data_set(part: Mapping[str, Field]) -> tuple[str, str] | None:
+    database, table = part.get("database"), part.get("table")
+    return data_set_of(database, table) if isinstance(database, str) and isinstance(table, str) else None
 
 
 def _text(value: Field) -> str | None:

@@ -16,12 +16,21 @@ CHECKPOINTS = frozenset({"checkpoint", "localCheckpoint"})
 """The names of actions that keep rows, which later statements read without their plan."""
 
 
+BATCHES = frozenset({"WriteToMicroBatchDataSourceV1", "WriteToMicroBatchDataSource"})
+"""The commands that write a batch of a stream, or hand it to a function, which reads it without its plan too."""
+
+
 class Checkpoints:
-    """The plans of what was checkpointed. An RDD is known by the ids of its columns, which a self join renews on one side."""
+    """The plans of what was checkpointed, and of batches of streams.
+
+    An RDD is known by the ids of its columns, which a self join renews on one side.
+    """
 
     def __init__(self, dumps: Iterable[Dump]) -> None:
         plans = [dump.plan for dump in dumps if dump.plan]
         kept = {_ids(dump.plan.output or ()): dump.plan for dump in dumps if dump.plan and dump.name in CHECKPOINTS}
+        batches = [plan.optional("query") for plan in plans if plan.name in BATCHES]
+        kept |= {_ids(batch.output or ()): batch for batch in batches if batch is not None}
         self._by_ids = kept
         self._by_rdd: dict[int, Node] = {}
         for node in (node for plan in plans for node in plan.walk() if node.name == "LogicalRDD") if kept else ():
@@ -38,7 +47,8 @@ class Checkpoints:
 class Reading:
     """Reads the plans of one dump.
 
-    `tables` are the data sets that were met, `outside` those of them that have no name in the lake.
+    `tables` are the data sets that were met, `outside` those of them that have no name in the lake. `is_dynamic` says that an
+    overwrite replaced partitions alone, where the statement does not say otherwise.
     """
 
     def __init__(
@@ -48,7 +58,10 @@ class Reading:
         checkpoints: Checkpoints,
         nodes: Mapping[str, NodeRule] = NODES,
         expressions: Mapping[str, ExpressionRule] = EXPRESSIONS,
+        *,
+        is_dynamic: bool = False,
     ) -> None:
+        self.is_dynamic = is_dynamic
         self.tables: set[str] = set()
         self.outside: set[str] = set()
         self._names = names

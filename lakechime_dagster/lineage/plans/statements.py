@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from lakechime_dagster.lineage.columns import ColumnLineage, Kind, Source, joined
 from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.lineage.plans.deep import deeply
-from lakechime_dagster.lineage.plans.dump import Dump, MissingPartError, Node
+from lakechime_dagster.lineage.plans.dump import Dump, MissingPartError, Node, Unknown
 from lakechime_dagster.lineage.plans.expressions import EXPRESSIONS
 from lakechime_dagster.lineage.plans.expressions import Rule as ExpressionRule
 from lakechime_dagster.lineage.plans.frames import Frame
 from lakechime_dagster.lineage.plans.nodes import NODES
 from lakechime_dagster.lineage.plans.nodes import Rule as NodeRule
-from lakechime_dagster.lineage.plans.reading import CHECKPOINTS, Checkpoints, Reading
+from lakechime_dagster.lineage.plans.reading import BATCHES, CHECKPOINTS, Checkpoints, Reading
 from lakechime_dagster.lineage.plans.values import CONSTANT, Value, together
 from lakechime_dagster.lineage.plans.writes import WRITES, Write, columns_by_name
 from lakechime_dagster.lineage.plans.writes import Rule as WriteRule
@@ -75,8 +75,11 @@ def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, rules: Rul
             unknown.append(dump.error or "a dump without a plan")
             driver = driver.because(DRIVER)
             continue
+        if _is_for_function(dump.plan):
+            driver = driver.because(DRIVER)  # what the function keeps from batch to batch is in no plan
+            continue
         try:
-            reading = Reading(dump.plan, names, checkpoints, rules.nodes, rules.expressions)
+            reading = Reading(dump.plan, names, checkpoints, rules.nodes, rules.expressions, is_dynamic=dump.is_dynamic)
             statement, fetched = _read(dump, dump.plan, reading, target, rules)
             outside |= reading.outside
         except (MissingPartError, ValueError) as problem:
@@ -105,6 +108,12 @@ def _read(dump: Dump, plan: Node, reading: Reading, target: str | None, rules: R
     if any(node.name in rules.nodes for node in plan.walk()):
         raise MissingPartError("an unknown command")
     return None, CONSTANT
+
+
+def _is_for_function(plan: Node) -> bool:
+    """Whether a batch of a stream is handed to a function, whose own statements follow."""
+    sink = plan.fields.get("sink")
+    return plan.name in BATCHES and isinstance(sink, Unknown) and sink.name.startswith("ForeachBatch")
 
 
 def is_silent(plan: Node) -> bool:

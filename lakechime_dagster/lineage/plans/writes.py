@@ -1,11 +1,11 @@
 """What the commands that write give their targets: a rule for each command."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from lakechime_dagster.lineage.columns import ColumnLineage, Kind, joined
-from lakechime_dagster.lineage.plans.dump import Node
+from lakechime_dagster.lineage.plans.dump import Node, Unknown
 from lakechime_dagster.lineage.plans.frames import Frame, Scope
 from lakechime_dagster.lineage.plans.places import Place, place_of
 from lakechime_dagster.lineage.plans.reading import Reading
@@ -47,7 +47,7 @@ def _query(node: Node, reading: Reading) -> tuple[tuple[ColumnLineage, ...], Val
 def _saved(node: Node, reading: Reading) -> Write:
     """`df.save` in all its modes. With `replaceWhere`, or a dynamic overwrite, rows of the target stay."""
     columns, indirect = _query(node, reading)
-    return Write(place=_place(node), columns=columns, indirect=indirect, replaces=_overwrites(node))
+    return Write(place=_place(node), columns=columns, indirect=indirect, replaces=_overwrites(node, reading))
 
 
 def _appended(node: Node, reading: Reading) -> Write:
@@ -64,6 +64,19 @@ def _overwritten(node: Node, reading: Reading) -> Write:
 def _created(node: Node, reading: Reading) -> Write:
     columns, indirect = _query(node, reading)
     return Write(place=_place(node), columns=columns, indirect=indirect, replaces=True)
+
+
+def _streamed(node: Node, reading: Reading) -> Write:
+    """A batch of a stream; of one whose mode is complete each replaces what was before."""
+    columns, indirect = _query(node, reading)
+    mode = node.fields.get("outputMode")
+    is_whole = isinstance(mode, Unknown) and mode.name.startswith("Complete")
+    return Write(place=_place(node), columns=columns, indirect=indirect, replaces=is_whole)
+
+
+def _made_anew(node: Node, reading: Reading) -> Write:
+    """`saveAsTable` over a table, which may keep partitions, and CREATE OR REPLACE … AS, which does not: they are one command."""
+    return replace(_created(node, reading), replaces=not reading.is_dynamic)
 
 
 def _updated(node: Node, reading: Reading) -> Write:
@@ -145,13 +158,20 @@ def _place_in(value: object) -> Place:
     return place_of(value) if isinstance(value, Mapping) else Place()
 
 
-def _overwrites(node: Node) -> bool:
+def _overwrites(node: Node, reading: Reading) -> bool:
+    """Whether `df.save` replaces all rows; partitions alone where the statement says so, or the session and the statement does not.
+
+    What has no partitions is replaced whole all the same, which only a write of files tells.
+    """
     options = node.fields.get("options")
-    partly = isinstance(options, Mapping) and ("replaceWhere" in options or options.get("partitionOverwriteMode") == "dynamic")
+    said = options if isinstance(options, Mapping) else {}
+    mode = said.get("partitionOverwriteMode")
+    is_dynamic = str(mode).lower() == "dynamic" if mode is not None else reading.is_dynamic
+    partly = "replaceWhere" in said or (is_dynamic and node.fields.get("partitionColumns") != ())
     return node.fields.get("mode") == "Overwrite" and not partly and not node.fields.get("staticPartitions")
 
 
-PLACES = ("table", "targetFileIndex", "tahoeFileIndex", "target", "catalogTable", "tableDesc", "name", "outputPath", "options")
+PLACES = ("table", "targetFileIndex", "tahoeFileIndex", "target", "catalogTable", "tableDesc", "name", "outputPath", "options", "sink")
 """The parameters that may tell where a command writes to."""
 
 CLAUSES = ("matchedClauses", "notMatchedClauses", "notMatchedBySourceClauses")
@@ -162,7 +182,8 @@ ASSIGNING = frozenset({
 WRITES: Mapping[str, Rule] = MappingProxyType({
     "SaveIntoDataSourceCommand": _saved, "InsertIntoHadoopFsRelationCommand": _saved, "AppendData": _appended,
     "OverwriteByExpression": _overwritten, "OverwritePartitionsDynamic": _appended, "DeltaDynamicPartitionOverwriteCommand": _appended,
-    "CreateTableAsSelect": _created, "ReplaceTableAsSelect": _created, "SaveAsV1TableCommand": _created,
+    "CreateTableAsSelect": _created, "ReplaceTableAsSelect": _made_anew, "SaveAsV1TableCommand": _created,
+    "WriteToMicroBatchDataSourceV1": _streamed,
     "MergeIntoCommand": _merged, "UpdateCommand": _updated, "DeleteCommand": _deleted,
 })  # fmt: skip
 """By the class of the command."""

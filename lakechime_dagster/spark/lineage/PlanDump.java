@@ -10,6 +10,8 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
@@ -27,6 +29,7 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.JoinType;
 import org.apache.spark.sql.catalyst.plans.QueryPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
@@ -55,6 +58,12 @@ public final class PlanDump {
     private static final Set OPTIONS = new HashSet(Arrays.asList(new String[] {
         "path", "mergeSchema", "overwriteSchema", "partitionOverwriteMode"
     }));
+
+    private static final Pattern JDBC = Pattern.compile("jdbc:(\\w+):(?:([^@?;]*)@|(?=[^@]*$))((?://)?[\\w.,:/\\[\\]-]+)((?:[?;].*)?)");
+    private static final Pattern DATABASE_PROPERTY = Pattern.compile(";databaseName=([\\w-]+)", Pattern.CASE_INSENSITIVE);
+    private static final Pattern DATABASE_TABLE = Pattern.compile(
+        "(?:[\\w$#]+|\"[^\"]+\"|`[^`]+`|\\[[^\\]]+\\])(?:\\.(?:[\\w$#]+|\"[^\"]+\"|`[^`]+`|\\[[^\\]]+\\])){0,2}");
+    private static final String OVERWRITES = "spark.sql.sources.partitionOverwriteMode";
 
     private static final Map KINDS = new ConcurrentHashMap(); // by class
     private static final Map SHAPES = new ConcurrentHashMap();
@@ -232,7 +241,24 @@ public final class PlanDump {
         StringBuilder out = new StringBuilder("{\"o\":").append(text(value.getClass().getSimpleName()));
         String path = pathOf(value);
         if (path != null) out.append(",\"path\":").append(path);
+        if (value.getClass().getSimpleName().equals("JDBCRelation")) {
+            Object jdbc = called(value, "jdbcOptions");
+            String database = database(String.valueOf(called(jdbc, "url")));
+            String table = String.valueOf(called(jdbc, "tableOrQuery")); // a query, with its values, is none
+            if (database != null) out.append(",\"database\":").append(text(database));
+            if (DATABASE_TABLE.matcher(table).matches()) out.append(",\"table\":").append(text(table));
+        }
         return out.append('}').toString();
+    }
+
+    /** Where an URL of JDBC leads, without users, passwords and other properties; null where they cannot be told apart for sure. */
+    public static String database(String url) {
+        Matcher found = JDBC.matcher(url);
+        if (!found.matches() || found.group(4).indexOf('@') >= 0) return null;
+        Matcher named = DATABASE_PROPERTY.matcher(found.group(4));
+        boolean isHost = found.group(2) != null || found.group(3).startsWith("//");
+        String where = found.group(3).startsWith("//") ? found.group(3).substring(2) : found.group(3);
+        return found.group(1) + (isHost ? "://" : ":") + where + (named.find() ? "/" + named.group(1) : "");
     }
 
     private static String pathOf(Object value) {
@@ -401,9 +427,14 @@ public final class PlanDump {
 
         private final Map opened = new LinkedHashMap(); // Opened by tag
         private final Map running = new HashMap(); // Opened[] by id of a root execution
+        private final Map batches = new HashMap(); // Batch by id of its root execution
+        private final Map inBatch = new HashMap(); // Batch by id of an execution within
+        private final Set dynamic = new HashSet(); // ids of those whose session overwrites no more partitions than it has rows of
+        private String overwrites = "static";
 
         /** The one of this JVM: this one, if there was none. */
         public Object installed(SparkContext context, String name) {
+            overwrites = context.conf().get(OVERWRITES, "static");
             Object other = System.getProperties().putIfAbsent(name, this);
             if (other == null) context.listenerBus().addToQueue(this, QUEUE);
             return other == null ? this : other;
@@ -460,6 +491,7 @@ public final class PlanDump {
         /** A job of no statement, such as of an RDD: there is no plan of it. */
         public synchronized void onJobStart(SparkListenerJobStart event) {
             if (event.properties() == null || event.properties().getProperty("spark.sql.execution.id") != null) return;
+            if (event.properties().getProperty("sql.streaming.queryId") != null) return; // a stream's own, outside of its batches
             String tags = event.properties().getProperty("spark.job.tags");
             if (tags == null || isOfSchema(event)) return;
             for (Object one : of(new HashSet(Arrays.asList(tags.split(","))))) {
@@ -478,12 +510,27 @@ public final class PlanDump {
 
         private synchronized void started(SparkListenerSQLExecutionStart start) {
             Object root = start.rootExecutionId().isEmpty() ? null : start.rootExecutionId().get();
-            if (root != null && ((Long) root).longValue() != start.executionId()) return;
-            HashSet tags = new HashSet();
-            scala.collection.Iterator all = start.jobTags().iterator();
-            while (all.hasNext()) tags.add(all.next());
-            ArrayList found = of(tags);
-            if (!found.isEmpty()) running.put(Long.valueOf(start.executionId()), found);
+            Long id = Long.valueOf(start.executionId());
+            if (root != null && !root.equals(id)) {
+                Batch batch = (Batch) batches.get(root);
+                if (batch == null) return;
+                batch.started(id);
+                inBatch.put(id, batch);
+            } else {
+                HashSet tags = new HashSet();
+                scala.collection.Iterator all = start.jobTags().iterator();
+                while (all.hasNext()) tags.add(all.next());
+                ArrayList found = of(tags);
+                if (found.isEmpty()) return;
+                running.put(id, found);
+                if (isOfStream(start)) batches.put(id, new Batch());
+            }
+            scala.Option mode = start.modifiedConfigs().get(OVERWRITES); // as it was then, not as it is by now
+            if ("dynamic".equalsIgnoreCase(mode.isEmpty() ? overwrites : String.valueOf(mode.get()))) dynamic.add(id);
+        }
+
+        private static boolean isOfStream(SparkListenerSQLExecutionStart start) {
+            return start.jobGroupId().isDefined() && start.description().contains("runId = " + start.jobGroupId().get());
         }
 
         private ArrayList of(Set tags) {
@@ -493,23 +540,68 @@ public final class PlanDump {
         }
 
         private void ended(SparkListenerSQLExecutionEnd end) {
+            Long id = Long.valueOf(end.executionId());
             ArrayList found;
+            Batch batch;
+            Batch within;
+            boolean isDynamic;
             synchronized (this) {
-                found = (ArrayList) running.remove(Long.valueOf(end.executionId()));
+                found = (ArrayList) running.remove(id);
+                batch = (Batch) batches.remove(id);
+                within = (Batch) inBatch.remove(id);
+                isDynamic = dynamic.remove(id);
             }
-            if (found == null) return;
+            if (found == null && within == null) return;
             boolean hasFailed = end.errorMessage().isDefined() && !String.valueOf(end.errorMessage().get()).isEmpty();
             String name = end.executionName().isEmpty() ? "null" : text(String.valueOf(end.executionName().get()));
-            String head = "\"id\":" + end.executionId() + ",\"name\":" + name + ",\"failed\":" + hasFailed + ",";
+            String head = "\"id\":" + id + ",\"name\":" + name + ",\"failed\":" + hasFailed + "," + (isDynamic ? "\"dynamic\":true," : "");
             StringBuilder dump;
+            Object plan = null;
             try {
-                dump = PlanDump.of(end.qe().analyzed(), head, false);
+                plan = end.qe().analyzed();
+                boolean isLeftOut = within != null ? within.isEngines(id, plan) : batch != null && !isOfBatch(plan);
+                if (isLeftOut) return;
+                dump = PlanDump.of(plan, head, false);
             } catch (Throwable error) {
                 dump = failed(head, "there is no plan: " + error.getClass().getName());
             }
             synchronized (this) {
-                for (Object one : found) ((Opened) one).add(dump);
+                if (within != null) {
+                    within.dumps.add(dump);
+                    return;
+                }
+                for (Object one : found) {
+                    ((Opened) one).add(dump);
+                    if (batch != null && isOfFunction(plan)) for (Object each : batch.dumps) ((Opened) one).add((StringBuilder) each);
+                }
             }
+        }
+
+        /** What else a stream executes itself finds out what its next batch has. */
+        private static boolean isOfBatch(Object plan) {
+            return plan.getClass().getSimpleName().startsWith("WriteTo");
+        }
+
+        private static boolean isOfFunction(Object plan) {
+            Object sink = called(plan, "sink");
+            return sink != null && sink.getClass().getSimpleName().startsWith("ForeachBatch");
+        }
+    }
+
+    /** A batch of a stream, and what is executed in it: by a function that takes it, or by the engine for the batch or for the former. */
+    private static final class Batch {
+        final ArrayList dumps = new ArrayList();
+        private final Set open = new HashSet();
+        private final Set inner = new HashSet(); // begun while another was open
+
+        void started(Long id) {
+            if (!open.isEmpty()) inner.add(id);
+            open.add(id);
+        }
+
+        boolean isEngines(Long id, Object plan) {
+            open.remove(id);
+            return inner.remove(id) && !(plan instanceof Command);
         }
     }
 

@@ -13,8 +13,8 @@ from lakechime_dagster.lineage.record import Statement
 
 ZOO = Path(__file__).parents[1] / "zoo"
 LAKE = Names(
-    tables=("target", "generated", "other", "made", "saved"),
-    locations={table: f"/lake/{table}" for table in ("target", "generated", "other")},
+    tables=("target", "generated", "other", "made", "saved", "parted"),
+    locations={table: f"/lake/{table}" for table in ("target", "generated", "other", "parted")},
     aliases={"default.*": "*"},
 )
 GENERATED = {"generated": {"double_amount": ("amount",)}}

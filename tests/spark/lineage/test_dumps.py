@@ -3,7 +3,7 @@
 import json
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -153,3 +153,35 @@ def test_over_spark_connect_it_is_not_known_and_computed_all_the_same(spark: Spa
     frame = spark.range(1)
     computed, seen = compute_seen(connect, lambda: frame)
     assert (computed, seen.result["plan"], "Spark Connect" in seen.result["error"]) == (frame, None, True)
+
+
+ADDRESSES = {
+    "jdbc:postgresql://db.example.com/crm": "postgresql://db.example.com/crm",
+    "jdbc:postgresql://db:5433/crm?user=me&password=geheim": "postgresql://db:5433/crm",
+    "jdbc:postgresql://me:geheim@a:1,b:2/crm": "postgresql://a:1,b:2/crm",
+    "jdbc:mysql://me:ge/heim@db/shop?useSSL=true": "mysql://db/shop",
+    "jdbc:sqlserver://db:1433;user=me;password=geheim;databaseName=crm;encrypt=true": "sqlserver://db:1433/crm",
+    "jdbc:oracle:thin:me/geheim@//db:1521/sales": "oracle://db:1521/sales",
+    "jdbc:oracle:thin:@db:1521:sales": "oracle://db:1521:sales",
+    "jdbc:h2:mem:shop;USER=me;PASSWORD=geheim": "h2:mem:shop",
+    "jdbc:postgresql://me:ge@heim@db/crm": None,
+    "jdbc:postgresql://me:ge?heim@db/crm": None,
+    "jdbc:postgresql://me:geheim;x@db/crm": None,
+    "jdbc:postgresql://db/crm?user=me@geheim": None,
+    "jdbc:mysql://(host=db,user=me,password=geheim)/shop": None,
+    "geheim": None,
+}
+
+
+def test_of_the_address_of_a_database_no_user_and_no_password_is_told(spark: SparkSession) -> None:
+    assert {url: address_in(spark, url) for url in ADDRESSES} == ADDRESSES
+
+
+def address_in(spark: SparkSession, url: str) -> str | None:
+    """What the dumper tells of a URL of JDBC."""
+    jvm: Any = spark._jvm
+    array = cast(Any, spark.sparkContext)._gateway.new_array
+    loader = cast(Any, PlanDumper(spark))._listener.getClass().getClassLoader()
+    types, given = array(jvm.java.lang.Class, 1), array(jvm.java.lang.Object, 1)
+    types[0], given[0] = jvm.java.lang.Class.forName("java.lang.String"), url
+    return loader.loadClass("lakechime.lineage.PlanDump").getMethod("database", types).invoke(None, given)

@@ -12,7 +12,7 @@ from tests.support.zoo_dumps import empty_tables, frame_dumps, write_dumps
 
 pytestmark = pytest.mark.spark
 
-EXECUTED = ("delta_table_merge", "a_result_within_a_merge")
+EXECUTED = ("delta_table_merge", "save_overwrite_by_the_session", "from_a_database", "a_result_within_a_merge")
 
 
 def test_frames_mean_the_same_when_they_are_planned_anew(spark: SparkSession) -> None:
