@@ -9,6 +9,7 @@ from lakechime_dagster.assets.change_table import bronze_asset, change_asset
 from lakechime_dagster.assets.checks import check_specs
 from lakechime_dagster.assets.events import event_asset, group_asset, group_check_specs
 from lakechime_dagster.assets.flows import flow_of, group_flow, log_flow
+from lakechime_dagster.assets.lineage import linked
 from lakechime_dagster.assets.maintenance import maintenance_asset
 from lakechime_dagster.assets.monitors import monitor_checks, watched
 from lakechime_dagster.assets.named_types import type_check_specs, type_specs
@@ -23,7 +24,7 @@ from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.lake import Lake, Table, Target
 from lakechime_dagster.lake.load import load_lake
-from lakechime_dagster.lake.named_types import foreign_sources
+from lakechime_dagster.lake.named_types import foreign_sources, named_types
 from lakechime_dagster.lake.query_logs import reading_name
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
 from lakechime_dagster.lineage.planned.manifest import FILE, Manifest, read_manifest
@@ -81,12 +82,15 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     )
     foreign, planned = foreign_sources(lake), planned_deps(lake, manifest)
     partitioned = {source.name: partitions_of(lake, source) for source in foreign}
+    assets: list[dg.AssetSpec | dg.AssetsDefinition] = [
+        *(_asset(lake, table, flows, planned.get(table.name, ())) for table in (*foreign, *lake.targets)),
+        *(group_asset(lake, group, flows[group.name]) for group in lake.groups),
+        *(query_log_asset(lake, one, logs[one.table]) for one in lake.query_logs),
+    ]
+    known = [*lake.tables, *(table for group in lake.groups for table in named_types(lake, group))]
+    names, page_url = {asset_key(table.name): table.name for table in known}, load_settings().lineage_url
     tables = dg.Definitions(
-        assets=[
-            *(_asset(lake, table, flows, planned.get(table.name, ())) for table in (*foreign, *lake.targets)),
-            *(group_asset(lake, group, flows[group.name]) for group in lake.groups),
-            *(query_log_asset(lake, one, logs[one.table]) for one in lake.query_logs),
-        ],
+        assets=[linked(asset, names, page_url) for asset in assets],
         jobs=list(jobs.values()),
         sensors=[*sensors, events_sensor(lake, partitioned), notices_sensor(lake), outside_sensor(lake)],
         resources={"lakechime": LAKECHIME, "spark": SPARK},

@@ -10,6 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, make_asgi_app
 
+from lakechime_dagster.api import session
 from lakechime_dagster.api.metrics import StoreCollector
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.resources.lineage_ingest import MAX_BYTES, LineageIngest, parsed
@@ -17,18 +18,33 @@ from lakechime_dagster.store.event_measures import Measures
 
 JSON_TYPE = "application/json"
 OPEN = ("/metrics", "/notice/acknowledge")  # what needs no token: scrapers of Prometheus have none, and a signed link is one
+NOTICE = "/lineage/notice"
 WAY = "api"
 Next = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """What an application answers from; `routers` are further routes, which the same token protects."""
+    """What an application answers from; `routers` are further routes, which the same token protects.
+
+    With `now_ms`, the clock in milliseconds, a browser logs in by a form that takes the token.
+    """
 
     ingest: LineageIngest
     measures: Callable[[], Measures] | None = None
     token: str = field(default="", repr=False)
     routers: tuple[APIRouter, ...] = ()
+    now_ms: Callable[[], int] | None = None
+
+    def lets_in(self, request: Request) -> bool:
+        """Whether a request needs no token, has it, or is one of the page's by a browser that has shown it."""
+        path, now_ms = request.url.path, self.now_ms
+        if not self.token or path.startswith(OPEN) or is_bearer(request.headers.get("authorization", ""), self.token):
+            return True
+        if now_ms is None or not (path == "/lineage" or path.startswith("/lineage/")):
+            return False
+        by_page = request.method in ("GET", "HEAD") or path == NOTICE
+        return path == session.LOGIN or (by_page and session.is_logged_in(request.cookies.get(session.COOKIE, ""), self.token, now_ms()))
 
 
 class TooLargeError(LakeChimeError):
@@ -44,9 +60,11 @@ def build_app(served: Served) -> FastAPI:
 
     @app.middleware("http")
     async def asks_for_the_token(request: Request, go_on: Next) -> Response:
-        if served.token and not request.url.path.startswith(OPEN) and not is_bearer(request.headers.get("authorization", ""), served.token):
-            return _refused(401, "Unauthorized", "send Authorization: Bearer and the token of LAKECHIME_API_TOKEN")
-        return await go_on(request)
+        if served.lets_in(request):
+            return await go_on(request)
+        if served.now_ms is not None and request.method == "GET" and request.url.path == "/lineage":
+            return session.login_page(f"/lineage?{request.url.query}", 401)
+        return _refused(401, "Unauthorized", "send Authorization: Bearer and the token of LAKECHIME_API_TOKEN")
 
     @app.exception_handler(InvalidValueError)
     async def invalid(_: Request, error: InvalidValueError) -> Response:
@@ -72,6 +90,8 @@ def build_app(served: Served) -> FastAPI:
             {**{name: getattr(taken, name) for name in ("documents", "repeated", "records", "reads")}, "outside": taken.outside}
         )
 
+    if served.token and served.now_ms is not None:
+        app.include_router(session.session_router(served.token, served.now_ms))
     for router in served.routers:
         app.include_router(router)
     if served.measures is not None:

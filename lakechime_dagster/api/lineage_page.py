@@ -4,6 +4,7 @@ Nothing is loaded from anywhere else, and no name is ever more than text: the po
 """
 
 import datetime as dt
+import heapq
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from lakechime_dagster.errors import InvalidValueError, NotFoundError
 from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
 from lakechime_dagster.lineage.personal.reach import Reach
 from lakechime_dagster.resources.lineage_asked import AskedLineage
+from lakechime_dagster.resources.lineage_marks import PlannedChange, PlannedChanges, TableReader, readers_of
 from lakechime_dagster.resources.personal import PersonalData
 from lakechime_dagster.triggers.grid import from_milliseconds
 
@@ -26,14 +28,15 @@ HEADERS = {
     "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }  # fmt: skip
-MAX_TABLES, MAX_STEPS, MAX_NAMES = 150, 20, 20
+MAX_TABLES, MAX_STEPS, MAX_NAMES, MAX_READERS = 150, 20, 20, 20
+NOBODY_TELLS = "who reads without writing, as nobody tells it"
 
 Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
 
 
 def lineage_page(ask: Ask) -> APIRouter:
     """The routes of the page. Of a name that nobody knows the answer is 404 with the nearest ones."""
-    router = APIRouter(default_response_class=JSONResponse)
+    router, planned = APIRouter(default_response_class=JSONResponse), PlannedChanges(ask(None).platform)
 
     @router.get("/lineage")
     def page() -> Response:
@@ -48,7 +51,7 @@ def lineage_page(ask: Ask) -> APIRouter:
     @router.get("/lineage/around")
     def around(table: str, up: Steps = 1, down: Steps = 1, at: str | None = None) -> Response:
         try:
-            return JSONResponse(around_json(ask(_milliseconds(at)), table, up, down), headers=HEADERS)
+            return JSONResponse(around_json(ask(_milliseconds(at)), table, up, down, planned), headers=HEADERS)
         except NotFoundError as error:
             return _unknown(str(error))
 
@@ -65,17 +68,17 @@ def lineage_page(ask: Ask) -> APIRouter:
     @router.get("/lineage/names")
     def names(like: str = "") -> Response:
         lineage = ask(None)
-        known = sorted({*lineage.network.tables, *(table.name for table in lineage.lake.tables)})
+        known = {*lineage.network.tables, *(table.name for table in lineage.lake.tables)}
         wanted = like.casefold()
-        found = [name for name in known if wanted in name.casefold()]
-        found.sort(key=lambda name: (not name.casefold().startswith(wanted), name))
-        return JSONResponse({"names": found[:MAX_NAMES]}, headers=HEADERS)
+        found = (name for name in known if wanted in name.casefold())
+        first = heapq.nsmallest(MAX_NAMES, found, key=lambda name: (not name.casefold().startswith(wanted), name))
+        return JSONResponse({"names": first}, headers=HEADERS)
 
     return router
 
 
-def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[str, Any]:
-    """What is around a table or a column, as the page draws it.
+def around_json(lineage: AskedLineage, name: str, up: int, down: int, planned: PlannedChanges) -> dict[str, Any]:
+    """What is around a table or a column, as the page draws it. Who reads it, and what is planned, is told of now alone.
 
     Raises:
         NotFoundError: naming what is nearest.
@@ -84,20 +87,40 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
     network = lineage.network.having([ref])
     found = neighbourhood(network, ref.table, up=up, down=down, limit=MAX_TABLES)
     facts = lineage.facts(one.table for one in found.tables)
-    tags = personal_json(lineage, {one.table for one in found.tables})
+    names = {one.table for one in found.tables}
+    tags, is_now = personal_json(lineage, names), lineage.at_ms is None
+    readers = readers_of(lineage.platform, names) if is_now else {}
+    changes = planned.of(names, lineage.network) if is_now else {}
     tables = [
         {
             "table": one.table, "layer": one.layer, "columns": list(one.columns), "more": one.more,
             "owners": list(facts[one.table].owners), "is_source": facts[one.table].is_source,
             "last": _said(facts[one.table].last_ms), "tags": ["stale"] if lineage.is_stale(facts[one.table]) else [],
-            "personal": tags.get(one.table, []),
+            "personal": tags.get(one.table, []), "readers": [_reader(who) for who in readers.get(one.table, [])[:MAX_READERS]],
+            "more_readers": max(0, len(readers.get(one.table, [])) - MAX_READERS),
+            "planned": [_change(change) for change in changes.get(one.table, [])],
         }
         for one in found.tables
     ]  # fmt: skip
     return {
         "table": ref.table, "column": ref.column, "tables": tables, "more": found.more,
         "links": [_link(one.source, one.target, one.kinds) for one in found.links],
-        "unknown": list(lineage.unknown([ref], upstream=True)),
+        "unknown": [*lineage.unknown([ref], upstream=True), *([] if lineage.read_ways or not is_now else [NOBODY_TELLS])],
+    }  # fmt: skip
+
+
+def _reader(one: TableReader) -> dict[str, Any]:
+    return {
+        "kind": one.consumer.kind, "name": one.consumer.name, "namespace": one.consumer.namespace, "columns": list(one.columns),
+        "last": _said(one.last_ms), "active": one.is_active, "owners": list(one.owners), "link": one.link,
+    }  # fmt: skip
+
+
+def _change(one: PlannedChange) -> dict[str, Any]:
+    kept = one.kept
+    return {
+        "change": kept.change_id, "state": kept.state, "title": kept.change.title, "what": kept.change.what, "action": kept.change.action,
+        "sure": one.is_sure,
     }  # fmt: skip
 
 

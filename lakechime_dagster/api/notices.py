@@ -13,12 +13,12 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.params import Query
 from fastapi.responses import HTMLResponse
 
+from lakechime_dagster.api.body import form_of
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
 from lakechime_dagster.lineage.notices.acknowledging import Acknowledgement, LinkError, verified
 from lakechime_dagster.store.notices import Notices
 
 PATH = "/notice/acknowledge"
-MAX_FORM = 20_000  # bytes
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "Referrer-Policy": "no-referrer",  # the link itself is what signs
@@ -37,11 +37,9 @@ def acknowledge_router(notices: Notices, key: str, now_ms: Callable[[], int]) ->
 
     @router.post(PATH)
     async def confirm(request: Request) -> HTMLResponse:
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > MAX_FORM:
-                return _page(413, "<p>The form is too long.</p>")
+        body = await form_of(request)
+        if body is None:
+            return _page(413, "<p>The form is too long.</p>")
         fields = {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
         return await run_in_threadpool(lambda: confirmed(notices, key, now_ms(), fields))
 

@@ -10,6 +10,7 @@ from lakechime_dagster.assets.breaking import ABOUT, NOTHING_BREAKS, RECENT_MS, 
 from lakechime_dagster.assets.change_table import inputs_outside
 from lakechime_dagster.assets.event_producers import producers_table
 from lakechime_dagster.assets.flows import event_job_of, group_job_of, groups_beside
+from lakechime_dagster.assets.lineage import page_link
 from lakechime_dagster.assets.named_types import KINDS, ROWS_ADD_UP, results_of, type_check_specs, type_checks, type_metadata, type_specs
 from lakechime_dagster.assets.report import nothing_new
 from lakechime_dagster.assets.table import attempting_asset, declared
@@ -94,7 +95,7 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
                 told = types_to_tell(known, done.result.types, platform.store.now(), group.materialize_every)
                 running.settled = settle_group(platform, running.flow, running.execution, done.result, [*told])
                 record_types(running, group, done.result.types)
-                tell_types(context, key, partitions_of_group(lake, group), told)
+                tell_types(context, key, group, partitions_of_group(lake, group), told, platform.settings.lineage_url)
                 said = {"said beside what is declared": dg.MetadataValue.json(_said(platform, group))}
                 result, metadata = done.result, _report(running, done) | said | _projected(context, platform, lake, group)
         except NothingNewError as nothing:
@@ -179,9 +180,10 @@ def types_to_tell(
 
 
 def tell_types(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, partitions: dg.DynamicPartitionsDefinition, told: Mapping[str, TypeResult]
+    context: dg.AssetExecutionContext, key: dg.AssetKey, group: EventGroup, partitions: dg.DynamicPartitionsDefinition,
+    told: Mapping[str, TypeResult], page_url: str,
 ) -> None:  # fmt: skip
-    """Add the types that are new as partitions, all at once, and log a materialisation of each type."""
+    """Add the types that are new as partitions, all at once, and log a materialisation of each type, with a link to its table."""
     if not told:
         return
     assert partitions.name is not None
@@ -190,7 +192,8 @@ def tell_types(
         context.instance.add_dynamic_partitions(partitions.name, [one.type for one in new])
     for one in told.values():
         if one.committed is not None:
-            context.log_event(dg.AssetMaterialization(key, partition=one.type, metadata=_of_type(one)))
+            link = page_link(page_url, f"{one.home or group.name}.{one.table}")
+            context.log_event(dg.AssetMaterialization(key, partition=one.type, metadata=_of_type(one) | link))
 
 
 def _standing(platform: Platform, group: EventGroup) -> GroupResult:

@@ -11,7 +11,6 @@ from lakechime_dagster.lineage.columns import ColumnLineage, Source
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lineage import Recorded
-from lakechime_dagster.settings import Settings
 
 MAX_PAIRS = 1_000  # of a column and a source: more is 100 kB in each materialisation
 MAX_SHOWN = 100  # columns in the table
@@ -32,11 +31,25 @@ def lineage_metadata(recorded: Recorded | None) -> dict[str, Any]:
     return metadata
 
 
-def page_link(settings: Settings, table: str) -> dict[str, Any]:
+def page_link(page_url: str, table: str) -> dict[str, Any]:
     """A link to the table on the page of lineage; none where it is not said where that is."""
-    if not settings.lineage_url:
+    if not page_url:
         return {}
-    return {"lineage": dg.MetadataValue.url(f"{settings.lineage_url.rstrip('/')}/lineage?{urlencode({'table': table})}")}
+    return {"lineage": dg.MetadataValue.url(f"{page_url.rstrip('/')}/lineage?{urlencode({'table': table})}")}
+
+
+def linked(
+    asset: dg.AssetSpec | dg.AssetsDefinition, tables: Mapping[dg.AssetKey, str], page_url: str
+) -> dg.AssetSpec | dg.AssetsDefinition:  # fmt: skip
+    """An asset that links to its table on the page, before any run of it too; `tables` are their names by key."""
+
+    def of_table(spec: dg.AssetSpec) -> dg.AssetSpec:
+        name = tables.get(spec.key)
+        return spec if name is None else spec.merge_attributes(metadata=page_link(page_url, name))
+
+    if not page_url:
+        return asset
+    return of_table(asset) if isinstance(asset, dg.AssetSpec) else asset.map_asset_specs(of_table)
 
 
 def _deps(column: ColumnLineage) -> list[dg.TableColumnDep]:

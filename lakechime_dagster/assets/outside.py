@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlencode
 
 import dagster as dg
 
+from lakechime_dagster.assets.lineage import page_link
 from lakechime_dagster.lake.change_tables import BronzeTable
 from lakechime_dagster.lake.events import EventTable
 from lakechime_dagster.lake.lake import Lake
@@ -64,8 +64,6 @@ def _table(one: ForeignTable, page_url: str) -> dg.AssetSpec:
     found = SCHEME.match(one.table)
     scheme = dagster_name(found.group(1).lower()) if found else "table"
     metadata: dict[str, Any] = {"told last": _said(one.last_ms), "is read by": _listed(one.readers) or "nobody, as far as is told"}
-    if page_url:
-        metadata["lineage"] = dg.MetadataValue.url(f"{page_url.rstrip('/')}/lineage?{urlencode({'table': one.table})}")
     return dg.AssetSpec(
         asset_key(one.table),
         deps=_deps(one.inputs),
@@ -73,7 +71,7 @@ def _table(one: ForeignTable, page_url: str) -> dg.AssetSpec:
         kinds={scheme},
         owners=_owners(one.owners),
         description=f"{one.table}, which the lake does not declare, as runs told.",
-        metadata=metadata | _owned(one.owners),
+        metadata=metadata | _owned(one.owners) | page_link(page_url, one.table),
     )
 
 

@@ -139,7 +139,7 @@ def materialise(
             recorded = record_lineage(running, lake, table, done.result)
             record_declared(running, table, done.result)
             older = older_code(running, table, done.result)
-            facts = lag_of(lake, table, running) | page_link(running.platform.settings, table.name)
+            facts = lag_of(lake, table, running) | page_link(running.platform.settings.lineage_url, table.name)
             facts |= {"older code": older} if older else {}
             report = report_of(running, done, facts, recorded)
     except NothingNewError as nothing:

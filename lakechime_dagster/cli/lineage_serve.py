@@ -1,6 +1,10 @@
 """`lakechime lineage serve`: takes lineage over HTTP, beside the metrics of `lakechime metrics`."""
 
-from typing import Annotated
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -8,6 +12,10 @@ from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.output import note
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.notices.acknowledging import checked_key
+from lakechime_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    from lakechime_dagster.resources.lineage_ready import ReadyNetwork
 
 
 def serve(
@@ -22,9 +30,11 @@ def serve(
         from lakechime_dagster.api.serve import bound, build_server, check_address
     except ModuleNotFoundError as error:
         raise LakeChimeError(f"{error.name} is not installed; install lakechime-dagster[api]") from None
+    from lakechime_dagster.api.notice_form import notice_form
     from lakechime_dagster.resources.event_types import event_types
     from lakechime_dagster.resources.lineage_asked import AskedLineage, declared_statements
     from lakechime_dagster.resources.lineage_ingest import lineage_ingest
+    from lakechime_dagster.resources.lineage_ready import ReadyNetwork
     from lakechime_dagster.resources.notices import notices
     from lakechime_dagster.store.event_measures import measures
     from lakechime_dagster.store.lineage_network import CurrentNetwork
@@ -34,13 +44,39 @@ def serve(
     check_address(host, token)
     types = event_types(platform)
     lake = declared_lake(platform.settings)
-    current = CurrentNetwork(platform.store.engine, declared_statements(lake))
-    page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, current))
+    ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake)))
+    page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready))
+    drafts = notice_form(lambda: AskedLineage(platform, lake, None, ready), _hosts(platform.settings))
     key = platform.settings.notice_key
     forms = (acknowledge_router(notices(platform), checked_key(key), platform.store.now),) if key else ()
-    served = Served(ingest=lineage_ingest(platform, lake), measures=lambda: measures(types), token=token, routers=(page, *forms))
+    served = Served(
+        ingest=lineage_ingest(platform, lake),
+        measures=lambda: measures(types),
+        token=token,
+        routers=(page, drafts, *forms),
+        now_ms=platform.store.now,
+    )
     app = build_app(served)
     with bound(host, port) as address:
         who = "with a token" if token else "from this machine alone"
         note(f"lakechime| lineage is shown and taken at http://{host}:{port}/lineage, {who}")
-        build_server(app).run(sockets=[address])
+        with _keeping(ready):
+            build_server(app).run(sockets=[address])
+
+
+@contextmanager
+def _keeping(ready: "ReadyNetwork") -> Iterator[None]:
+    """The network follows the store beside the server."""
+    stop = threading.Event()
+    thread = threading.Thread(target=ready.keep, args=(stop,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(timeout=1)
+
+
+def _hosts(settings: Settings) -> set[str]:
+    """The names under which people reach the server, as far as settings say so."""
+    return {name for url in (settings.lineage_url, settings.notice_page) if (name := urlsplit(url).hostname)}

@@ -26,6 +26,7 @@ from lakechime_dagster.lineage.graph.standing import Standing
 from lakechime_dagster.lineage.planned.manifest import FILE, read_manifest
 from lakechime_dagster.lineage.reads import Read
 from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.resources.lineage_ready import ReadyNetwork
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.settings import project_folder
 from lakechime_dagster.store.lineage_facts import facts_of, recorded_since
@@ -72,7 +73,7 @@ class AskedLineage:
     platform: Platform
     lake: Lake
     at_ms: int | None = None
-    current: CurrentNetwork | None = None
+    current: CurrentNetwork | ReadyNetwork | None = None
 
     @cached_property
     def network(self) -> Network:

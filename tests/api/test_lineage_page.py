@@ -1,7 +1,6 @@
 """The page of lineage in a real browser, and the answers that it asks for; hostile names are text, and nothing comes from elsewhere."""
 
 import json
-import shutil
 import threading
 import urllib.error
 import urllib.request
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.lineage_page import FILES, MAX_TABLES, lineage_page
@@ -24,12 +23,10 @@ from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.store.lineage import SqlLineage
 from tests.lineage.factories import make_record, make_statement, source
-from tests.support.missing import missing
 from tests.support.processes import PATIENCE
 
 MILLISECONDS = 30_000 * PATIENCE
 HOSTILE = '<img src=x onerror="document.title=1">'
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def make_writes(target: str, **sources: Any) -> LineageRecord:
@@ -61,17 +58,6 @@ def address(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         server.should_exit = True
         thread.join(30)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Page]:
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        missing("Chromium is missing", "apt-get install chromium fonts-dejavu-core, or set PATH to where it is")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu", "--no-first-run"])
-        yield running.new_page(viewport={"width": 1400, "height": 900})
-        running.close()
 
 
 def got(url: str) -> tuple[int, Any, dict[str, str]]:

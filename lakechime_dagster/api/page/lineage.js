@@ -23,6 +23,7 @@ function html(name, text, parent) {
 
 async function asked(path, parameters) {
   const answer = await fetch(`${path}?${new URLSearchParams(parameters)}`, { headers: { Accept: "application/json" } });
+  if (answer.status === 401) location.assign(`/lineage/login?${new URLSearchParams({ to: location.pathname + location.search })}`);
   const value = await answer.json();
   if (!answer.ok) throw new Error(value.error ? value.error.message : answer.statusText);
   return value;
@@ -104,7 +105,8 @@ function draw() {
   const rows = new Map();
   for (const table of shown.tables) {
     rows.set(table.table, rowsOf(table));
-    graph.setNode(table.table, { width: WIDTH, height: ROW * (rows.get(table.table).length + 2) + 10, table });
+    const lines = rows.get(table.table).length + marksOf(table).length + 2;
+    graph.setNode(table.table, { width: WIDTH, height: ROW * lines + 10, table });
   }
   for (const link of links()) if (link.source[0] !== link.target[0]) graph.setEdge(link.source[0], link.target[0], {}, link.source[0] + ">" + link.target[0]);
   dagre.layout(graph);
@@ -118,6 +120,7 @@ function draw() {
     return [box.x + (isSource ? WIDTH / 2 : -WIDTH / 2), y];
   };
   const marked = lit();
+  at("of").textContent = ofNotice();
   for (const link of links()) {
     if (!graph.hasNode(link.source[0]) || !graph.hasNode(link.target[0])) continue;
     const [x1, y1] = place(link.source, true), [x2, y2] = place(link.target, false), bend = Math.max(40, (x2 - x1) / 2);
@@ -151,10 +154,50 @@ function boxOf(node, columns) {
     const about = tags.length ? `${column}: ${tags.join(", ")}` : column;
     button(shape, top + ROW * (row + 2) + 4, name, () => { picked = picked === mine ? null : mine; draw(); }, about);
   });
+  marksOf(table).forEach(({ text, name, tell }, row) => {
+    button(text, top + ROW * (columns.length + row + 2) + 4, `mark ${name}`, tell);
+  });
   const left_out = rowsLeft(table, columns), bottom = top + node.height - 6;
   if (left_out) button(`+${left_out} columns`, bottom, "more", () => { open.add(table.table); draw(); });
   else if (table.more) button(`+${table.more} tables`, bottom, "more", () => { const side = at(table.layer < 0 ? "up" : "down"); side.value = Number(side.value) + 1; show(true); });
   return group;
+}
+
+const readersOf = (table) => `${table.readers.length + table.more_readers} read${table.readers.length + table.more_readers === 1 ? "s" : ""} it`;
+
+function marksOf(table) {
+  const marks = [], active = table.readers.filter((one) => one.active).length;
+  if (table.readers.length) marks.push({ name: "readers", text: `${readersOf(table)}, ${active} active`, tell: () => tellReaders(table) });
+  for (const one of table.planned) marks.push({ name: "planned", text: `! ${one.title}`, tell: () => tellChange(one) });
+  return marks.slice(0, 4);
+}
+
+function about(title, lines) {
+  const section = at("about");
+  section.replaceChildren();
+  html("h2", title, section);
+  const list = html("ul", "", section);
+  for (const { text, link } of lines) {
+    const item = html("li", text, list);
+    if (!/^https?:\/\//i.test(link || "")) continue;
+    const there = html("a", " open", item);
+    there.href = link;
+    there.rel = "noopener noreferrer";
+  }
+}
+
+function tellReaders(table) {
+  const lines = table.readers.map((one) => ({ link: one.link, text: [
+    `${one.kind} ${one.name}${one.namespace ? ` (${one.namespace})` : ""}`, `read last ${one.last}`, one.active ? "active" : "",
+    one.columns.length ? `reads ${one.columns.join(", ")}` : "it is not told which columns", one.owners.join(", "),
+  ].filter(Boolean).join(" · ") }));
+  if (table.more_readers) lines.push({ text: `and ${table.more_readers} more` });
+  about(`Who reads ${table.table}`, lines);
+}
+
+function tellChange(one) {
+  const sure = one.sure ? "" : "whether it reaches this is not sure";
+  about(`Change ${one.change}, ${one.state}`, [one.title, one.what, one.action, sure].filter(Boolean).map((text) => ({ text })));
 }
 
 const wordsOf = ({ category, how }) => (how === "personal" ? category : `${category}, ${how}`);
@@ -184,6 +227,8 @@ function tell() {
     html("td", table.last || (table.is_source ? "written elsewhere" : ""), row);
     html("td", String(table.columns.length), row);
     html("td", table.more ? `+${table.more}` : "", row);
+    html("td", table.readers.length ? `${readersOf(table)}: ${table.readers.map((one) => one.name).join(", ")}` : "", row);
+    html("td", table.planned.map((one) => `change ${one.change}, ${one.state}: ${one.title}${one.sure ? "" : " (perhaps)"}`).join("; "), row);
     html("td", table.personal.map((one) => `${one.column === null ? "rows" : one.column} (${wordsOf(one)})`).join(", "), row);
   }
   edges.replaceChildren();
@@ -192,6 +237,25 @@ function tell() {
     html("td", said(link.source), row);
     html("td", said(link.target), row);
     html("td", link.kinds.join(", "), row);
+  }
+}
+
+const ofNotice = () => (picked ? said(JSON.parse(picked)) : shown.table);
+
+async function notice(event) {
+  event.preventDefault();
+  const field = (name) => at(`notice-${name}`).value;
+  const body = { of: shown ? [ofNotice()] : [] };
+  for (const name of ["kind", "what", "action", "on", "sender", "who"]) body[name] = field(name);
+  const headers = { "Content-Type": "application/json", "X-Lakechime": "page", Accept: "application/json" };
+  try {
+    const answer = await fetch("/lineage/notice", { method: "POST", headers, body: JSON.stringify(body) }), value = await answer.json();
+    if (!answer.ok) throw new Error(value.error ? value.error.message : answer.statusText);
+    at("drafted").textContent = `change ${value.change}, version ${value.version}, is a draft: ${value.title}. Send it by: lakechime notice send ${value.change}`;
+    at("notice-what").value = at("notice-action").value = "";
+    await show(false);
+  } catch (problem) {
+    at("drafted").textContent = problem.message;
   }
 }
 
@@ -224,6 +288,7 @@ function read() {
 document.addEventListener("DOMContentLoaded", () => {
   at("asked").addEventListener("submit", (event) => { event.preventDefault(); show(true); });
   at("way").addEventListener("submit", way);
+  at("notice").addEventListener("submit", notice);
   at("name").addEventListener("input", suggest);
   at("kind").addEventListener("change", () => shown && draw());
   window.addEventListener("popstate", read);

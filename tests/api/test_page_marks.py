@@ -1,0 +1,136 @@
+"""What the page tells beside columns, as a person sees it: who reads a table, what is planned, drafting a notice, logging in."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page as Browser
+
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer, ConsumerKind, Read
+from lakechime_dagster.resources.notices import notices
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.lineage import SqlLineage
+from lakechime_dagster.store.lineage_reads import keep_reads, note_way
+from tests.cli.weather_lake import lake
+from tests.lineage.factories import make_record, make_statement
+from tests.lineage.notices.changes import make_change
+from tests.support.processes import PATIENCE
+from tests.support.served import Page, serving_page
+
+TOKEN = "a-token-that-nobody-guesses"
+HOSTILE = '<img src=x onerror="document.title=1">'
+MILLISECONDS = 30_000 * PATIENCE
+
+
+def keep_reading(page: Page) -> None:
+    """Two dashboards and a person read the table of days, one of them today, and one with a name and a link that mean harm."""
+    now = page.platform.store.now()
+    days, delay, sales = ColumnRef("gold.daily"), ColumnRef("gold.daily", "delay"), Consumer(ConsumerKind.DASHBOARD, "superset", "Sales")
+    evil = Consumer(ConsumerKind.DASHBOARD, "evil", HOSTILE)
+    reads = [
+        Read(consumer=sales, refs=(delay,), at_ms=now, owners=("team:bi",), link="https://x.example/7"),
+        Read(consumer=sales, refs=(ColumnRef("gold.daily", "wind"),), at_ms=now - 5),
+        Read(consumer=evil, refs=(days,), at_ms=now - 2 * ACTIVE_MS, link="javascript:alert(1)"),
+        Read(consumer=Consumer(ConsumerKind.USER, "", "ann"), refs=(days,), at_ms=now - 3 * ACTIVE_MS),
+    ]  # fmt: skip
+    with writing(page.platform.store.engine) as connection:
+        keep_reads(connection, reads)
+        note_way(connection, "api", 3, 0, 0)
+    statement = make_statement("gold.daily", delay="silver.flights.delay", wind="bronze.weather.wind")
+    SqlLineage(page.platform.store.engine).record(make_record(statement, at=now))
+
+
+@pytest.fixture
+def page(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[Page]:
+    with serving_page(tmp_path, upgraded_sqlite, lake) as found:
+        keep_reading(found)
+        yield found
+
+
+def test_who_reads_a_table_is_told_with_when_and_whether_still(page: Page) -> None:
+    (daily,) = [one for one in page.ask("/lineage/around?table=gold.daily").json["tables"] if one["table"] == "gold.daily"]
+    assert [(one["kind"], one["name"], one["active"], one["columns"]) for one in daily["readers"]] == [
+        ("dashboard", "Sales", True, ["delay", "wind"]), ("dashboard", HOSTILE, False, []), ("user", "ann", False, []),
+    ]  # fmt: skip
+    assert (daily["readers"][0]["owners"], daily["readers"][0]["link"], daily["more_readers"]) == (["team:bi"], "https://x.example/7", 0)
+
+
+def test_as_long_as_nobody_tells_who_reads_that_is_not_known(tmp_path: Path, upgraded_sqlite: Path, page: Page) -> None:
+    assert page.ask("/lineage/around?table=gold.daily").json["unknown"] == []
+    other = tmp_path / "other"
+    other.mkdir()
+    with serving_page(other, upgraded_sqlite, lake) as silent:
+        assert "who reads without writing, as nobody tells it" in silent.ask("/lineage/around?table=gold.daily").json["unknown"]
+
+
+def test_a_planned_change_is_on_each_table_that_it_reaches_as_long_as_it_is_open(page: Page) -> None:
+    def planned() -> dict[str, list[tuple[int, bool]]]:
+        tables = page.ask("/lineage/around?table=gold.daily&up=2").json["tables"]
+        return {one["table"]: [(change["change"], change["sure"]) for change in one["planned"]] for one in tables if one["planned"]}
+
+    assert planned() == {}
+    kept = notices(page.platform).draft(make_change(refs=(ColumnRef("bronze.weather", "wind"),)), "me")
+    assert planned() == {
+        "bronze.weather": [(kept.change_id, True)],
+        "gold.daily": [(kept.change_id, True)],
+        "silver.flights": [(kept.change_id, False)],
+    }
+    again = make_record(make_statement("gold.daily", delay="silver.flights.delay"), at=page.platform.store.now(), run="run-2")
+    SqlLineage(page.platform.store.engine).record(again)  # it does not read the column any more
+    assert planned()["gold.daily"] == [(kept.change_id, False)]
+    notices(page.platform).withdraw(kept.change_id, By(who="me", reason="why"))
+    assert planned() == {}
+
+
+def test_of_the_past_neither_readers_nor_plans_are_told(page: Page) -> None:
+    notices(page.platform).draft(make_change(), "me")
+    told = page.ask("/lineage/around?table=gold.daily&at=2001-01-01").json["tables"]
+    assert all(not one["readers"] and not one["planned"] for one in told)
+
+
+def test_a_person_sees_readers_and_plans_and_drafts_a_notice(page: Page, browser: Browser) -> None:
+    problems: list[str] = []
+    browser.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+    browser.on("pageerror", lambda error: problems.append(str(error)))
+    browser.goto(f"{page.url}/lineage?table=gold.daily")
+    box = browser.locator('g.box[data-table="gold.daily"]')
+    box.locator("text.readers").wait_for(timeout=MILLISECONDS)
+    box.locator("text.readers").press("Enter")
+    told = browser.locator("#about li").all_text_contents()
+    assert told[0].startswith("dashboard Sales (superset) · read last ")
+    assert told[0].endswith("active · reads delay, wind · team:bi open")
+    assert (HOSTILE in told[1], browser.locator("#about a").count(), browser.locator("#about img").count()) == (True, 1, 0)
+    assert "3 read it: Sales" in str(browser.locator("#list tbody tr", has_text="gold.daily").first.text_content())
+
+    browser.locator("#telling summary").press("Enter")
+    assert browser.locator("#of").text_content() == "gold.daily"
+    browser.fill("#notice-what", f"It goes. {HOSTILE}")
+    browser.fill("#notice-who", "ann")
+    browser.locator("#notice button").press("Enter")
+    browser.get_by_text("is a draft: Deprecation: gold.daily").wait_for(timeout=MILLISECONDS)
+    box.locator("text.planned").wait_for(timeout=MILLISECONDS)
+    box.locator("text.planned").click()
+    assert HOSTILE in " ".join(browser.locator("#about li").all_text_contents())
+    assert [one.change.what for one in notices(page.platform).changes()] == [f"It goes. {HOSTILE}"]
+    browser.locator("#notice button").press("Enter")  # without what happens: the browser itself asks for it
+    assert [one for one in problems if "404" not in one] == []
+    assert (len(notices(page.platform).changes()), browser.title()) == (1, "gold.daily · lineage")
+
+
+def test_a_person_logs_in_by_the_form_and_stays_so(tmp_path: Path, upgraded_sqlite: Path, browser: Browser) -> None:
+    with serving_page(tmp_path, upgraded_sqlite, lake, TOKEN) as page:
+        browser.goto(f"{page.url}/lineage?table=gold.daily")
+        browser.fill("input[name=token]", "wrong")
+        browser.locator("button").click()
+        browser.get_by_text("That is not the token.").wait_for(timeout=MILLISECONDS)
+        browser.fill("input[name=token]", TOKEN)
+        browser.locator("button").click()
+        browser.locator('g.box.asked[data-table="gold.daily"]').wait_for(timeout=MILLISECONDS)
+        assert (browser.url, TOKEN in browser.content()) == (f"{page.url}/lineage?table=gold.daily", False)
+        assert browser.evaluate("document.cookie") == ""
+        browser.context.clear_cookies()
+        browser.locator("#asked button").click()
+        browser.locator("input[name=token]").wait_for(timeout=MILLISECONDS)
+        assert "to=%2Flineage%3Ftable%3Dgold.daily" in browser.url
