@@ -27,7 +27,8 @@ from lakechime_dagster.lake.load import load_lake
 from lakechime_dagster.lake.named_types import foreign_sources, named_types
 from lakechime_dagster.lake.query_logs import reading_name
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
-from lakechime_dagster.lineage.planned.manifest import FILE, Manifest, read_manifest
+from lakechime_dagster.lineage.planned.manifest import Manifest, manifest_in
+from lakechime_dagster.lineage.planned.unread import unread_columns
 from lakechime_dagster.resources.keys import asset_key, monitor_check_keys, verify_check_key
 from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
 from lakechime_dagster.resources.maintenance import policy_of
@@ -54,13 +55,15 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     """A lake as Dagster definitions: assets, checks, jobs, sensors, resources; merge them with others as you like.
 
     Others that name the resources `lakechime` and `spark` give them as LAKECHIME and SPARK. The lake's tables are those
-    of `cluster`, LAKECHIME_CLUSTER when it is not given. What a manifest knows of further inputs are dependencies too.
+    of `cluster`, LAKECHIME_CLUSTER when it is not given. What a manifest knows of further inputs are dependencies too, and no
+    table is woken by a change of nothing but columns of which the manifest knows that it does not read them.
 
     Raises:
         DeclarationError: two of its ops or sensors would have one name, or Dagster refuses one of its assets.
     """
     cluster = load_settings().cluster if cluster is None else cluster
-    flows = {table.name: declare_flow(flow_of(table, cluster)) for table in lake.targets}
+    unread = unread_columns(lake, manifest)
+    flows = {table.name: declare_flow(flow_of(table, cluster, unread.get(table.name))) for table in lake.targets}
     flows |= {group.name: declare_flow(group_flow(lake, group, cluster)) for group in lake.groups}
     logs = {one.table: declare_flow(log_flow(one, cluster)) for one in lake.query_logs}
     jobs = _jobs(lake)
@@ -243,10 +246,4 @@ def _job_name(lake: Lake, table: Target) -> str:
 @dg.definitions
 def defs() -> dg.Definitions:
     """The code location."""
-    return build_definitions(load_lake(load_settings().lake), manifest=_manifest())
-
-
-def _manifest() -> Manifest | None:
-    """The project's manifest, if it keeps one."""
-    path = project_folder() / FILE
-    return read_manifest(path) if path.exists() else None
+    return build_definitions(load_lake(load_settings().lake), manifest=manifest_in(project_folder()))

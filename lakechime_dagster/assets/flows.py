@@ -35,8 +35,11 @@ from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
 MAX_COMMITS = 4  # of messages that a followed table takes with a claim: each may hold as much as a step of theirs reads
 
 
-def flow_of(table: Target, cluster: str = "") -> Flow:
-    """The flow of a table that the lake writes; one without a trigger has lanes all the same, for runs that a person launches."""
+def flow_of(table: Target, cluster: str = "", unread: Mapping[str, frozenset[str]] | None = None) -> Flow:
+    """The flow of a table that the lake writes; one without a trigger has lanes all the same, for runs that a person launches.
+
+    `unread` are by table the columns of which it is known that its code does not read them.
+    """
     return Flow(
         name=table.name,
         trigger=table.trigger or SnapshotTrigger(table.inputs),
@@ -50,6 +53,7 @@ def flow_of(table: Target, cluster: str = "") -> Flow:
         is_ordered_by_position=isinstance(table, BronzeTable) and tells_position(table.envelope),
         max_commits=MAX_COMMITS if isinstance(table, ChangeTable) else None,
         is_stream=isinstance(table, EventTable),
+        unread=unread or {},
     )
 
 

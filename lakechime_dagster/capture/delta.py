@@ -18,6 +18,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from lakechime_dagster.capture.adding import add_folder, is_plain
 from lakechime_dagster.capture.delta_log import STAMP_KEY, DeltaLevels, commit_path, first_metadata, parse_commit
+from lakechime_dagster.dce.changed_columns import CHANGED_TAG, changed_tag
 from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit, TableSize
 from lakechime_dagster.dce.event import DataChangeEvent, OperationType, SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, checked_partition
@@ -267,7 +268,7 @@ class DeltaLog:
 
     def _events(self, commit: TableCommit, uid: TableUid) -> list[DataChangeEvent]:
         """DELETE promises that nothing of the partition is left; a removal of some of its files is an UPDATE."""
-        tags = self._tags(commit)
+        tags = self._tags(commit, is_state=False)
         added = {file.partition for file in commit.added}
         removed = added if commit.has_foreign_files else {file.partition for file in commit.removed}
         left = self._live_partitions(commit.version) if removed - added else set()
@@ -307,7 +308,9 @@ class DeltaLog:
         commit = self._parsed(version, text, levels) if text else None
         if version == 0 and commit and verdict is None:
             return Captured(events=tuple(self._events(commit, uid)), seen=seen)
-        tags = (self._tags(commit) if commit else Tags()).merged({BASELINE_TAG: "true"} | ({VERDICT_TAG: verdict.value} if verdict else {}))
+        tags = (self._tags(commit, is_state=True) if commit else Tags()).merged(
+            {BASELINE_TAG: "true"} | ({VERDICT_TAG: verdict.value} if verdict else {})
+        )
         operation = OperationType.UPDATE if verdict in (Verdict.EXPIRED, Verdict.ROLLBACK) else OperationType.APPEND
         timestamp = commit.timestamp if commit else None
         partitions = self._named(version, sorted(_live(state, levels), key=lambda values: json.dumps(values)))
@@ -322,11 +325,17 @@ class DeltaLog:
             prev_snapshot_id=None if prev is None else SnapshotId(str(prev)),
         )  # fmt: skip
 
-    def _tags(self, commit: TableCommit) -> Tags:
-        """The tags of our stamp, or of a producer's commit metadata; ones that no store can hold are left out."""
+    def _tags(self, commit: TableCommit, *, is_state: bool) -> Tags:
+        """The tags of our stamp, or of a producer's commit metadata; ones that no store can hold are left out.
+
+        Which columns changed is told of a commit, not of the whole state as which it may be registered.
+        """
         stamp = CommitStamp.from_text(commit.user_metadata)
-        tags = Tags()
-        for key, value in {**commit.tags, **(stamp.tags if stamp else {})}.items():
+        tags, said = Tags(), {**commit.tags, **(stamp.tags if stamp else {})}
+        said.pop(CHANGED_TAG, None)
+        if stamp is not None and not is_state:
+            said |= changed_tag(stamp.facts, commit.version)
+        for key, value in said.items():
             try:
                 tags = tags.merged({key: value})
             except InvalidValueError:

@@ -40,11 +40,14 @@ def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[s
 
         return declared()
     from lakechime_dagster.assets.flows import flow_of, group_flow, log_flow
+    from lakechime_dagster.lineage.planned.manifest import manifest_in
+    from lakechime_dagster.lineage.planned.unread import unread_columns
 
     settings = load_settings()
     lake = declared_lake(settings)
+    unread = unread_columns(lake, manifest_in(project_folder()))
     tables = [table for table in lake.targets if manual or table.trigger is not None]
-    flows = {table.name: flow_of(table, settings.cluster) for table in tables}
+    flows = {table.name: flow_of(table, settings.cluster, unread.get(table.name)) for table in tables}
     flows |= {group.name: group_flow(lake, group, settings.cluster) for group in lake.groups}
     logs = [log_flow(one, settings.cluster) for one in lake.query_logs]
     return flows | {flow.name: flow for flow in logs}

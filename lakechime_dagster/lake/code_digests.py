@@ -5,6 +5,7 @@ import hashlib
 import inspect
 import textwrap
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import sqlglot
@@ -21,7 +22,7 @@ def code_digest(table: LakeTable) -> str:
     """The digest of a table's SQL, or of its function and of the module that this is in, whose other functions it may call."""
     if table.sql is not None:
         return _digest(_said_of_sql(table.sql))
-    return "" if table.compute is None else _digest(_said_of(table.compute))
+    return "" if table.compute is None else _digest_of(table.compute)
 
 
 def _said_of_sql(sql: str) -> str:
@@ -31,16 +32,21 @@ def _said_of_sql(sql: str) -> str:
         return sql
 
 
-def _said_of(function: Callable[..., Any]) -> str:
+def _digest_of(function: Callable[..., Any]) -> str:
     function = inspect.unwrap(function)
     module = inspect.getmodule(function)
     for of in (module, function):
         try:
-            return ast.dump(_without_docstrings(ast.parse(textwrap.dedent(inspect.getsource(of)))))  # type: ignore[arg-type]
+            return _digest_of_source(inspect.getsource(of))  # type: ignore[arg-type]
         except (OSError, TypeError, SyntaxError):
             continue  # such as typed in a shell
     code = getattr(function, "__code__", None)
-    return repr((code.co_code, code.co_names, code.co_consts)) if code is not None else repr(type(function))
+    return _digest(repr((code.co_code, code.co_names, code.co_consts)) if code is not None else repr(type(function)))
+
+
+@lru_cache(maxsize=64)  # a module holds many tables
+def _digest_of_source(source: str) -> str:
+    return _digest(ast.dump(_without_docstrings(ast.parse(textwrap.dedent(source)))))
 
 
 def _without_docstrings(tree: ast.AST) -> ast.AST:

@@ -23,7 +23,7 @@ from lakechime_dagster.lineage.graph.openlineage import address_of, job_events
 from lakechime_dagster.lineage.graph.paths import Paths, Step, nodes_of
 from lakechime_dagster.lineage.graph.reach import Certainty, reach
 from lakechime_dagster.lineage.graph.standing import Standing
-from lakechime_dagster.lineage.planned.manifest import FILE, read_manifest
+from lakechime_dagster.lineage.planned.manifest import manifest_in
 from lakechime_dagster.lineage.reads import Read
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.resources.lineage_ready import ReadyNetwork
@@ -42,10 +42,8 @@ def declared_statements(lake: Lake) -> list[Statement]:
 
 def planned_statements(lake: Lake) -> dict[str, Statement]:
     """What the manifest of the project plans of tables whose code is still the one that was planned, by name."""
-    path = project_folder() / FILE
-    if not path.exists():
-        return {}
-    planned = read_manifest(path).tables
+    manifest = manifest_in(project_folder())
+    planned = manifest.tables if manifest is not None else {}
     return {
         table.name: planned[table.name].statement
         for table in lake.computed

@@ -1,7 +1,7 @@
 """Writes a target so that a step of a lane commits at most once, and says afterwards whose commit the step holds."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -24,7 +24,7 @@ from pyspark.sql.types import StructField, StructType
 from lakechime_dagster.dce.commits import TableCommit
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
 from lakechime_dagster.lake.personal import column_of as column_name
-from lakechime_dagster.spark.compare import OPERATION
+from lakechime_dagster.spark.compare import OPERATION, values_of
 from lakechime_dagster.spark.literals import MAX_LITERALS, sql_literal
 from lakechime_dagster.spark.names import quoted, spelled
 from lakechime_dagster.spark.narrow import literal_filter
@@ -107,11 +107,15 @@ def _create(spark: SparkSession, target: Target, schema: StructType, properties:
     builder.execute()
 
 
-def commit(spark: SparkSession, target: Target, stamp: CommitStamp, prepare: Callable[[], Callable[[], None] | None]) -> Committed | None:
+def commit(
+    spark: SparkSession, target: Target, stamp: CommitStamp, prepare: Callable[[], Callable[[], None] | None],
+    told: Callable[[], Mapping[str, Any]] = dict,
+) -> Committed | None:  # fmt: skip
     """Write under the stamp, and ask the log whose commit the step holds then: this attempt's or another's.
 
     `prepare` reads the target and gives the write, or None when there is nothing to do: that is decided before the
     transaction is set, with which even a write of nothing commits. Both are repeated when a concurrent writer was first.
+    `told` gives the facts that the commit tells beside those of the stamp, asked once it is prepared.
 
     Raises:
         CommitLostError: the write was skipped or changed nothing, and no commit of the step is there.
@@ -125,7 +129,7 @@ def commit(spark: SparkSession, target: Target, stamp: CommitStamp, prepare: Cal
             if write is None:
                 return None
             try:
-                with stamped(spark, stamp):
+                with stamped(spark, replace(stamp, facts={**stamp.facts, **told()})):
                     write()
             except ConcurrentTransactionException:
                 pass  # another attempt at this step was first: the log says which
@@ -190,7 +194,7 @@ def merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_bounded
     their list where no more are to be `listed`, or by the least and the greatest of them. The log tells the condition, so that it
     says nothing of keys that are personal.
     """
-    columns = [name for name in changes.columns if name != OPERATION]
+    columns = values_of(changes)
     source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
     assignments = {quoted(name): column_of("s", name) for name in columns}
     condition = reduce(lambda a, b: a & b, [column_of("t", key) == column_of("s", key) for key in target.keys])

@@ -1,12 +1,14 @@
 """Decides what a table's commit holds: the differences by key, the partitions that differ, the whole, or nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakechime_dagster.dce.changed_columns import changed_fact
 from lakechime_dagster.dce.commits import TableCommit
 from lakechime_dagster.lake.tables import RefreshMode
 from lakechime_dagster.spark.commit import (
@@ -50,6 +52,7 @@ class Plan:
     difference: Difference | None = None
     fenced: bool = False
     replaced: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def let_go(self) -> None:
         if self.difference is not None and self.difference.changes is not None:
@@ -65,14 +68,16 @@ def write(spark: SparkSession, job: TableJob, target: Target, stamp: CommitStamp
 
     def prepare() -> Callable[[], None] | None:
         plan.let_go()
+        since = target.log.version
         found = _planned(spark, job, target, good, work)
         plan.difference, plan.replaced, plan.fenced = found.difference, found.replaced, found.write is None
+        plan.facts = changed_fact(found.difference.changed, since) if found.is_of_values else {}
         if found.write is None and not job.may_settle_empty:
             return lambda: append_nothing(spark, target)
         return found.write
 
     try:
-        held = commit(spark, target, stamp, prepare)
+        held = commit(spark, target, stamp, prepare, lambda: plan.facts)
         return _written(target, stamp, plan, held)
     finally:
         plan.let_go()
@@ -80,9 +85,12 @@ def write(spark: SparkSession, job: TableJob, target: Target, stamp: CommitStamp
 
 @dataclass(frozen=True, kw_only=True)
 class _Planned:
+    """What there is to write. `is_of_values`: nothing but values in rows that stay, in columns that the difference names."""
+
     difference: Difference
     write: Callable[[], None] | None
     replaced: bool = False
+    is_of_values: bool = False
 
 
 def _planned(spark: SparkSession, job: TableJob, target: Target, good: DataFrame, work: Work) -> _Planned:
@@ -92,8 +100,11 @@ def _planned(spark: SparkSession, job: TableJob, target: Target, good: DataFrame
         difference = _whole_difference(target, good, now)
         new_schema = [(f.name, f.dataType) for f in good.schema] != [(f.name, f.dataType) for f in now.schema]
         wanted = job.always_write or new_schema or not difference.is_empty
-        return _Planned(difference=difference, write=(lambda: replace_all(good, target)) if wanted else None, replaced=wanted)
-    rows = shaped(job.name, good, now.schema)
+        is_of_values = not new_schema and difference.is_of_values and good.count() == now.count()  # nor lacks one a key, or has another's
+        write = (lambda: replace_all(good, target)) if wanted else None
+        return _Planned(difference=difference, write=write, replaced=wanted, is_of_values=is_of_values)
+    held = now.schema
+    rows = shaped(job.name, good, held)
     now = shaped(job.name, now, rows.schema)  # with fields of structs that it is about to have
     if job.refresh is RefreshMode.PARTITIONS:
         return _planned_partitions(target, rows, now, work.scope)
@@ -102,7 +113,10 @@ def _planned(spark: SparkSession, job: TableJob, target: Target, good: DataFrame
         return _Planned(difference=added, write=None if added.is_empty else lambda: append(rows, target))
     difference = _scoped_difference(job, target, rows, now, work.scope)
     changes = difference.changes
-    return _Planned(difference=difference, write=None if changes is None or difference.is_empty else lambda: merge(spark, target, changes))
+    return _Planned(
+        difference=difference, write=None if changes is None or difference.is_empty else lambda: merge(spark, target, changes),
+        is_of_values=difference.is_of_values and rows.schema.simpleString() == held.simpleString(),
+    )  # fmt: skip
 
 
 def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None) -> _Planned:
@@ -126,8 +140,8 @@ def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: 
     return _Planned(difference=difference, write=lambda: replace_partitions(rows, target, partitions))
 
 
-def _difference(target: Target, new: DataFrame, old: DataFrame, by: Sequence[str] = ()) -> Difference:
-    return keyed_difference(new, old, target.keys, by=by) if target.keys else unkeyed_difference(new, old, by)
+def _difference(target: Target, new: DataFrame, old: DataFrame, by: Sequence[str] = (), *, named: bool = False) -> Difference:
+    return keyed_difference(new, old, target.keys, by=by, named=named) if target.keys else unkeyed_difference(new, old, by)
 
 
 def _whole_difference(target: Target, new: DataFrame, old: DataFrame) -> Difference:
@@ -135,21 +149,21 @@ def _whole_difference(target: Target, new: DataFrame, old: DataFrame) -> Differe
     were = {field.name: field.dataType.simpleString() for field in old.schema}
     if any(were.get(field.name, field.dataType.simpleString()) != field.dataType.simpleString() for field in new.schema):
         return Difference(inserted=new.count(), deleted=old.count())
-    return _difference(target, new, old)
+    return _difference(target, new, old, named=True)
 
 
 def _scoped_difference(job: TableJob, target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None) -> Difference:
     """The difference by key among the rows that were computed and those that the scope answers for."""
     if scope is None or scope.values is None:
-        return keyed_difference(rows, _narrowed(target, now, rows, target.keys), target.keys, F.lit(False), keep=True)
+        return keyed_difference(rows, _narrowed(target, now, rows, target.keys), target.keys, F.lit(False), keep=True, named=True)
     if job.refresh is RefreshMode.AFFECTED_KEYS:
-        return keyed_difference(rows, _narrowed(target, now, scope.values, scope.columns), target.keys, keep=True)
+        return keyed_difference(rows, _narrowed(target, now, scope.values, scope.columns), target.keys, keep=True, named=True)
     levels = [column(name) for name in scope.columns]
     old = _narrowed(target, now, scope.values.union(rows.select(*levels)), scope.columns)
     answers = scope.values.select(*[value.alias(f"__scope_{i}") for i, value in enumerate(levels)], F.lit(True).alias("__in_scope"))
     condition = reduce(lambda a, b: a & b, [value.eqNullSafe(F.col(f"__scope_{i}")) for i, value in enumerate(levels)])
     marked = old.join(answers, condition, "left")
-    return keyed_difference(rows, marked, target.keys, F.col("__in_scope").isNotNull(), keep=True)
+    return keyed_difference(rows, marked, target.keys, F.col("__in_scope").isNotNull(), keep=True, named=True)
 
 
 def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence[str]) -> DataFrame:

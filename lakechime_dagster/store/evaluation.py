@@ -217,7 +217,7 @@ class Evaluator:
         lane = replace(lane, blocked=moment.blocked or lane.blocked)
         tables = [(flow.cluster, table) for table in trigger.tables]
         since = max(lane.place.position, row.looked)
-        found = evidence.waiting(connection, tables, trigger.tags, since, moment.through)
+        found = evidence.waiting(connection, tables, trigger.tags, since, moment.through, flow.unread)
         return decide_snapshot(row.name, trigger, lane, found, now_ms=moment.now, through=moment.through)
 
     def _partition(

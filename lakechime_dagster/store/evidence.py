@@ -9,22 +9,37 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from lakechime_dagster.dce.changed_columns import changed_columns
 from lakechime_dagster.dce.event import TableUid
 from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.dialect import VisibleBelow
-from lakechime_dagster.store.queries import carries, changes_data, is_after, is_data, is_delete, is_drop, is_dropped, is_new, is_through
+from lakechime_dagster.store.queries import (
+    carries,
+    changed_tag,
+    changes_data,
+    is_after,
+    is_data,
+    is_delete,
+    is_drop,
+    is_dropped,
+    is_new,
+    is_through,
+)
 from lakechime_dagster.store.schema import HISTORY, dce_availability, dce_event, dce_folded, dce_table
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
+from lakechime_dagster.triggers.unread import Unread
 
 CHUNK = 5_000  # parameters of one statement
+NO_COLUMNS: Mapping[str, frozenset[str]] = MappingProxyType({})
 Item = TypeVar("Item")
 TableKey = tuple[str, str]  # cluster, name
 
@@ -78,23 +93,27 @@ def table_ids(connection: Connection, tables: Sequence[TableKey]) -> dict[TableK
 
 
 def waiting(
-    connection: Connection, tables: Sequence[TableKey], tags: Mapping[str, str], place: Position, through: Position
-) -> list[Waiting]:
+    connection: Connection, tables: Sequence[TableKey], tags: Mapping[str, str], place: Position, through: Position,
+    unread: Mapping[str, frozenset[str]] = NO_COLUMNS,
+) -> list[Waiting]:  # fmt: skip
     """Per table the events in (place, through], folded ones too: how many match, when they came, how many do not match.
 
     Without tags only changes of data match: a mark says nothing to who did not ask for its tags. An amendment of an
-    event that had the tags before says nothing new.
+    event that had the tags before says nothing new. Those that match and changed only columns that are `unread` are told apart;
+    of folded ones nobody knows that, and who asked for tags wants to know of each event that has them.
     """
+    by_columns = bool(unread) and not tags
     ids = table_ids(connection, tables)
     dialect = connection.dialect.name
     rows: dict[int, list[sa.Row[Any]]] = {}
     for event in HISTORY:
         counts = counted(event, is_new(dialect, dict(tags), event))
         of_tables = event.c.table_id.in_([table_id for table_id, _ in ids.values()])
-        query = sa.select(event.c.table_id, *counts).where(of_tables, is_after(place, event), is_through(through, event))
-        for row in connection.execute(query.group_by(event.c.table_id)) if ids else ():
+        grouped = [event.c.table_id, *([changed_tag(dialect)] if by_columns and event is dce_event else [])]
+        query = sa.select(*grouped, *counts).where(of_tables, is_after(place, event), is_through(through, event))
+        for row in connection.execute(query.group_by(*grouped)) if ids else ():
             rows.setdefault(row.table_id, []).append(row)
-    return [waiting_of(table[1], rows.get(ids[table][0], ()) if table in ids else ()) for table in tables]
+    return [waiting_of(table[1], rows.get(ids[table][0], ()) if table in ids else (), unread.get(table[1])) for table in tables]
 
 
 def through_commits(
@@ -123,15 +142,36 @@ def counted(event: sa.FromClause, matches: sa.ColumnElement[bool]) -> list[sa.Co
     ]
 
 
-def waiting_of(table: str, rows: Iterable[sa.Row[Any]]) -> Waiting:
-    """What waits of a table, from the counts of what is there and of what was folded."""
-    rows = list(rows)
-    count = sum(int(row.matching) for row in rows)
-    return Waiting(
-        table=table, count=count, unmatched=sum(row.total for row in rows) - count,
-        first_ts=min((row.first_ts for row in rows if row.first_ts is not None), default=None),
-        last_ts=max((row.last_ts for row in rows if row.last_ts is not None), default=None),
-    )  # fmt: skip
+def waiting_of(table: str, rows: Iterable[sa.Row[Any]], unread: frozenset[str] | None = None) -> Waiting:
+    """What waits of a table, from the counts of what is there and of what was folded, by changed columns where some are `unread`."""
+    needed: list[sa.Row[Any]] = []
+    passed: list[tuple[sa.Row[Any], frozenset[str]]] = []
+    for row in rows:
+        changed = changed_columns(row._mapping.get("changed")) if unread and row.matching else None
+        if unread and changed is not None and changed <= unread:
+            passed.append((row, changed))
+        else:
+            needed.append(row)
+    count = _matching(needed)
+    unmatched = sum(row.total for row in needed) - count + sum(row.total - int(row.matching) for row, _ in passed)
+    if not passed:
+        return Waiting(table=table, count=count, unmatched=unmatched, first_ts=_first(needed), last_ts=_last(needed))
+    aside = [row for row, _ in passed]
+    columns = tuple(sorted(frozenset().union(*(changed for _, changed in passed))))
+    beside = Unread(count=_matching(aside), first_ts=_first(aside), last_ts=_last(aside), columns=columns)
+    return Waiting(table=table, count=count, unmatched=unmatched, first_ts=_first(needed), last_ts=_last(needed), unread=beside)
+
+
+def _matching(rows: Iterable[sa.Row[Any]]) -> int:
+    return sum(int(row.matching) for row in rows)
+
+
+def _first(rows: Iterable[sa.Row[Any]]) -> int | None:
+    return min((row.first_ts for row in rows if row.first_ts is not None), default=None)
+
+
+def _last(rows: Iterable[sa.Row[Any]]) -> int | None:
+    return max((row.last_ts for row in rows if row.last_ts is not None), default=None)
 
 
 def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str, str], through: Position) -> dict[Atom, AtomState]:

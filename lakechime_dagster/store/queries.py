@@ -14,6 +14,7 @@ from sqlalchemy import (
     exists,
     func,
     literal,
+    literal_column,
     not_,
     or_,
     select,
@@ -23,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
+from lakechime_dagster.dce.changed_columns import CHANGED_TAG
 from lakechime_dagster.dce.event import OperationType, TableFormat
 from lakechime_dagster.dce.partition import canonical_partition
 from lakechime_dagster.dce.position import Position
@@ -101,6 +103,13 @@ def carries(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -
     if dialect == "postgresql":
         return type_coerce(event.c.tags, JSONB).contains(tags)
     return and_(true(), *(_has_tag(event, key, value) for key, value in tags.items()))
+
+
+def changed_tag(dialect: str) -> ColumnElement[str | None]:
+    """What the event tells of changed columns, as `changed`; the name of its tag stands in the text, as the statement groups by it."""
+    if dialect == "postgresql":
+        return type_coerce(dce_event.c.tags, JSONB).op("->>")(literal_column(f"'{CHANGED_TAG}'")).label("changed")
+    return func.json_extract(dce_event.c.tags, literal_column(f"""'$."{CHANGED_TAG}"'""")).label("changed")
 
 
 def is_new(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -> ColumnElement[bool]:

@@ -79,8 +79,8 @@ class Sweep:
         """Know nothing of the store yet: every flow that can be activated is decided at the next look."""
         self._activate()
         self._flows = {flow.name: flow for flow in self.flows if flow.name in self.rows}
-        # by partitions, or with further tables to read: evaluated one by one
-        self._apart = [name for name, flow in self._flows.items() if flow.is_partitioned or flow.reads]
+        # by partitions, with further tables to read, or with columns that it does not: evaluated one by one
+        self._apart = [name for name, flow in self._flows.items() if flow.is_partitioned or flow.reads or flow.unread]
         self._by_table: dict[evidence.TableKey, dict[Tags, list[str]]] = {}
         for flow in self._flows.values():
             for table in flow.watched:

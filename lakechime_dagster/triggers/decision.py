@@ -6,7 +6,7 @@ decision is the same, which a property test holds.
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.position import Position
@@ -16,6 +16,7 @@ from lakechime_dagster.triggers.grid import Schedule, from_milliseconds
 from lakechime_dagster.triggers.lanes import Place
 from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, SnapshotTrigger
 from lakechime_dagster.triggers.orders import NO_ORDERS, LaneOrders
+from lakechime_dagster.triggers.unread import NOTHING_UNREAD, Unread, due_ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +60,27 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """The matching events of one table after a lane's place: how many, and their registration times."""
+    """The matching events of one table after a lane's place: how many, and their registration times.
+
+    `unread` are those beside them that changed only columns that the lane does not read.
+    """
 
     table: str
     count: int = 0
     first_ts: int | None = None
     last_ts: int | None = None
     unmatched: int = 0
+    unread: Unread = NOTHING_UNREAD
+
+    @property
+    def woken(self) -> "Waiting":
+        """The same with what is not read among what is."""
+        first = [one for one in (self.first_ts, self.unread.first_ts) if one is not None]
+        last = [one for one in (self.last_ts, self.unread.last_ts) if one is not None]
+        return replace(
+            self, count=self.count + self.unread.count, first_ts=min(first, default=None), last_ts=max(last, default=None),
+            unread=NOTHING_UNREAD,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,14 +101,23 @@ class LaneView:
 def decide_snapshot(
     name: str, trigger: SnapshotTrigger, lane: LaneView, waiting: Sequence[Waiting], *, now_ms: int, through: Position
 ) -> Decision:
-    """Fire when a matching event waits whose grid point has come and whose quiet time is over, or when a backfill ordered it."""
+    """Fire when a matching event waits whose grid point has come and whose quiet time is over, or when a backfill ordered it.
+
+    Events of columns that the lane does not read fire nothing, until they would have waited for more than a day.
+    """
+    unread = [table for table in waiting if table.unread.count]
+    read_at = min((due_ms(table.unread, trigger.every) for table in unread), default=0)
+    if lane.orders.ids or now_ms >= read_at:
+        waiting, unread = [table.woken for table in waiting], []
     matching = [table for table in waiting if table.count]
     total = sum(table.count for table in matching)
     counted = _counted(total, matching)
+    passed_over = [_passed_over(name, unread, read_at)] if unread else []
 
     def answer(fires: bool, *reasons: str) -> Decision:
         firings = (Firing(reason=reasons[0], settled=lane.settled),) if fires else ()
-        waits = bool(total or lane.open or lane.orders.ids)
+        waits = bool(total or unread or lane.open or lane.orders.ids)
+        reasons = (*reasons, *passed_over)
         return Decision(trigger=name, fires=fires, reasons=reasons, firings=firings, through=through, waits=waits)
 
     if hindrance := lane.blocked or lane.open or lane.orders.held_back:
@@ -101,7 +125,7 @@ def decide_snapshot(
     if lane.orders.ids:
         return answer(True, lane.orders.sentence, *([counted] if total else []))
     if not total:
-        return answer(False, _nothing(trigger, waiting))
+        return answer(False, *([] if unread else [_nothing(trigger, waiting)]))
     now = from_milliseconds(now_ms)
     first_ts = min(table.first_ts or 0 for table in matching)
     last_ts = max(table.last_ts or 0 for table in matching)
@@ -265,6 +289,15 @@ def _nothing(trigger: SnapshotTrigger, waiting: Sequence[Waiting]) -> str:
 def _counted(total: int, matching: Sequence[Waiting], verb: str = "") -> str:
     parts = ", ".join(f"{table.count} of {table.table}" for table in matching)
     return f"{_events(total)} {verb or ('waits' if total == 1 else 'wait')} ({parts})"
+
+
+def _passed_over(name: str, tables: Sequence[Waiting], read_at: int) -> str:
+    """What does not wake a lane, and until when at the latest."""
+    count = sum(table.unread.count for table in tables)
+    columns = ", ".join(f"{table.table}.{column}" for table in tables for column in table.unread.columns)
+    they, are = ("it", "is") if count == 1 else ("they", "are")
+    at = _stamp(from_milliseconds(read_at))
+    return f"{_events(count)} changed only what {name} does not read ({columns}); {they} {are} read with the next, at the latest at {at}"
 
 
 def _events(count: int) -> str:

@@ -1,5 +1,6 @@
 """Flows: a trigger with the tables it reads and what it launches; the thing that has lanes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels, typed_value
@@ -25,6 +26,8 @@ class Flow:
     its name: what a step left of them is read again, also when nothing comes.
     One that `is_stream` appends each message of its feed, or row of its table, once: it is put behind what came, never back.
     What of it was refused is looked at again when a person asks, also when nothing comes.
+    `unread` are by table the columns, in lower case, of which it is known that its code does not read them: an event that tells that
+    nothing else changed does not wake it for a day. Of a table that is not there nothing is known.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Flow:
     max_commits: int | None = None
     patterns: tuple[tuple[str, str], ...] = ()
     is_stream: bool = False
+    unread: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         checked_text("flow name", self.name, limit=128)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.dce.changed_columns import CHANGED_TAG, changed_fact
 from lakechime_dagster.dce.commits import CommitsMissingError
 from lakechime_dagster.dce.event import OperationType, SnapshotId, TableUid
 from lakechime_dagster.dce.position import Position
@@ -140,6 +141,16 @@ def test_the_first_sight_of_a_table_with_history_registers_its_state_as_one_comm
     ]
     assert {event.tags["baseline"] for event in captured.events} == {"true"}
     assert captured.seen.snapshot_id == "3"
+
+
+def test_what_a_commit_changed_is_told_of_it_and_not_of_the_state_that_it_left(location: Path) -> None:
+    hourly(location, 1)
+    for facts in (changed_fact(["n" * 5_000], since=0), changed_fact(["delay"], since=1)):  # one is longer than a tag can be
+        hourly(location, 1, user_metadata=stamp(1, 1, facts=facts, tags={CHANGED_TAG: "of another"}).to_text())
+    told = [event.tags.get(CHANGED_TAG) for version in (0, 1, 2) for event in log_of(location).events_of_commit(version)]
+    assert told == [None, None, '["delay"]']
+    assert [event.tags.get(CHANGED_TAG) for event in log_of(location).changes_after(None).events] == [None]
+    assert [event.tags.get(CHANGED_TAG) for event in log_of(location).changes_after(log_of(location).seen(0)).events] == [None, '["delay"]']
 
 
 def test_a_table_seen_at_its_first_commit_has_no_baseline(location: Path) -> None:

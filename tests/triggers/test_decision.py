@@ -3,7 +3,11 @@
 import datetime as dt
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
@@ -19,6 +23,7 @@ from lakechime_dagster.triggers.decision import (
     decide_snapshot,
 )
 from lakechime_dagster.triggers.grid import to_milliseconds
+from lakechime_dagster.triggers.unread import NOTHING_UNREAD, Unread
 
 GOLDEN = Path(__file__).parent / "golden" / "decisions.txt"
 NOON = to_milliseconds(dt.datetime(2013, 1, 3, 12, tzinfo=dt.UTC))
@@ -38,6 +43,11 @@ def came(count: int, table: str = "a", *, minutes_ago: float = 1, last: float | 
     last = minutes_ago if last is None else last
     times = {"first_ts": int(NOON - minutes_ago * MINUTE), "last_ts": int(NOON - last * MINUTE)} if count else {}
     return Waiting(table=table, count=count, unmatched=unmatched, **times)
+
+
+def unread(count: int, *columns: str, table: str = "a", minutes_ago: float = 1) -> Waiting:
+    times = {"first_ts": int(NOON - minutes_ago * MINUTE), "last_ts": NOON - MINUTE}
+    return Waiting(table=table, unread=Unread(count=count, columns=columns, **times))
 
 
 def trigger_of(*tables: str, **fields: object) -> PartitionTrigger:
@@ -66,6 +76,7 @@ def table_of_decisions() -> dict[str, Decision]:
     plain, tagged = SnapshotTrigger("a"), SnapshotTrigger(["a", "b"], tags=TAGS)
     hourly = SnapshotTrigger("a", every(hours=1))
     patient = SnapshotTrigger("a", wait_after_last=dt.timedelta(minutes=5), max_wait=dt.timedelta(hours=1))
+    daily = SnapshotTrigger("a", every(days=1, start="2013-01-01"))
     two, refire = trigger_of("a"), trigger_of("a", late="refire")
     fired = {"fired": True}
     return {
@@ -78,6 +89,13 @@ def table_of_decisions() -> dict[str, Decision]:
         "events that still come": snapshot(patient, came(4, minutes_ago=20, last=2)),
         "events that stopped coming": snapshot(patient, came(4, minutes_ago=20, last=6)),
         "events that never stop": snapshot(patient, came(90, minutes_ago=61, last=0)),
+        "events of what is not read": snapshot(plain, came(0), unread(2, "note", table="b")),
+        "an event of what is not read beside one of what is": snapshot(plain, came(1), unread(1, "note", table="b")),
+        "events of what is not read, of which one is a day old": snapshot(plain, came(0), unread(2, "note", minutes_ago=24 * 60)),
+        "an event of what is not read, after the last grid point of its day": snapshot(hourly, unread(1, "note", minutes_ago=23 * 60 + 30)),
+        "an event of what is not read, at the last grid point of its day": snapshot(hourly, unread(1, "note", minutes_ago=24 * 60 - 0.5)),
+        "an event of what is not read, with a grid point a day": snapshot(daily, unread(1, "note", minutes_ago=23 * 60)),
+        "events of what is not read of a lane that is open": snapshot(plain, unread(1, "note"), opened="step 3 is with run 12ab"),
         "a lane that is open": snapshot(plain, came(1), opened="step 3 is with run 12ab (attempt 1)"),
         "a lane that is held": snapshot(plain, came(14), blocked="silver is HELD: disk full; `lakechime execution retry` goes on"),
         "a flow that is paused": snapshot(plain, came(0), blocked="paused: month end"),
@@ -146,3 +164,25 @@ def test_a_decision_that_found_nothing_may_be_moved_on_from_and_one_that_waits_m
     assert not snapshot(SnapshotTrigger("a", tags=TAGS), came(0, unmatched=2)).waits
     assert snapshot(SnapshotTrigger("a", every(hours=1)), came(1, minutes_ago=-1)).waits
     assert snapshot(SnapshotTrigger("a"), came(0), opened="step 1 is with run x").waits
+
+
+@given(
+    waiting=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3 * 24 * 60)), min_size=1, max_size=3),
+    hours=st.sampled_from([None, 1, 6, 24, 48]),
+)
+def test_what_is_not_read_waits_for_a_day_at_most_and_never_holds_back_what_is(
+    waiting: list[tuple[int, int, int]], hours: int | None
+) -> None:  # fmt: skip
+    trigger = SnapshotTrigger("a", every(hours=hours, start="2013-01-01") if hours else None)
+    tables = [
+        replace(came(needed, minutes_ago=minutes), unread=unread(aside, "note", minutes_ago=minutes).unread if aside else NOTHING_UNREAD)
+        for needed, aside, minutes in waiting
+    ]
+    decision = snapshot(trigger, *tables)
+    needed, all_read = (
+        snapshot(trigger, *some) for some in ([replace(one, unread=NOTHING_UNREAD) for one in tables], [one.woken for one in tables])
+    )
+    assert needed.fires <= decision.fires <= all_read.fires
+    assert decision.waits == all_read.waits
+    if any(aside and minutes >= 24 * 60 for _, aside, minutes in waiting):
+        assert decision.fires == all_read.fires

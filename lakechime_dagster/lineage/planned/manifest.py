@@ -83,6 +83,16 @@ class Manifest:
         return f'{head} "tables": {{\n{tables}\n }},\n "accepted": {{\n{accepted}\n }}\n}}\n'
 
 
+def manifest_in(folder: Path) -> Manifest | None:
+    """The manifest that a project keeps in its folder, if it keeps one.
+
+    Raises:
+        InvalidValueError: as `read_manifest`.
+    """
+    path = folder / FILE
+    return read_manifest(path) if path.exists() else None
+
+
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a file.
 

@@ -1,0 +1,91 @@
+"""A table is not woken by a change of nothing but columns that its code does not read, and reads it with the next."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from lakechime_dagster.dce.changed_columns import CHANGED_TAG
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import Lake, SourceTable, spark_table
+from lakechime_dagster.resources.explain import explain
+from lakechime_dagster.resources.lakechime import declared_flows
+from lakechime_dagster.resources.lineage_plan import manifest_by
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.spark.lineage.planning import Planner
+from lakechime_dagster.triggers import SnapshotTrigger
+from tests.assets.test_table import Location
+from tests.support.home import local_home
+
+pytestmark = pytest.mark.spark
+
+ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.int64()), ("note", pa.string())])
+orders = SourceTable("bronze.orders")
+
+
+@spark_table("silver.orders", keys=["id"], reads={"orders": orders.changes()}, trigger=SnapshotTrigger())
+def silver_orders(orders: Any) -> Any:
+    return orders.select("id", "amount", "note")
+
+
+@spark_table("gold.paid", keys=["id"], reads={"orders": silver_orders.changes()}, trigger=SnapshotTrigger(start_from="now"))
+def paid(orders: Any) -> Any:
+    return orders.where("amount > 0").select("id", "amount")
+
+
+LAKE = Lake("shop", [orders, silver_orders, paid])
+
+
+@pytest.fixture
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Location]:
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+    platform = open_platform()
+    write_deltalake(platform.location("bronze.orders"), ORDERS.empty_table(), configuration={"delta.enableChangeDataFeed": "true"})
+    manifest = manifest_by(Planner(spark_driver.spark), LAKE, platform)
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        yield Location(instance, build_definitions(LAKE, manifest=manifest), platform)
+
+
+def came(location: Location, change: Any) -> None:
+    """A producer's commit, pushed, and what silver makes of it."""
+    log = location.platform.log("bronze.orders")
+    change(DeltaTable(log.location))
+    location.platform.store.register(log.events_of_commit(log.version))
+    assert location.run_of("silver_orders").success
+
+
+def inserted(table: DeltaTable) -> None:
+    rows = [{"id": 1, "amount": 10, "note": "a"}, {"id": 2, "amount": 20, "note": "b"}]
+    write_deltalake(table, pa.Table.from_pylist(rows, ORDERS), mode="append")
+
+
+def changed(**values: str) -> Any:
+    return lambda table: table.update(updates=values, predicate="id = 1")
+
+
+def test_a_change_of_a_column_that_is_not_read_wakes_nobody_and_is_read_with_the_next(location: Location) -> None:
+    came(location, inserted)
+    assert "nothing new in silver.orders" in location.tick("gold_paid").skip_message  # it begins now
+    came(location, changed(note="'late'"))
+    assert location.events("silver.orders")[-1][2] == {CHANGED_TAG: '["note"]'}
+    ticked = location.tick("gold_paid")
+    assert ticked.run_requests == []
+    told = "1 event changed only what gold.paid does not read (silver.orders.note); it is read with the next, at the latest at "
+    assert told in ticked.skip_message
+    flow = declared_flows()["gold.paid"]
+    assert told in explain(location.platform, flow).sentence
+    assert explain(location.platform, replace(flow, unread={})).fires  # as by code that nobody has planned
+
+    came(location, changed(amount="11"))
+    version, _, tags = location.events("silver.orders")[-1]
+    assert tags == {CHANGED_TAG: '["amount"]'}
+    (woken,) = location.run_of("gold_paid").get_asset_materialization_events()
+    read = woken.materialization.metadata["range"].value
+    assert f"`silver.orders` after snapshot {int(version or 0) - 2} up to snapshot {version}" in str(read)
+    assert location.rows("gold.paid") == [(1, 11)]
