@@ -41,13 +41,13 @@ def snapshot(trigger: SnapshotTrigger, *waiting: Waiting, opened: str = "", bloc
 
 def came(count: int, table: str = "a", *, minutes_ago: float = 1, last: float | None = None, unmatched: int = 0) -> Waiting:
     last = minutes_ago if last is None else last
-    times = {"first_ts": int(NOON - minutes_ago * MINUTE), "last_ts": int(NOON - last * MINUTE)} if count else {}
-    return Waiting(table=table, count=count, unmatched=unmatched, **times)
+    first_ts, last_ts = (int(NOON - minutes * MINUTE) if count else None for minutes in (minutes_ago, last))
+    return Waiting(table=table, count=count, unmatched=unmatched, first_ts=first_ts, last_ts=last_ts)
 
 
 def unread(count: int, *columns: str, table: str = "a", minutes_ago: float = 1) -> Waiting:
-    times = {"first_ts": int(NOON - minutes_ago * MINUTE), "last_ts": NOON - MINUTE}
-    return Waiting(table=table, unread=Unread(count=count, columns=columns, **times))
+    first_ts = int(NOON - minutes_ago * MINUTE)
+    return Waiting(table=table, unread=Unread(count=count, columns=columns, first_ts=first_ts, last_ts=NOON - MINUTE))
 
 
 def trigger_of(*tables: str, **fields: object) -> PartitionTrigger:
