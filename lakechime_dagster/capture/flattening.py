@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
 
 from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.errors import LaneConflictError, TableUnreadableError
+from lakechime_dagster.capture.refusals import refusals_told
 from lakechime_dagster.lineage.graph.flat import Pairs
 from lakechime_dagster.lineage.graph.network import Network
 from lakechime_dagster.lineage.graph.reach import Certainty
@@ -29,13 +28,8 @@ def put_flat(log: DeltaLog, network: Network, pairs: Iterable[Pairs], app_id: st
     state = log.state()
     data = pa.RecordBatchReader.from_batches(SCHEMA, _batches(network, pairs))
     once = CommitProperties(app_transactions=[Transaction(app_id, number)])
-    try:
+    with refusals_told(log):
         write_deltalake(state or log.location, data, mode="overwrite", schema_mode="overwrite", commit_properties=once)
-    except CommitFailedError as error:
-        raise LaneConflictError(f"{log.table}: another commit was first at {log.shown_location}; look again") from error
-    except (DeltaError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise TableUnreadableError(f"{log.table} at {log.shown_location} cannot be written: {reason}") from error
     return log.version
 
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
 
 from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.errors import LaneConflictError, TableUnreadableError
+from lakechime_dagster.capture.refusals import refusals_told
 
 PROPERTIES = {"delta.enableChangeDataFeed": "true"}
 _ARROW = {
@@ -35,16 +34,11 @@ def tell(
     data = pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema([(name, _ARROW[kind]) for name, kind in columns.items()]))
     once = CommitProperties(app_transactions=[Transaction(app_id, number)])
     state = log.state()
-    try:
+    with refusals_told(log):
         if state is None:
             write_deltalake(log.location, data, mode="error", configuration=PROPERTIES, commit_properties=once)
         elif anew:
             write_deltalake(state, data, mode="overwrite", schema_mode="overwrite", commit_properties=once)
         else:
             write_deltalake(state, data, mode="append", commit_properties=once)
-    except CommitFailedError as error:
-        raise LaneConflictError(f"{log.table}: another commit was first at {log.shown_location}; look again") from error
-    except (DeltaError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise TableUnreadableError(f"{log.table} at {log.shown_location} cannot be written: {reason}") from error
     return log.version

@@ -49,9 +49,9 @@ class Kind(StrEnum):
 
     def then(self, outer: "Kind") -> "Kind":
         """The kind of a source of a source: INDIRECT stays so, of two DIRECT ones the stronger holds."""
-        if not self.is_direct:
+        if self is outer or self not in _DIRECT:
             return self
-        if not outer.is_direct:
+        if outer not in _DIRECT:
             return outer
         return max(self, outer, key=_DIRECT.index)
 
@@ -82,7 +82,8 @@ class Source:
 
     def then(self, outer: Kind, is_masking: bool = False) -> "Source":
         """The same source seen through one more step."""
-        return Source(self.ref, *after((self.kind, self.is_masking), (outer, is_masking)))
+        kind, masks = after((self.kind, self.is_masking), (outer, is_masking))
+        return self if kind is self.kind and masks == self.is_masking else Source(self.ref, kind, masks)
 
     @property
     def order(self) -> tuple[str, str, Kind, bool]:

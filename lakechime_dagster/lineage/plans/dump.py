@@ -1,7 +1,7 @@
 """A dump of an analyzed plan as frozen values: nodes with their fields by name, of which none is ever guessed."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -88,19 +88,24 @@ class Node:
         """The nodes in all fields, in the order of the fields."""
         if self.parts is not None:
             return self.parts
-        return tuple(_nodes_in(tuple(self.fields.values())))
+        found: list[Node] = []
+        _add_nodes(self.fields.values(), found)
+        return tuple(found)
 
     def plans(self) -> tuple["Node", ...]:
         """Those children that are plan nodes."""
         return tuple(child for child in self.children() if child.output is not None)
 
     def walk(self) -> Iterator["Node"]:
-        """This node and all below it, expressions and the plans in them too."""
+        """This node and all below it, expressions and the plans in them too, each once, however many have it as a part."""
         waiting: list[Node] = [self]
+        met: set[int] = set()
         while waiting:
             node = waiting.pop()
-            yield node
-            waiting.extend(reversed(node.children()))
+            if id(node) not in met:
+                met.add(id(node))
+                yield node
+                waiting.extend(reversed(node.children()))
 
     def missing(self, field: str) -> MissingPartError:
         return MissingPartError(f"the dump of {self.name} has no {field}: update the dumper")
@@ -186,43 +191,50 @@ def _made(plan: object) -> Parts:
     return parts
 
 
+_PLAIN = (str, int, float, type(None))
+
+
 def _field(value: object, parts: Parts) -> Field:
-    if isinstance(value, str | int | float) or value is None:
-        return value
+    if isinstance(value, dict):
+        return _object(value, parts)
     if isinstance(value, list):
         return tuple([_field(one, parts) for one in value])
-    if not isinstance(value, dict):
-        return None
+    return value if isinstance(value, _PLAIN) else None
+
+
+def _object(value: dict[str, object], parts: Parts) -> Field:
     if "#" in value:
-        return parts[int(value["#"])]
+        return parts[int(str(value["#"]))]
     name, fields = value.get("n"), value.get("f")
     if isinstance(name, str) and isinstance(fields, dict):
         if id(value) in parts:
             return parts[id(value)]
         read = {key: _field(one, parts) for key, one in fields.items()}
-        children = tuple(_nodes_in(tuple(read.values())))
-        return Node(name, read, _output(name, value.get("out"), children), 1 + max([one.depth for one in children], default=0), children)
+        children: list[Node] = []
+        _add_nodes(read.values(), children)
+        depth = 1 + max([one.depth for one in children]) if children else 1
+        return Node(name, read, _output(name, value.get("out"), children), depth, tuple(children))
     if value.keys() == {"o"}:
         return Unknown(str(value["o"]))
-    return {str(key): _field(one, parts) for key, one in value.items()}
+    return {key: _field(one, parts) for key, one in value.items()}
 
 
-def _output(name: str, stated: object, children: tuple[Node, ...]) -> tuple[Attribute, ...] | None:
+def _output(name: str, stated: object, children: list[Node]) -> tuple[Attribute, ...] | None:
     """The output that is stated, else that of the only plan among the fields; an expression has none."""
     if isinstance(stated, list):
-        return tuple(Attribute(int(one[0]), str(one[1])) for one in stated)
+        return tuple([Attribute(int(one[0]), str(one[1])) for one in stated])
     if name in SUBQUERIES:
         return None
     outputs = [node.output for node in children if node.output is not None]
     return outputs[0] if len(outputs) == 1 else None
 
 
-def _nodes_in(value: Field) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple | dict):
-        for one in value.values() if isinstance(value, dict) else value:
-            if isinstance(one, Node):
-                yield one
-            elif isinstance(one, tuple | dict):
-                yield from _nodes_in(one)
+def _add_nodes(values: Iterable[Field], found: list[Node]) -> None:
+    """Add the nodes among values, and those in lists and maps among them."""
+    for value in values:
+        if isinstance(value, Node):
+            found.append(value)
+        elif isinstance(value, tuple):
+            _add_nodes(value, found)
+        elif isinstance(value, dict):
+            _add_nodes(value.values(), found)

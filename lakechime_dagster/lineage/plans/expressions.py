@@ -32,10 +32,10 @@ FOREIGN = MappingProxyType({
 })  # fmt: skip
 """Code that nobody looks into: its arguments are sources, what it does with them is not known."""
 
-ARGUMENTS = (
+ARGUMENTS = frozenset({
     "left", "right", "child", "children", "arguments", "argument", "function", "values", "query", "input", "str", "expr", "zero", "merge",
     "finish", "replacement",
-)  # fmt: skip
+})  # fmt: skip
 """Parameters that hold expressions: one that does not was not dumped, and is no lack of sources."""
 
 _NAMES = ("name", "udfName", "functionName", "aggregatorName")
@@ -53,7 +53,7 @@ def _function(node: Node, scope: Scope) -> Value:
         replaced = scope.value(node.node("replacement"))
         return replaced.then(Kind.TRANSFORMATION, is_masking) if is_masking else replaced
     arguments = node.children()
-    lost = [field for field in ARGUMENTS if field in node.fields and not _holds_nodes(node.fields[field])]
+    lost = [field for field, value in node.fields.items() if field in ARGUMENTS and not _holds_nodes(value)]
     if lost:
         return scope.values(arguments).then(Kind.TRANSFORMATION, is_masking).because(str(node.missing(lost[0])))
     if not arguments:

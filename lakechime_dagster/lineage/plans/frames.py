@@ -1,7 +1,7 @@
 """What a plan node gives: its columns with what they came from, what decides on its rows, and where expressions look columns up."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
@@ -43,11 +43,11 @@ class Frame:
 
     def giving(self, columns: Iterable[Column]) -> "Frame":
         """The same rows with these columns."""
-        return replace(self, columns=tuple(columns))
+        return Frame(tuple(columns), self.indirect, self.rows)
 
     def decided(self, kind: Kind, *values: Value) -> "Frame":
         """The same columns of fewer or other rows, on which these values decide."""
-        return replace(self, indirect=together((self.indirect, *(value.then(kind) for value in values))))
+        return Frame(self.columns, together((self.indirect, *(value.then(kind) for value in values))), self.rows)
 
     def renamed(self, output: Iterable[Attribute]) -> "Frame":
         """The same columns by position, under other ids and names."""

@@ -20,9 +20,10 @@ class Value:
 
     def then(self, kind: Kind, is_masking: bool = False) -> "Value":
         """This value seen through one more step."""
-        if not self.sources:
-            return Value(self.sources, self.opaque)
-        return Value(frozenset(source.then(kind, is_masking) for source in self.sources), self.opaque)
+        stepped = [source.then(kind, is_masking) for source in self.sources]
+        if self.fields is None and all(one is before for one, before in zip(stepped, self.sources, strict=True)):
+            return self
+        return Value(frozenset(stepped), self.opaque)
 
     def because(self, *reasons: str) -> "Value":
         """This value, of which something cannot be told for these reasons."""
@@ -39,6 +40,8 @@ class Value:
 
 
 CONSTANT = Value()
+_NOTHING: frozenset[Source] = frozenset()
+_NO_REASON: frozenset[str] = frozenset()
 
 
 def together(values: Iterable[Value]) -> Value:
@@ -46,6 +49,4 @@ def together(values: Iterable[Value]) -> Value:
     found = tuple(values)
     if len(found) == 1:
         return found[0]
-    return Value(
-        frozenset(source for value in found for source in value.sources), frozenset(reason for value in found for reason in value.opaque)
-    )
+    return Value(_NOTHING.union(*[value.sources for value in found]), _NO_REASON.union(*[value.opaque for value in found]))

@@ -5,20 +5,13 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.Iterator;
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.fs.Path;
-import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
-import org.apache.spark.scheduler.SparkListener;
-import org.apache.spark.scheduler.SparkListenerEvent;
-import org.apache.spark.scheduler.SparkListenerJobStart;
-import org.apache.spark.scheduler.StageInfo;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.expressions.Alias;
@@ -29,20 +22,17 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.JoinType;
 import org.apache.spark.sql.catalyst.plans.QueryPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.util.package$;
 import org.apache.spark.sql.connector.catalog.Identifier;
-import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd;
-import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart;
 import org.apache.spark.sql.types.DataType;
 
 /**
  * A plan as JSON: its nodes by class and parameters, without literals, rows, texts and unknown objects, which may hold
- * personal values. What it means is told elsewhere. Nodes with parts are in a list, each behind its parts, and named there by
- * {"#": place}, so that a plan of any depth is read without recursion.
+ * personal values. What it means is told elsewhere. Nodes are in a list, each once and behind its parts, and named by {"#": place}:
+ * a plan of any depth is read without recursion, and what several nodes share is told once.
  */
 public final class PlanDump {
     private static final String TABLE = "lc:";
@@ -63,13 +53,14 @@ public final class PlanDump {
     private static final Pattern DATABASE_PROPERTY = Pattern.compile(";databaseName=([\\w-]+)", Pattern.CASE_INSENSITIVE);
     private static final Pattern DATABASE_TABLE = Pattern.compile(
         "(?:[\\w$#]+|\"[^\"]+\"|`[^`]+`|\\[[^\\]]+\\])(?:\\.(?:[\\w$#]+|\"[^\"]+\"|`[^`]+`|\\[[^\\]]+\\])){0,2}");
-    private static final String OVERWRITES = "spark.sql.sources.partitionOverwriteMode";
 
     private static final Map KINDS = new ConcurrentHashMap(); // by class
     private static final Map SHAPES = new ConcurrentHashMap();
+    private static final Map GETTERS = new ConcurrentHashMap(); // Method, or a text that there is none, by class and name
 
     private final boolean hasTexts; // literals and other texts too: only for plans over empty inputs, where no text is of a row
     private final ArrayList nodes = new ArrayList();
+    private final Map places = new HashMap(); // of nodes by their texts
     private final Set hidden = new HashSet(); // ids and names that Spark made of an expression, with its literals
 
     private PlanDump(boolean hasTexts) {
@@ -104,7 +95,8 @@ public final class PlanDump {
         return done[0] == null ? failed(head, "the plan was not read: interrupted") : done[0];
     }
 
-    static StringBuilder failed(String head, String why) {
+    /** The dump of what there is no plan of, and why. */
+    public static StringBuilder failed(String head, String why) {
         return new StringBuilder("{\"v\":1,").append(head).append("\"error\":").append(text(why)).append(",\"plan\":null,\"nodes\":[]}");
     }
 
@@ -277,15 +269,30 @@ public final class PlanDump {
     }
 
     /** What a public method of no parameter gives, null where there is none or it fails. */
-    private static Object called(Object value, String name) {
+    public static Object called(Object value, String name) {
         if (value == null) return null;
         try {
-            Method method = value.getClass().getMethod(name, new Class[0]);
-            method.setAccessible(true);
-            return method.invoke(value, new Object[0]);
+            Object getter = getter(value.getClass(), name);
+            return getter instanceof Method ? ((Method) getter).invoke(value, new Object[0]) : null;
         } catch (Exception error) {
             return null;
         }
+    }
+
+    /** Looked up once: that there is none costs an exception, and that all calls on the stack, which are as many as a plan is deep. */
+    private static Object getter(Class of, String name) {
+        Object key = Arrays.asList(new Object[] {of, name});
+        Object known = GETTERS.get(key);
+        if (known != null) return known;
+        try {
+            Method method = of.getMethod(name, new Class[0]);
+            method.setAccessible(true);
+            known = method;
+        } catch (Exception error) {
+            known = "none";
+        }
+        GETTERS.put(key, known);
+        return known;
     }
 
     private static String asked(Object value, String name) {
@@ -294,6 +301,15 @@ public final class PlanDump {
     }
 
     private String node(TreeNode node) {
+        String text = told(node);
+        String place = (String) places.get(text);
+        if (place != null) return place;
+        places.put(text, place = "{\"#\":" + nodes.size() + "}");
+        nodes.add(text);
+        return place;
+    }
+
+    private String told(TreeNode node) {
         if (node instanceof Literal) {
             Literal literal = (Literal) node;
             return "{\"n\":\"Literal\",\"f\":{\"type\":" + text(literal.dataType().catalogString())
@@ -307,26 +323,20 @@ public final class PlanDump {
             if (alias.startsWith(RESULT)) {
                 String child = value(((SubqueryAlias) node).child());
                 String name = text(alias.substring(RESULT.length()));
-                return kept("{\"n\":\"Result\",\"f\":{\"name\":" + name + ",\"child\":" + child + "}," + output((QueryPlan) node) + "}");
+                return "{\"n\":\"Result\",\"f\":{\"name\":" + name + ",\"child\":" + child + "}," + output((QueryPlan) node) + "}";
             }
         }
         if (node instanceof Alias) hide((Alias) node);
         StringBuilder out = new StringBuilder("{\"n\":").append(text(node.getClass().getSimpleName())).append(",\"f\":{");
-        boolean isLeaf = fields(node, out) & node.children().isEmpty();
+        fields(node, out);
         out.append('}');
         if (node instanceof QueryPlan && !isOfChild((QueryPlan) node)) out.append(',').append(output((QueryPlan) node));
         out.append('}');
-        return isLeaf ? out.toString() : kept(out.toString());
+        return out.toString();
     }
 
-    private String kept(String node) {
-        nodes.add(node);
-        return "{\"#\":" + (nodes.size() - 1) + "}";
-    }
-
-    /** The parameters of a node; whether none of them is a node. The last one, which columns come from, is looked at first. */
-    private boolean fields(TreeNode node, StringBuilder out) {
-        int before = nodes.size();
+    /** The parameters of a node. The last one, which columns come from, is looked at first. */
+    private void fields(TreeNode node, StringBuilder out) {
         Shape shape = Shape.of(node);
         scala.Product product = (scala.Product) node;
         String[] told = new String[shape.names.length];
@@ -350,7 +360,6 @@ public final class PlanDump {
             if (told[i] != null) out.append(out.length() > start ? "," : "").append(text(shape.names[i])).append(':').append(told[i]);
         }
         if (shape.isNamed) out.append(out.length() > start ? "," : "").append("\"exprId\":").append(value(idOf((NamedExpression) node)));
-        return before == nodes.size();
     }
 
     /** Of a name that Spark made, which shows its literals, nothing is told. */
@@ -398,7 +407,8 @@ public final class PlanDump {
         return out.append(']').toString();
     }
 
-    static String text(String text) {
+    /** A text as JSON. */
+    public static String text(String text) {
         StringBuilder out = new StringBuilder("\"");
         for (int i = 0; i < text.length(); i++) {
             char c = text.charAt(i);
@@ -411,217 +421,5 @@ public final class PlanDump {
             }
         }
         return out.append('"').toString();
-    }
-
-    /**
-     * Keeps what is executed under the tags that are opened, until they are closed. There is one in a JVM for each revision, on a
-     * queue of its own; what a client that was killed left open is let go when others open.
-     */
-    public static final class Listener extends SparkListener {
-        private static final String QUEUE = "lakechimeLineage";
-        private static final int TAGS = 64;
-        private static final Set SCHEMA_READERS = new HashSet(Arrays.asList(new String[] {
-            "parquet", "orc", "csv", "json", "xml", "load", "table", "sql"
-        }));
-        private static final int CHARACTERS = 32 << 20; // of what is kept for one tag
-
-        private final Map opened = new LinkedHashMap(); // Opened by tag
-        private final Map running = new HashMap(); // Opened[] by id of a root execution
-        private final Map batches = new HashMap(); // Batch by id of its root execution
-        private final Map inBatch = new HashMap(); // Batch by id of an execution within
-        private final Set dynamic = new HashSet(); // ids of those whose session overwrites no more partitions than it has rows of
-        private String overwrites = "static";
-
-        /** The one of this JVM: this one, if there was none. */
-        public Object installed(SparkContext context, String name) {
-            overwrites = context.conf().get(OVERWRITES, "static");
-            Object other = System.getProperties().putIfAbsent(name, this);
-            if (other == null) context.listenerBus().addToQueue(this, QUEUE);
-            return other == null ? this : other;
-        }
-
-        public StringBuilder dump(Object plan, String head, boolean hasTexts) {
-            return PlanDump.of(plan, head, hasTexts);
-        }
-
-        /** Keeps from now on what is executed under a session's tag or under a job's. */
-        public synchronized void open(SparkContext context, String session, String job) {
-            Iterator tags = opened.keySet().iterator();
-            for (int more = opened.size() + 2 - TAGS; more > 0; more--) {
-                tags.next();
-                tags.remove();
-            }
-            Opened one = new Opened(lost(context));
-            opened.put(session, one);
-            opened.put(job, one);
-        }
-
-        /** A list of dumps in the order in which their executions ended. Waits until all events so far have come. */
-        public StringBuilder close(SparkContext context, String session, String job, long milliseconds) {
-            String late = null;
-            try {
-                context.listenerBus().waitUntilEmpty(milliseconds);
-            } catch (Exception error) {
-                late = "Spark's events did not come in time";
-            }
-            synchronized (this) {
-                Opened one = (Opened) opened.remove(job);
-                opened.remove(session);
-                if (one == null) return new StringBuilder("[").append(failed("\"name\":null,", "what was executed was let go")).append(']');
-                if (late != null) one.add(failed("\"name\":null,", late));
-                if (lost(context) > one.lost) one.add(failed("\"name\":null,", "Spark dropped events"));
-                if (one.left > 0) one.add(failed("\"name\":null,", one.left + " plans were too large to keep"));
-                return new StringBuilder("[").append(String.join(",", one.dumps)).append(']');
-            }
-        }
-
-        private static long lost(SparkContext context) {
-            String name = "queue." + QUEUE + ".numDroppedEvents";
-            return context.listenerBus().metrics().metricRegistry().counter(name).getCount();
-        }
-
-        public void onOtherEvent(SparkListenerEvent event) {
-            if (event instanceof SparkListenerSQLExecutionStart) {
-                started((SparkListenerSQLExecutionStart) event);
-            } else if (event instanceof SparkListenerSQLExecutionEnd) {
-                ended((SparkListenerSQLExecutionEnd) event);
-            }
-        }
-
-        /** A job of no statement, such as of an RDD: there is no plan of it. */
-        public synchronized void onJobStart(SparkListenerJobStart event) {
-            if (event.properties() == null || event.properties().getProperty("spark.sql.execution.id") != null) return;
-            if (event.properties().getProperty("sql.streaming.queryId") != null) return; // a stream's own, outside of its batches
-            String tags = event.properties().getProperty("spark.job.tags");
-            if (tags == null || isOfSchema(event)) return;
-            for (Object one : of(new HashSet(Arrays.asList(tags.split(","))))) {
-                ((Opened) one).add(failed("\"name\":\"job\",", "a job of an RDD"));
-            }
-        }
-
-        /** Whether a job looks for the schema of files, of which a program sees nothing but names and types. */
-        private static boolean isOfSchema(SparkListenerJobStart event) {
-            for (int i = 0; i < event.stageInfos().size(); i++) {
-                String name = String.valueOf(((StageInfo) event.stageInfos().apply(i)).name());
-                if (!SCHEMA_READERS.contains(name.split(" ")[0])) return false;
-            }
-            return true;
-        }
-
-        private synchronized void started(SparkListenerSQLExecutionStart start) {
-            Object root = start.rootExecutionId().isEmpty() ? null : start.rootExecutionId().get();
-            Long id = Long.valueOf(start.executionId());
-            if (root != null && !root.equals(id)) {
-                Batch batch = (Batch) batches.get(root);
-                if (batch == null) return;
-                batch.started(id);
-                inBatch.put(id, batch);
-            } else {
-                HashSet tags = new HashSet();
-                scala.collection.Iterator all = start.jobTags().iterator();
-                while (all.hasNext()) tags.add(all.next());
-                ArrayList found = of(tags);
-                if (found.isEmpty()) return;
-                running.put(id, found);
-                if (isOfStream(start)) batches.put(id, new Batch());
-            }
-            scala.Option mode = start.modifiedConfigs().get(OVERWRITES); // as it was then, not as it is by now
-            if ("dynamic".equalsIgnoreCase(mode.isEmpty() ? overwrites : String.valueOf(mode.get()))) dynamic.add(id);
-        }
-
-        private static boolean isOfStream(SparkListenerSQLExecutionStart start) {
-            return start.jobGroupId().isDefined() && start.description().contains("runId = " + start.jobGroupId().get());
-        }
-
-        private ArrayList of(Set tags) {
-            ArrayList found = new ArrayList();
-            for (Object tag : tags) if (opened.containsKey(tag) && !found.contains(opened.get(tag))) found.add(opened.get(tag));
-            return found;
-        }
-
-        private void ended(SparkListenerSQLExecutionEnd end) {
-            Long id = Long.valueOf(end.executionId());
-            ArrayList found;
-            Batch batch;
-            Batch within;
-            boolean isDynamic;
-            synchronized (this) {
-                found = (ArrayList) running.remove(id);
-                batch = (Batch) batches.remove(id);
-                within = (Batch) inBatch.remove(id);
-                isDynamic = dynamic.remove(id);
-            }
-            if (found == null && within == null) return;
-            boolean hasFailed = end.errorMessage().isDefined() && !String.valueOf(end.errorMessage().get()).isEmpty();
-            String name = end.executionName().isEmpty() ? "null" : text(String.valueOf(end.executionName().get()));
-            String head = "\"id\":" + id + ",\"name\":" + name + ",\"failed\":" + hasFailed + "," + (isDynamic ? "\"dynamic\":true," : "");
-            StringBuilder dump;
-            Object plan = null;
-            try {
-                plan = end.qe().analyzed();
-                boolean isLeftOut = within != null ? within.isEngines(id, plan) : batch != null && !isOfBatch(plan);
-                if (isLeftOut) return;
-                dump = PlanDump.of(plan, head, false);
-            } catch (Throwable error) {
-                dump = failed(head, "there is no plan: " + error.getClass().getName());
-            }
-            synchronized (this) {
-                if (within != null) {
-                    within.dumps.add(dump);
-                    return;
-                }
-                for (Object one : found) {
-                    ((Opened) one).add(dump);
-                    if (batch != null && isOfFunction(plan)) for (Object each : batch.dumps) ((Opened) one).add((StringBuilder) each);
-                }
-            }
-        }
-
-        /** What else a stream executes itself finds out what its next batch has. */
-        private static boolean isOfBatch(Object plan) {
-            return plan.getClass().getSimpleName().startsWith("WriteTo");
-        }
-
-        private static boolean isOfFunction(Object plan) {
-            Object sink = called(plan, "sink");
-            return sink != null && sink.getClass().getSimpleName().startsWith("ForeachBatch");
-        }
-    }
-
-    /** A batch of a stream, and what is executed in it: by a function that takes it, or by the engine for the batch or for the former. */
-    private static final class Batch {
-        final ArrayList dumps = new ArrayList();
-        private final Set open = new HashSet();
-        private final Set inner = new HashSet(); // begun while another was open
-
-        void started(Long id) {
-            if (!open.isEmpty()) inner.add(id);
-            open.add(id);
-        }
-
-        boolean isEngines(Long id, Object plan) {
-            open.remove(id);
-            return inner.remove(id) && !(plan instanceof Command);
-        }
-    }
-
-    private static final class Opened {
-        final ArrayList dumps = new ArrayList();
-        final long lost;
-        int characters;
-        int left;
-
-        Opened(long lost) {
-            this.lost = lost;
-        }
-
-        void add(StringBuilder dump) {
-            if (characters + dump.length() > Listener.CHARACTERS) {
-                left++;
-                return;
-            }
-            characters += dump.length();
-            dumps.add(dump.toString());
-        }
     }
 }

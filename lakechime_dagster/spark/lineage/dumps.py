@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.errors import PlanUnreadableError
 
-SOURCE = Path(__file__).with_name("PlanDump.java")
+SOURCES = ("PlanDump", "PlanListener")  # each compiled with those before it
 PART = 7_000  # characters: py4j stalls for 44 ms on a text of more than some 8,000
 FLUSH = 5_000  # milliseconds to wait for the events of what has ended; it takes a few
 
@@ -34,7 +36,7 @@ class PlanDumper:
 
     A dump is `{"v": 1, "name", "error", "nodes": [NODE], "plan": NODE}`, with null as plan and the reason as `error` where there is none;
     one of an execution has its `id` and whether it `failed` too. A NODE is `{"n": class, "f": {parameter: value}, "out": [[id, name]]}`,
-    or `{"#": place}` of one of the `nodes`, each of which stands behind its parts, so that no depth is too deep.
+    or `{"#": place}` of one of the `nodes`, each of which stands behind its parts, so that no depth is too deep, and stands there once.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -89,20 +91,33 @@ def unread(why: str) -> Dump:
     return {"v": 1, "name": None, "error": why, "plan": None}
 
 
+_listeners: WeakKeyDictionary[SparkContext, Any] = WeakKeyDictionary()
+"""What listens in the contexts that this process has met: to look it up in the JVM takes a dozen calls."""
+
+
 def _installed(spark: SparkSession) -> Any:
-    """The listener of this revision in the session's JVM, made there once."""
+    """The listener of this revision in the session's context, made there once for all clients."""
+    context = spark.sparkContext
+    if (found := _listeners.get(context)) is None:
+        found = _listeners[context] = _looked_up(spark, context)
+    return found
+
+
+def _looked_up(spark: SparkSession, context: Any) -> Any:
     jvm: Any = spark._jvm
-    context: Any = spark.sparkContext
-    source = SOURCE.read_text(encoding="utf-8")
-    name = f"lakechime.lineage.{hashlib.sha256(f'{spark.version}{source}'.encode()).hexdigest()[:16]}"
+    sources = [Path(__file__).with_name(f"{name}.java").read_text(encoding="utf-8") for name in SOURCES]
+    digest = hashlib.sha256("\0".join((spark.version, *sources)).encode()).hexdigest()[:16]
+    name = f"lakechime.lineage.{digest}.{context.applicationId}"  # the events of a context that took its place are others
     found = jvm.java.lang.System.getProperties().get(name)
     if found is not None:
         return found
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(source)
-    loaded = compiler.getClassLoader().loadClass("lakechime.lineage.PlanDump$Listener")
-    maker = loaded.getDeclaredConstructor(context._gateway.new_array(jvm.java.lang.Class, 0))
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for source in sources:
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(source)
+        loader = compiler.getClassLoader()
+    maker = loader.loadClass("lakechime.lineage.PlanListener").getDeclaredConstructor(context._gateway.new_array(jvm.java.lang.Class, 0))
     return maker.newInstance(context._gateway.new_array(jvm.java.lang.Object, 0)).installed(context._jsc.sc(), name)
 
 

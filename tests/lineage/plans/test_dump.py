@@ -18,6 +18,15 @@ def test_nodes_may_stand_in_a_list_behind_their_parts() -> None:
     assert [one.name for one in flat.walk()] == [one.name for one in nested.walk()] == ["Project", "OneRowRelation"]
 
 
+def test_what_two_nodes_share_is_walked_once() -> None:
+    table = {"n": "Table", "f": {"name": "t"}, "out": [[1, "a"]]}
+    union = {"n": "Union", "f": {"children": [{"#": 0}, {"#": 0}]}, "out": [[1, "a"]]}
+    plan = dump_of({"v": 1, "plan": {"#": 1}, "nodes": [table, union]}).plan
+    assert plan
+    assert [one.name for one in plan.walk()] == ["Union", "Table"]
+    assert [one.name for one in plan.children()] == ["Table", "Table"]
+
+
 def test_a_node_without_an_output_has_that_of_its_only_child() -> None:
     table = {"n": "Table", "f": {"name": "t"}, "out": [[1, "a"]]}
     plan = dump_of({"v": 1, "plan": {"n": "Filter", "f": {"condition": {"n": "Literal", "f": {}}, "child": table}}}).plan

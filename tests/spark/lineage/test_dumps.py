@@ -80,6 +80,15 @@ def test_a_plan_of_any_depth_is_read(spark: SparkSession, dumper: PlanDumper) ->
     assert wide["error"] is None
 
 
+def test_what_several_nodes_share_is_told_once(spark: SparkSession, dumper: PlanDumper) -> None:
+    frame = spark.range(3).alias("lc:t")
+    for at in range(20):
+        frame = frame.where(F.col("id") > F.lit(at).cast("long"))
+    dump = dumper.of(frame)
+    columns = [node for node in dump["nodes"] if node["n"] == "AttributeReference"]
+    assert (len(columns), names_of(nested(dump)).count("AttributeReference")) == (1, 20)
+
+
 def test_where_a_leaf_and_a_target_are_is_told(spark: SparkSession, dumper: PlanDumper, tmp_path: Path) -> None:
     source, target = tmp_path / "source table", tmp_path / "target"
     spark.range(3).write.format("delta").save(str(source))
