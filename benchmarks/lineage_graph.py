@@ -23,6 +23,7 @@ from lakechime_dagster.lineage.graph.reach import Certainty, reach
 from lakechime_dagster.store.engine import open_engine
 from lakechime_dagster.store.lineage import SqlLineage
 from lakechime_dagster.store.lineage_network import CurrentNetwork
+from lakechime_dagster.store.lineage_region import network_around
 from lakechime_dagster.store.upgrade import upgrade
 from tests.lineage.factories import make_record, make_statement
 
@@ -101,6 +102,8 @@ def _store(records: int) -> Iterator[Line]:
         began = time.perf_counter()
         current.network()
         yield at_most(f"read {records:,} statements as a network", time.perf_counter() - began, "s")
+        one = statements[len(statements) // 2].target
+        yield at_most("read what is around one table of them", 1e3 * _seconds(lambda: network_around(engine, [one], upstream=True)), "ms")
         lineage.record(make_record(make_statement("layer02.table", a="layer01.table000001.column01"), job="new"))
         yield at_most("follow the store by one record", 1e3 * _seconds(current.network), "ms")
         engine.dispose()

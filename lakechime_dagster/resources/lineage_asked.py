@@ -18,7 +18,7 @@ from lakechime_dagster.lineage.graph.consumers import ConsumerHit, consumers_hit
 from lakechime_dagster.lineage.graph.facts import TableFacts
 from lakechime_dagster.lineage.graph.naming import meant
 from lakechime_dagster.lineage.graph.neighbourhood import Neighbourhood, neighbourhood
-from lakechime_dagster.lineage.graph.network import Network
+from lakechime_dagster.lineage.graph.network import Network, network_of
 from lakechime_dagster.lineage.graph.openlineage import address_of, job_events
 from lakechime_dagster.lineage.graph.paths import Paths, Step, nodes_of
 from lakechime_dagster.lineage.graph.reach import Certainty, reach
@@ -30,8 +30,10 @@ from lakechime_dagster.resources.lineage_ready import ReadyNetwork
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.settings import project_folder
 from lakechime_dagster.store.lineage_facts import facts_of, recorded_since
+from lakechime_dagster.store.lineage_known import known_columns, known_tables
 from lakechime_dagster.store.lineage_network import CurrentNetwork, network_at
 from lakechime_dagster.store.lineage_reads import SqlReads, Way
+from lakechime_dagster.store.lineage_region import network_around
 from lakechime_dagster.store.lineage_standing import LineageStandings
 
 
@@ -75,10 +77,32 @@ class AskedLineage:
 
     @cached_property
     def network(self) -> Network:
+        """All that is known. Questions about few data sets read less."""
         if self.current is not None and self.at_ms is None:
             return self.current.network()
-        declared = [] if self.at_ms is not None else declared_statements(self.lake)  # of the past only records tell
-        return network_at(self.platform.store.engine, self.at_ms, declared)
+        return network_at(self.platform.store.engine, self.at_ms, self._declared)
+
+    @cached_property
+    def _declared(self) -> list[Statement]:
+        """What is declared; of the past only records tell."""
+        return [] if self.at_ms is not None else declared_statements(self.lake)
+
+    @cached_property
+    def _networks(self) -> dict[tuple[frozenset[str], bool, int | None], Network]:
+        """What was read for questions before."""
+        return {}
+
+    def _network(self, refs: Collection[ColumnRef], *, upstream: bool = False, depth: int | None = None) -> Network:
+        """As much of the network as questions about columns in one direction need, with nodes for them."""
+        if self.current is not None and self.at_ms is None:
+            return self.network.having(refs)
+        question = frozenset(ref.table for ref in refs), upstream, depth
+        if (found := self._networks.get(question)) is None:
+            around = network_around(
+                self.platform.store.engine, question[0], upstream=upstream, depth=depth, at_ms=self.at_ms, declared=self._declared
+            )
+            found = self._networks[question] = around if around is not None else self.network
+        return found.having(refs)
 
     @cached_property
     def since_ms(self) -> int | None:
@@ -100,12 +124,17 @@ class AskedLineage:
         Raises:
             NotFoundError: naming what is nearest.
         """
-        return meant(text, {*self.network.tables, *(table.name for table in self.lake.tables)}, self.columns)
+        near = [text, *(text[:at] for at, character in enumerate(text) if character == ".")]
+        declared = {*(table.name for table in self.lake.tables), *network_of([], self._declared).tables}
+        engine = self.platform.store.engine
+        known = known_tables(engine, near) | declared.intersection(near)
+        return meant(text, known or known_tables(engine) | declared, self.columns)
 
     def columns(self, table: str) -> set[str]:
         """The columns of a data set that lineage knows, and those that its log tells now."""
-        network = self.network
-        known = {network.labels[node] for node in network.columns_of(network.tables[table])} if table in network.tables else set()
+        network = network_of([], self._declared)
+        known = known_columns(self.platform.store.engine, table)
+        known |= {network.labels[node] for node in network.columns_of(network.tables[table])} if table in network.tables else set()
         declared = next((one for one in self.lake.tables if one.name == table), None)
         if declared is None:
             return known
@@ -119,11 +148,12 @@ class AskedLineage:
         limit: int | None = None,
     ) -> Hits:  # fmt: skip
         """What columns lead to, or with `upstream` what leads to them."""
-        return hits(self.network.having(refs), refs, upstream=upstream, depth=depth, kind=kind, limit=limit)
+        network = self._network(refs, upstream=upstream, depth=depth)
+        return hits(network, refs, upstream=upstream, depth=depth, kind=kind, limit=limit)
 
     def not_hit(self, refs: Collection[ColumnRef], found: Hits) -> tuple[NotHit, ...]:
         """What is further down and is not hit by columns, with the reason; `found` are all that are."""
-        return not_hit(self.network.having(refs), refs, found)
+        return not_hit(self._network(refs), refs, found)
 
     def consumers(self, refs: Collection[ColumnRef], found: Hits) -> tuple[ConsumerHit, ...]:
         """Who reads columns, or what they lead to, and writes nothing: dashboards, people, jobs elsewhere. `found` are all that are hit."""
@@ -141,7 +171,7 @@ class AskedLineage:
 
     def path(self, source: ColumnRef, target: ColumnRef, kind: Certainty = Certainty.UNSURE) -> tuple[Step, ...] | None:
         """A shortest way from one column or data set to another, by what is at least so sure; None if there is none."""
-        network = self.network.having([source, target])
+        network = self._network([source]).having([target])
         start, end = nodes_of(network, [source]), nodes_of(network, [target])
         found = reach(network, start, kind)
         ways = [way for node in end.tolist() if (way := Paths(network, found, kind).of(node)) is not None]

@@ -19,6 +19,7 @@ node = sa.Table(
     sa.Column("key", KEY, nullable=False, unique=True),
     sa.Column("dataset_id", BIG),  # null of a data set
     sa.Column("name", sa.Text, nullable=False),
+    sa.Index("lc_lineage_node_of_dataset", "dataset_id"),
     sqlite_autoincrement=True,
 )
 
@@ -47,6 +48,7 @@ told = sa.Table(
     sa.Column("columns", sa.JSON, nullable=False),  # the names of those assigned
     sa.Column("opaque", sa.JSON, nullable=False),  # reasons by column
     sa.Column("unknown", sa.JSON, nullable=False),  # reasons
+    sa.Index("lc_lineage_told_of_target", "target_id"),
     sqlite_autoincrement=True,
 )
 
@@ -57,6 +59,7 @@ told_input = sa.Table(
     sa.Column("told_id", BIG, sa.ForeignKey("lc_lineage_told.told_id"), primary_key=True, autoincrement=False),
     sa.Column("source_id", BIG, primary_key=True, autoincrement=False),
     sa.Column("parts", sa.SmallInteger, nullable=False),
+    sa.Index("lc_lineage_input_of_source", "source_id"),
 )
 
 # A column or data set that takes part in a column, or in the target as a whole.
@@ -84,6 +87,7 @@ interval = sa.Table(
     sa.Column("change", BIG, nullable=False),  # the position of what changed it last, other than `last`
     sa.Index("lc_lineage_interval_of_writer", "writer_id", "from_ms", "from_run"),
     sa.Index("lc_lineage_interval_change", "change"),
+    sa.Index("lc_lineage_interval_of_told", "told_id"),
     sqlite_autoincrement=True,
 )
 

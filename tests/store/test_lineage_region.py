@@ -1,0 +1,75 @@
+"""What a part of recorded lineage answers is what the whole of it answers."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine
+
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.graph.answers import Hits, hits, not_hit
+from lakechime_dagster.lineage.graph.network import Network
+from lakechime_dagster.lineage.record import LineageRecord, Statement
+from lakechime_dagster.store.engine import memory_engine
+from lakechime_dagster.store.lineage import SqlLineage
+from lakechime_dagster.store.lineage_known import known_columns, known_tables
+from lakechime_dagster.store.lineage_network import network_at
+from lakechime_dagster.store.lineage_region import network_around
+from lakechime_dagster.store.schema import metadata
+from tests.lineage.factories import make_record, make_statement
+from tests.lineage.graph.test_answers import REFS, STATEMENTS
+
+RECORDS = st.lists(
+    st.builds(make_record, STATEMENTS, run=st.sampled_from("abcd"), at=st.integers(1, 3), job=st.sampled_from("xy")), max_size=7
+)
+DECLARED = [
+    Statement(target="gold.new", inputs=("s",)), Statement(target="t", inputs=("gold.new",)), make_statement("u", a="gold.new.a"),
+]  # fmt: skip
+
+
+@given(
+    RECORDS,
+    st.lists(REFS, min_size=1, max_size=2, unique=True),
+    st.booleans(),
+    st.sampled_from([None, 0, 1, 2]),
+    st.sampled_from([None, 2]),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_question_in_one_direction_needs_no_more_than_what_is_around(
+    records: list[LineageRecord], refs: list[ColumnRef], upstream: bool, depth: int | None, at_ms: int | None
+) -> None:
+    engine = memory_engine()
+    metadata.create_all(engine)
+    SqlLineage(engine).record_all(records)
+    declared = DECLARED if at_ms is None else []
+    tables = {ref.table for ref in refs}
+    part = network_around(engine, tables, upstream=upstream, depth=depth, at_ms=at_ms, declared=declared)
+    assert part is not None
+    whole = network_at(engine, at_ms, declared)
+    assert asked(part, refs, upstream, depth) == asked(whole, refs, upstream, depth)
+
+
+def asked(network: Network, refs: list[ColumnRef], upstream: bool, depth: int | None) -> tuple[object, ...]:
+    of = network.having(refs)
+    found: Hits = hits(of, refs, upstream=upstream, depth=depth)
+    return found, () if upstream or depth is not None else not_hit(of, refs, found)
+
+
+@pytest.mark.parametrize("upstream", [False, True])
+def test_what_is_not_around_is_not_read(engine: Engine, upstream: bool) -> None:
+    chain = [make_statement(f"t{at + 1}", a=f"t{at}.a") for at in range(6)]
+    SqlLineage(engine).record_all([make_record(one, job=one.target) for one in [*chain, make_statement("other", a="elsewhere.a")]])
+    part = network_around(engine, ["t3"], upstream=upstream)
+    near = network_around(engine, ["t3"], upstream=upstream, depth=1)
+    assert part is not None
+    assert near is not None
+    assert set(part.tables) == ({"t0", "t1", "t2", "t3"} if upstream else {"t2", "t3", "t4", "t5", "t6"})
+    assert set(near.tables) == ({"t1", "t2", "t3"} if upstream else {"t2", "t3", "t4"})
+    assert network_around(engine, ["t3"], upstream=upstream, large=3) is None
+
+
+def test_what_is_recorded_is_known_by_name(engine: Engine) -> None:
+    SqlLineage(engine).record(make_record(make_statement("gold.t", a="silver.s.x", b="silver.s.y")))
+    assert known_tables(engine) == {"gold.t", "silver.s"}
+    assert known_tables(engine, ["gold.t", "gold"]) == {"gold.t"}
+    assert known_columns(engine, "silver.s") == {"x", "y"}
+    assert known_columns(engine, "nowhere") == set()
