@@ -117,7 +117,7 @@ def decide(
         print_json({"column": str(ref), "category": of, "who": by.who, "reason": by.reason})
         return
     say(f"{ref} {'is ' + of if of else 'holds nothing personal'}, as {by.who} decided.")
-    if of:
+    if of and any(one.name == ref.table for one in lake.targets):
         say(f'For no bounds of it to stand in the log of {ref.table}, declare columns={{"{ref.column}": personal("{of}")}} of it, too.')
 
 
