@@ -9,6 +9,7 @@ from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, So
 from lakechime_dagster.lineage.record import Statement
 
 ROOT = "$"
+PAYLOAD = "payload"  # of a table of events: an event as it came
 
 
 def pointer(*fields: str) -> str:
@@ -34,6 +35,11 @@ def messages_of(target: str, source: str, columns: Iterable[str]) -> Statement:
     """What a table of messages takes from the database's table, whose columns these are; `source` is the name of that outside."""
     told = tuple(_column(pointer(name), source, name) for name in columns)
     return Statement(target=target, columns=told, inputs=(source,))
+
+
+def copied(target: str, source: str, columns: Mapping[str, str]) -> Statement:
+    """What a table takes as it is from the rows of another one: by its columns those of the other."""
+    return Statement(target=target, columns=tuple(_column(name, source, there) for name, there in columns.items()), inputs=(source,))
 
 
 def fed(target: str, source: str) -> Statement:

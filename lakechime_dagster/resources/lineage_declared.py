@@ -30,6 +30,8 @@ def record_declared(running: RunningExecution, table: Target, result: TableResul
             columns = {name: _there(table, name) for name, _ in result.schema if not is_own_column(name)}
             of_messages = declared.messages_of(table.bronze.name, source_of(table.bronze), columns.values())
             told = [declared.following(table.name, table.bronze.name, columns, table.keys), of_messages]
+        case EventTable(feed=TableRows() as rows):
+            told = [declared.copied(table.name, rows.name, {declared.PAYLOAD: rows.payload})]
         case BronzeTable() | EventTable():
             told = [declared.fed(table.name, feed_of(table))]
         case _:

@@ -17,6 +17,7 @@ from lakechime_dagster.resources.lakechime import declared_flows
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By, Interventions
+from lakechime_dagster.store.lineage_standing import LineageStandings
 from lakechime_dagster.triggers.lanes import LaneState
 from lakechime_dagster.triggers.model import StartFrom
 from tests.assets.test_table import Location, shown
@@ -95,6 +96,8 @@ def test_rows_that_others_append_become_the_rows_of_types_by_themselves(game: Ga
     seen = shown(first)
     assert (first.success, seen["rows inserted"], seen["last fired because"]) == (True, 4, "2 events came (2 of bronze.raw)")
     assert "`bronze.raw` from nothing up to snapshot 1" in seen["range"]
+    (told,) = LineageStandings(game.platform.store.engine).of_targets(["game.events"])
+    assert {one.column: [str(source.ref) for source in one.sources] for one in told.statement.columns} == {"payload": ["bronze.raw.value"]}
     assert game.tick("game_events").run_requests == []
     assert game.step("shop", "ev__shop").success
     assert game.numbers("shop.shop__buy") == [1, 2]

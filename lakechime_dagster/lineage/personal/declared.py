@@ -8,9 +8,8 @@ from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.personal import column_of
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.declared import ROOT, pointer
+from lakechime_dagster.lineage.declared import PAYLOAD, ROOT, pointer
 
-PAYLOAD = "payload"  # of a table of events: an event as it came
 KEY, VALUE = "key", "value"  # of a table of messages
 
 
