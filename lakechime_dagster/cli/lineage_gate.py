@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.lake import Lake
     from lakechime_dagster.lineage.planned.gate import Finding
     from lakechime_dagster.lineage.planned.manifest import Manifest
+    from lakechime_dagster.lineage.reads import Read
     from lakechime_dagster.resources.platform import Platform
 
 Against = Annotated[Path, typer.Option("--against", help="The manifest of the code as it was, such as of the main branch.")]
@@ -34,16 +35,20 @@ def gate(
 ) -> None:  # fmt: skip
     """Ask each function and query again and compare: what breaks, which rows and values change, of whom. Markdown, by owner.
 
-    Columns of tables that others write are taken from the file, so that it runs where there are no tables. The exit code is 1 when
+    Columns of tables that others write are taken from the file, so that it runs where there are no tables and no store; with one it
+    tells which dashboards and people read what changes. The exit code is 1 when
     something that is not accepted is as bad as `--fail-on`.
     """
     from lakechime_dagster.lineage.planned.gate import compare
     from lakechime_dagster.lineage.planned.gate_report import markdown
     from lakechime_dagster.lineage.planned.manifest import read_manifest
+    from lakechime_dagster.resources.gate_readers import gate_readers
     from lakechime_dagster.resources.lineage_plan import planned_manifest
+    from lakechime_dagster.resources.platform import open_platform_without_store
 
     worst = _checked(fail_on)
-    before, platform = read_manifest(against), open_platform()
+    before = read_manifest(against)
+    platform, why_not = (open_platform(), "") if draft else open_platform_without_store()
     lake = declared_lake(platform.settings)
     after = planned_manifest(lake, platform, note, before, only_manifest=not live)
     found = compare(before, after)
@@ -52,10 +57,12 @@ def gate(
         return
     if draft:
         _draft(platform, found)
+    readers, not_known = ({}, why_not) if why_not else gate_readers(platform, found)
     if as_json:
-        print_json({"findings": [document(one) for one in found]})
+        told = [document(one) | {"readers": [_reader(read) for read in readers.get(one.key, ())]} for one in found]
+        print_json({"findings": told, "readers_not_known": not_known or None})
     else:
-        say(markdown(found, wakes_of(lake)).rstrip("\n"))
+        say(markdown(found, wakes_of(lake), remedies_of(lake), readers=readers, not_known=not_known).rstrip("\n"))
     if worst is not None and any(ORDER.index(one.kind) <= ORDER.index(worst) and not one.accepted for one in found):
         raise typer.Exit(1)
 
@@ -68,11 +75,29 @@ def document(one: "Finding") -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _reader(read: "Read") -> dict[str, Any]:
+    who = read.consumer
+    return {
+        "consumer": who.kind.value, "namespace": who.namespace, "name": who.name, "owners": list(read.owners), "link": read.link,
+        "last_read_ts": read.at_ms,
+    }  # fmt: skip
+
+
 def wakes_of(lake: "Lake") -> dict[str, str]:
     """By table what launches its runs."""
     from lakechime_dagster.assets.flows import flow_of
 
     return {table.name: flow_of(table).condition if table.trigger is not None else "a person" for table in lake.targets}
+
+
+def remedies_of(lake: "Lake") -> dict[str, str]:
+    """By table what makes the rows of older code anew, where that is not a backfill."""
+    from lakechime_dagster.lake.tables import RefreshMode
+    from lakechime_dagster.lineage.backfill.orders import refusal
+
+    refused = {table.name: f"a backfill is refused, as it {reason}" for table in lake.targets if (reason := refusal(table))}
+    full = [table.name for table in lake.computed if table.refresh is RefreshMode.FULL]
+    return refused | dict.fromkeys(full, "its next run makes all of it anew")
 
 
 def _draft(platform: "Platform", found: "tuple[Finding, ...]") -> None:

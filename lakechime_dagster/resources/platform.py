@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError
 from lakechime_dagster.schema.replay import Drained
 from lakechime_dagster.settings import Settings, load_settings, location_in_project
 from lakechime_dagster.store import event_drains
@@ -139,6 +140,22 @@ def open_dry_platform() -> Platform:
         upgrade(engine)
     check(engine)
     return Platform(settings, *_parts(SqlDCEStore(engine), settings.deployment))
+
+
+def open_platform_without_store() -> tuple[Platform, str]:
+    """The platform for what can do without the store, and why it has an empty one in memory instead: "" where it has the real one."""
+    settings = load_settings()
+    try:
+        engine = open_engine(settings.store_url)
+        if current_version(engine) is not None:
+            check(engine)
+            return Platform(settings, *_parts(SqlDCEStore(engine), settings.deployment)), ""
+        why = "there is no store yet"
+    except (StoreUnreachableError, StoreVersionError) as error:
+        why = str(error)
+    engine = memory_engine()
+    upgrade(engine)
+    return Platform(settings, *_parts(SqlDCEStore(engine), settings.deployment)), why
 
 
 @lru_cache(maxsize=8)

@@ -8,7 +8,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.lineage_reads import keep_reads, note_way
 from tests.support.cli import Cli
 
 pytestmark = pytest.mark.spark
@@ -62,8 +66,20 @@ def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Call
     assert lakechime("notice", "list", "--json").json["changes"][0]["state"] == "planned"
     assert "| values change | gold.total | total | reads silver.paid.twice |" in gate.out
     assert "### team:gold" in gate.out
-    assert "lakechime backfill plan --columns silver.paid.twice" in gate.out
+    assert "- silver.paid: its next run makes all of it anew" in gate.out
+    assert "Not known: who reads it without writing, since nobody tells" in gate.out
     assert lakechime("lineage", "gate", "--against", file, "--fail-on", "values change").code == 1
+
+    read = Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", "Sales"), refs=(ColumnRef("gold.total", "total"),), at_ms=1_700_000_000_000)
+    with writing(lakechime.platform.store.engine) as connection:
+        keep_reads(connection, [read])
+        note_way(connection, "audit", documents=1, refused=0, outside=0)
+    assert "| dashboard Sales (2023-11-14) |" in lakechime("lineage", "gate", "--against", file).out
+    lakechime.monkeypatch.setenv("LAKECHIME_STORE_URL", "postgresql+psycopg://me:secret@127.0.0.1:1/none")
+    apart = lakechime("lineage", "gate", "--against", file, "--json")
+    assert (apart.code, apart.json["findings"][0]["readers"]) == (0, [])
+    assert "cannot be reached" in apart.json["readers_not_known"]
+    assert "secret" not in apart.out + apart.err
 
 
 def test_what_breaks_fails_until_it_is_accepted(lakechime: Cli, code: Callable[..., None], tmp_path: Path) -> None:

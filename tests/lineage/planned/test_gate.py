@@ -6,8 +6,10 @@ import pytest
 
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.planned.gate import Class, Finding, compare
+from lakechime_dagster.lineage.planned.gate_readers import readers_of
 from lakechime_dagster.lineage.planned.gate_report import markdown
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
+from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 
 TYPES = {"id": "long", "amount": "long", "city": "string"}
 
@@ -135,10 +137,39 @@ def test_the_report_is_by_owner_and_names_the_way_and_the_command() -> None:
     assert "silver.paid.twice → gold.towns.total" in told
     assert "lakechime backfill plan --columns silver.paid.twice" in told
     assert "team:ids" not in told
+    other = markdown(compare(before, after), {}, {"silver.paid": "its next run makes all of it anew"})
+    assert "- silver.paid: its next run makes all of it anew" in other
+    assert "lakechime backfill" not in other
+
+
+def test_a_finding_names_the_dashboards_that_read_what_it_is_about_and_no_others() -> None:
+    def read(name: str, ref: ColumnRef, at_ms: int = 1_700_000_000_000) -> Read:
+        return Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", name), refs=(ref,), at_ms=at_ms, owners=("ann",))
+
+    findings = compare(
+        make_manifest(SOURCE, PAID, TOWNS, IDS), make_manifest(SOURCE, with_column(PAID, "twice", digest="other"), TOWNS, IDS)
+    )
+    reads = [
+        read("Totals", ColumnRef("gold.towns", "total")), read("Totals", ColumnRef("gold.towns", "total"), 1_600_000_000_000),
+        read("Ids", ColumnRef("silver.paid", "id")), read("Whole", ColumnRef("silver.paid")),
+    ]  # fmt: skip
+    found = readers_of(findings, reads)
+    names = {finding.table: [one.consumer.name for one in found.get(finding.key, ())] for finding in findings}
+    assert names == {"silver.paid": ["Whole"], "gold.towns": ["Totals"]}
+    told = markdown(findings, {}, readers=found)
+    assert "| dashboard Totals of ann (2023-11-14) |" in told
+    assert "Ids" not in told
+
+
+def test_it_is_told_why_nobody_knows_who_reads() -> None:
+    findings = [Finding(kind=Class.BREAKS, table="gold.towns", column=None, what="w")]
+    assert "Not known: who reads it without writing, since there is no store yet." in markdown(
+        findings, {}, not_known="there is no store yet"
+    )
 
 
 def test_hostile_names_make_no_cell_and_no_tag() -> None:
     told = markdown([Finding(kind=Class.BREAKS, table="a|b", column="<script>\n|x|`", what="w")], {})
     assert "<script" not in told
     row = next(line for line in told.splitlines() if "a\\|b" in line)
-    assert row.replace("\\|", "").count("|") == 7
+    assert row.replace("\\|", "").count("|") == 8
