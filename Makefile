@@ -50,9 +50,9 @@ bench-cdc: ## our merge of a database's changes beside what people use, 10 milli
 test-bare: ## a clone on a bare machine: empty home, no environment, no Java (TARGET=test|check|…)
 	@sh scripts/test_bare.sh $(TARGET)
 
-test-crash: ## kills processes at random and counts what was lost, doubled or stuck (KILLS=100)
+test-crash: ## kills processes at random and counts what was lost, doubled or stuck, and lets Dagster run a backfill (KILLS=100)
 	@sh scripts/bootstrap.sh
-	@LAKECHIME_TEST_KILLS=$(KILLS) $(BIN)/python -m pytest -m e2e tests/crash -s
+	@LAKECHIME_TEST_KILLS=$(KILLS) $(BIN)/python -m pytest -m e2e tests/crash tests/e2e/test_dagster_backfill.py -s
 
 test-cdc-long: ## changes two databases, and kills what brings them to the lake, at random, compares all at cuts (MINUTES=30 SEED=…)
 	@sh scripts/bootstrap.sh

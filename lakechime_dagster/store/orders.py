@@ -31,14 +31,12 @@ def lane_orders(connection: Connection, flow_id: int, key: str | None = None) ->
     if not rows:
         return {}
     blocking = _blocking(connection, {row.backfill_id for row in rows})
-    under_way = {backfill_id for backfill_id, _ in blocking}
     found: dict[str, LaneOrders] = {}
     for row in rows:
         before = found.get(row.key, LaneOrders())
-        is_void = row.state == OrderState.LATER and row.backfill_id not in under_way
         found[row.key] = LaneOrders(
             ids=(*before.ids, row.order_id),
-            backfills=before.backfills if is_void else (*before.backfills, row.backfill_id),
+            backfills=(*before.backfills, row.backfill_id),
             held_back=before.held_back or _held_back(row, blocking),
         )
     return found
