@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import cdc, driver, events_many, json_hash, latency, lineage_graph, lineage_ingest, refresh, store, triggers
+from benchmarks import cdc, driver, events_many, json_hash, latency, lineage_graph, lineage_ingest, lineage_page, refresh, store, triggers
 from benchmarks._lines import Line
 from benchmarks._merges import merges
 from benchmarks._orders import random_changes
@@ -45,6 +45,7 @@ NUMBERS = {
     "impact of a table that many read": ("lineage_graph", "impact of a hub on tables, p95", "<= 10"),
     "impact of its columns": ("lineage_graph", "impact of all 20 columns of a hub on columns, p95", "<= 5"),
     "what is around a table": ("lineage_graph", "what is around a hub, 150 tables, p95", "<= 200"),
+    "the first look at the page of lineage": ("lineage_page", "first question, server time", "<= 200"),
     "lineage flattened": ("lineage_graph", "flatten to pairs of tables", "<= 15"),
     "columns of SQL in one pass": ("lineage_ingest", "TPC-DS: a column at a time / all columns in one pass", ">= 3"),
     "documents of SQL": ("lineage_ingest", "documents of SQL, one statement for ten tasks", ">= 500"),
@@ -101,6 +102,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Callable
             *events_many.of_many(events_many.Ours(1, 1), 80_000),
         ],
         "lineage_graph": lambda: lineage_graph.measure(tables=120, records=2),
+        "lineage_page": lambda: lineage_page.measure(120, tmp_path, tmp_path / "dce.sqlite"),
         "lineage_ingest": lambda: lineage_ingest.measure(2, every=60),
         "cdc": lambda: [
             *cdc.compared(random_changes(1000, 0.01), {merge: [cdc.Run(1, 1, 1, 1)] for merge in merges()}),

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 LOCATIONS = {"lakechime_dagster": "lakechime_dagster.definitions", "outside": "lakechime_dagster.outside"}
 HOST = "127.0.0.1"
+LINEAGE_PORT = 9465  # of the page of lineage, if it is free
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LOOK_SECONDS = 0.2
 QUIET = (
@@ -53,19 +55,31 @@ def dev(
     os.chdir(folder)  # where .env is, and what relative paths of the settings mean
     settings = load_settings()
     _check_port(port)
+    lineage_port = 0 if settings.lineage_url or find_spec("fastapi") is None else free_port(LINEAGE_PORT)
     with ExitStack() as stack:
         stack.enter_context(_only_one(settings.home))
         is_demo = settings.lake == DEMO_LAKE
         stop = _stop_on_signals()
         reservations = stack.enter_context(_reservations(settings)) if is_demo else None
-        deployment = Deployment(settings, folder, port, speed if is_demo and not no_replay else None, verbose, reservations=reservations)
+        deployment = Deployment(
+            settings,
+            folder,
+            port,
+            speed if is_demo and not no_replay else None,
+            verbose,
+            lineage_port=lineage_port,
+            reservations=reservations,
+        )
         code = deployment.run(stop)
     raise typer.Exit(code)
 
 
 @dataclass
 class Deployment:
-    """What `lakechime dev` runs; `speed` is None when nothing is to be replayed, `reservations` when no database is followed."""
+    """What `lakechime dev` runs; `speed` is None when nothing is to be replayed, `reservations` when no database is followed.
+
+    The page of lineage is served at `lineage_port`; with 0 it is served elsewhere, or by nobody.
+    """
 
     settings: Settings
     folder: Path
@@ -73,6 +87,7 @@ class Deployment:
     speed: float | None
     verbose: bool = False
     ending: bool = False
+    lineage_port: int = 0
     reservations: "Reservations | None" = None
 
     def run(self, stop: threading.Event) -> int:
@@ -104,6 +119,9 @@ class Deployment:
             if not told and _answers(self.port):
                 told = True
                 self._tell()
+                if self.lineage_port:
+                    serve = ["lineage", "serve", "--host", HOST, "--port", str(self.lineage_port)]
+                    children.append(self._child("lineage", [*_python("lakechime_dagster.cli.main"), *serve]))
                 if self.speed is not None:
                     replay = ["demo", "replay", "--speed", str(self.speed)]
                     children.append(self._child("replay", [*_python("lakechime_dagster.cli.main"), *replay]))
@@ -129,10 +147,12 @@ class Deployment:
 
     def _environment(self) -> Mapping[str, str]:
         followed = self.reservations
+        page = {"LAKECHIME_LINEAGE_URL": f"http://{HOST}:{self.lineage_port}"} if self.lineage_port else {}
         database = {DATABASE_URL: followed.url, READER_URL: followed.reader_url} if followed else {}
         return (
             os.environ
             | database
+            | page
             | {
                 "DAGSTER_HOME": str(self.settings.dagster_home),
                 "LAKECHIME_HOME": str(self.settings.home),
@@ -153,6 +173,9 @@ class Deployment:
 
     def _tell(self) -> None:
         say(f"\n  The UI is at http://{HOST}:{self.port}\n")
+        if self.lineage_port:
+            page = f"http://{HOST}:{self.lineage_port}/lineage"
+            say(f"  Columns      {page}: where each comes from, and who reads it; every asset links to it")
         say("  Lineage      the lake's tables; each says when it last fired, what it read and what it waits for")
         say("  Runs         launched by themselves as data changes; tags name lane and step")
         say("  Automation   the triggers; a tick that launched nothing says why")
@@ -197,6 +220,17 @@ def _check_port(port: int) -> None:
         except OSError as error:
             remedy = "end what uses it, or choose another one with --port"
             raise LakeChimeError(f"port {port} of {HOST} cannot be used ({error.strerror}); {remedy}") from None
+
+
+def free_port(wanted: int) -> int:
+    """A port of this machine that nobody listens at: the wanted one if it is free."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, wanted))
+        except OSError:
+            listener.bind((HOST, 0))
+        return int(listener.getsockname()[1])
 
 
 def _answers(port: int) -> bool:

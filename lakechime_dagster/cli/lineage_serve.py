@@ -1,8 +1,8 @@
 """`lakechime lineage serve`: takes lineage over HTTP, beside the metrics of `lakechime metrics`."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
@@ -25,7 +25,7 @@ def serve(
     """Serve the page of lineage, POST /lineage for documents of SQL and run events of OpenLineage, and /metrics, until Ctrl-C."""
     try:
         from lakechime_dagster.api.app import Served, build_app
-        from lakechime_dagster.api.lineage_page import lineage_page
+        from lakechime_dagster.api.lineage_page import lineage_page, rehearse
         from lakechime_dagster.api.notices import acknowledge_router
         from lakechime_dagster.api.serve import bound, build_server, check_address
     except ModuleNotFoundError as error:
@@ -60,15 +60,21 @@ def serve(
     with bound(host, port) as address:
         who = "with a token" if token else "from this machine alone"
         note(f"lakechime| lineage is shown and taken at http://{host}:{port}/lineage, {who}")
-        with _keeping(ready):
+        with _keeping(ready, lambda: rehearse(AskedLineage(platform, lake, None, ready))):
             build_server(app).run(sockets=[address])
 
 
 @contextmanager
-def _keeping(ready: "ReadyNetwork") -> Iterator[None]:
-    """The network follows the store beside the server."""
+def _keeping(ready: "ReadyNetwork", rehearse: Callable[[], None]) -> Iterator[None]:
+    """The network follows the store beside the server, and a first question is answered."""
     stop = threading.Event()
-    thread = threading.Thread(target=ready.keep, args=(stop,), daemon=True)
+
+    def work() -> None:
+        with suppress(LakeChimeError):  # whoever asks then is told
+            rehearse()
+        ready.keep(stop)
+
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:
         yield

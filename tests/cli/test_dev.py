@@ -96,6 +96,9 @@ def test_one_interrupt_ends_everything_that_was_started(tmp_path: Path, start_de
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=60) as answer:
         assert answer.status == 200
     running.await_line("replay  | 2013-01-01 05:00")
+    page = running.await_line("lineage is shown and taken at ").partition(" at ")[2].partition(",")[0]
+    with urllib.request.urlopen(f"{page}/around?table=gold.daily_delays", timeout=60) as answer:
+        assert "bronze.weather" in answer.read().decode()
     family = running.descendants()
     replayers = [pid for pid, command in family.items() if "demo replay" in command]
     assert len(replayers) == 1, (family, running.lines[-20:])
