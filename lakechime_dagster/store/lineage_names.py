@@ -3,7 +3,7 @@
 Who makes several makes them in one order, the same for all, so that two who make the same ones wait for each other and no more.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -19,6 +19,8 @@ from lakechime_dagster.store import lineage_schema as schema
 from lakechime_dagster.store.dialect import among, insert_if_absent
 
 MANY = 500  # keys that one statement asks for
+Parts = Mapping[str, int]  # how each data set takes part
+Edges = Collection[tuple[ColumnRef, ColumnRef, int]]
 
 
 def digest(*parts: str) -> bytes:
@@ -43,6 +45,9 @@ def key_of_told(statement: Statement) -> bytes:
 
 def storable_statement(statement: Statement) -> Statement:
     """The statement with a replacement character in its names and reasons for each one that not every store can hold."""
+    said = " ".join(_texts(statement))
+    if storable(said) == said:
+        return statement
     columns = [
         ColumnLineage(column=storable(one.column), sources=_storable_sources(one.sources), opaque=tuple(map(storable, one.opaque)))
         for one in statement.columns
@@ -51,6 +56,15 @@ def storable_statement(statement: Statement) -> Statement:
         target=storable(statement.target), columns=joined(columns), indirect=_storable_sources(statement.indirect),
         inputs=tuple(map(storable, statement.inputs)), replaces=statement.replaces, unknown=tuple(map(storable, statement.unknown)),
     )  # fmt: skip
+
+
+def _texts(statement: Statement) -> Iterator[str]:
+    """All names and reasons in a statement."""
+    yield from (statement.target, *statement.inputs, *statement.unknown)
+    for column in statement.columns:
+        yield from (column.column, *column.opaque)
+    for source in (*statement.indirect, *(source for column in statement.columns for source in column.sources)):
+        yield from (source.ref.table, source.ref.column or "")
 
 
 def _storable_sources(sources: Iterable[Source]) -> tuple[Source, ...]:
@@ -62,13 +76,14 @@ def _storable_sources(sources: Iterable[Source]) -> tuple[Source, ...]:
 def ensured_nodes(connection: Connection, refs: Iterable[ColumnRef]) -> dict[ColumnRef, int]:
     """The numbers of data sets and columns."""
     wanted = set(refs)
-    datasets = {ColumnRef(ref.table) for ref in wanted}
-    found = _ensured(connection, schema.node, {key_of(ref): {"name": ref.table} for ref in datasets})
+    datasets = {name: ColumnRef(name) for name in {ref.table for ref in wanted}}
+    keys = {ref: key_of(ref) for ref in wanted.union(datasets.values())}
+    found = _ensured(connection, schema.node, {keys[ref]: {"name": name} for name, ref in datasets.items()})
     columns = {
-        key_of(ref): {"name": ref.column, "dataset_id": found[key_of(ColumnRef(ref.table))]} for ref in wanted if ref.column is not None
+        key: {"name": ref.column, "dataset_id": found[keys[datasets[ref.table]]]} for ref, key in keys.items() if ref.column is not None
     }
     found |= _ensured(connection, schema.node, columns)
-    return {ref: found[key_of(ref)] for ref in wanted | datasets}
+    return {ref: found[key] for ref, key in keys.items()}
 
 
 def ensured_writers(connection: Connection, pairs: Mapping[tuple[Producer, str], int]) -> dict[tuple[Producer, str], int]:
@@ -87,14 +102,15 @@ def ensured_told(connection: Connection, statements: Mapping[bytes, Statement]) 
     new = {key: statement for key, statement in statements.items() if key not in known}
     if not new:
         return known
-    refs = {ref for one in new.values() for source, target, _ in edges_of(one) for ref in (source, target)}
-    refs |= {ColumnRef(name) for one in new.values() for name in (one.target, *parts_of(one))}
+    drawn = {key: (parts_of(statement), edges_of(statement)) for key, statement in new.items()}
+    refs = {ref for _, edges in drawn.values() for source, target, _ in edges for ref in (source, target)}
+    refs |= {ColumnRef(name) for key, (parts, _) in drawn.items() for name in (new[key].target, *parts)}
     refs |= {ColumnRef(one.target, column.column) for one in new.values() for column in one.columns}
     nodes = ensured_nodes(connection, refs)
     values = [_told_row(key, statement, nodes[ColumnRef(statement.target)]) for key, statement in sorted(new.items())]
     made = insert_if_absent(connection, schema.told).returning(schema.told.c.told_id, schema.told.c.key)
     ours = {bytes(key): number for number, key in connection.execute(made, values)}  # what others made meanwhile is not among them
-    _keep_edges(connection, {number: new[key] for key, number in ours.items()}, nodes)
+    _keep_edges(connection, {number: drawn[key] for key, number in ours.items()}, nodes)
     return known | ours | _known(connection, schema.told, new.keys() - ours.keys())
 
 
@@ -106,16 +122,16 @@ def _told_row(key: bytes, statement: Statement, target: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _keep_edges(connection: Connection, statements: Mapping[int, Statement], nodes: Mapping[ColumnRef, int]) -> None:
+def _keep_edges(connection: Connection, drawn: Mapping[int, tuple[Parts, Edges]], nodes: Mapping[ColumnRef, int]) -> None:
     inputs = [
         {"told_id": number, "source_id": nodes[ColumnRef(name)], "parts": int(part)}
-        for number, statement in statements.items()
-        for name, part in parts_of(statement).items()
+        for number, (parts, _) in drawn.items()
+        for name, part in parts.items()
     ]
     edges = [
         {"told_id": number, "source_id": nodes[source], "target_id": nodes[target], "kind": kind}
-        for number, statement in statements.items()
-        for source, target, kind in edges_of(statement)
+        for number, (_, several) in drawn.items()
+        for source, target, kind in several
     ]
     for table, rows in ((schema.told_input, inputs), (schema.told_edge, edges)):
         if rows:
