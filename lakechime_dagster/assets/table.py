@@ -23,7 +23,7 @@ from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
-from lakechime_dagster.resources.lineage import older_code, record_lineage
+from lakechime_dagster.resources.lineage import older_code, record_lineage, seen_lineage
 from lakechime_dagster.resources.lineage_declared import record_declared
 from lakechime_dagster.resources.names import pool_of
 from lakechime_dagster.resources.platform import marks_of
@@ -31,6 +31,7 @@ from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.schema_hold import check_fits
 from lakechime_dagster.resources.spark import SparkAttempt, SparkResource
 from lakechime_dagster.spark.job import Outcome, TableResult
+from lakechime_dagster.store.lineage_settling import LineageToKeep
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import COMPLETE
@@ -135,8 +136,9 @@ def materialise(
     try:
         with lakechime.execution(context, flow.name, partition=partition) as running:
             done = attempt(running)
-            settle(running, table, done.result)
-            recorded = record_lineage(running, lake, table, done.result)
+            seen = seen_lineage(running, lake, table, done.result)
+            settle(running, table, done.result, seen)
+            recorded = record_lineage(running, seen)
             record_declared(running, table, done.result)
             older = older_code(running, table, done.result)
             facts = lag_of(lake, table, running) | page_link(running.platform.settings.lineage_url, table.name)
@@ -148,8 +150,8 @@ def materialise(
     return report
 
 
-def settle(running: RunningExecution, table: Target, result: TableResult) -> None:
-    """Settle right after commit and registration, so that nothing downstream looks in between.
+def settle(running: RunningExecution, table: Target, result: TableResult, seen: LineageToKeep | None = None) -> None:
+    """Settle right after commit and registration, so that nothing downstream looks in between; with it what was `seen` is kept.
 
     A fired partition in which nothing changed is complete all the same: it gets a mark (law 16).
     """
@@ -160,7 +162,7 @@ def settle(running: RunningExecution, table: Target, result: TableResult) -> Non
         marks = marks_of(stamp, table.name, table.levels, running.flow.cluster)
         running.settled = platform.settle_without_commit(execution, marks, f"{execution.reason}; nothing to do", result.drained)
         return
-    running.settled = platform.settle_if_committed(platform.log(table.name, table.location), execution) is not None
+    running.settled = platform.settle_if_committed(platform.log(table.name, table.location), execution, seen) is not None
 
 
 def static_metadata(table: LakeTable, flow: Flow) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.spark.job import Outcome, Seen, TableResult
 from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_code import code_since, forget_code
+from lakechime_dagster.store.lineage_code import code_since
+from lakechime_dagster.store.lineage_settling import LineageToKeep
 
 
 def lineage_store(platform: Platform) -> SqlLineage:
@@ -31,9 +32,9 @@ class Recorded:
     is_new: bool
 
 
-def record_lineage(running: RunningExecution, lake: Lake, table: Target, result: TableResult) -> Recorded | None:
-    """Keep what a run that has settled its step was seen to compute; None of one that committed nothing itself."""
-    if result.seen is None or result.outcome is not Outcome.COMMITTED or not running.settled:
+def seen_lineage(running: RunningExecution, lake: Lake, table: Target, result: TableResult) -> LineageToKeep | None:
+    """What a run was seen to compute, to be kept when its step is settled; None of one that committed nothing itself."""
+    if result.seen is None or result.outcome is not Outcome.COMMITTED:
         return None
     told = statement_of(result.seen, lake, table, running.platform)
     statement = completed(told, running.platform, running.platform.location(table.name, table.location))
@@ -49,12 +50,14 @@ def record_lineage(running: RunningExecution, lake: Lake, table: Target, result:
         code=code_digest(table) if isinstance(table, LakeTable) else None,
         owners=(table.owner,) if table.owner else (),
     )
-    store = lineage_store(running.platform)
-    is_new = not store.is_told(record)
-    store.record(record)
-    if result.replaced:
-        forget_code(running.platform.store.engine, record.producer, table.name, record.at_ms)
-    return Recorded(statement=statement, is_new=is_new)
+    return LineageToKeep(record, result.replaced)
+
+
+def record_lineage(running: RunningExecution, seen: LineageToKeep | None) -> Recorded | None:
+    """What is kept of a run's lineage, also where another one has settled its step."""
+    if seen is None or not running.settled:
+        return None
+    return Recorded(statement=seen.record.statement, is_new=seen.kept(running.platform.store.engine))
 
 
 def older_code(running: RunningExecution, table: Target, result: TableResult) -> str:

@@ -16,7 +16,7 @@ from lakechime_dagster.store import event_drains
 from lakechime_dagster.store.engine import memory_engine, open_engine
 from lakechime_dagster.store.evaluation import Evaluator
 from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.ledger import Beside, Ledger
+from lakechime_dagster.store.ledger import Beside, Ledger, together
 from lakechime_dagster.store.upgrade import check, current_version, upgrade
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -57,17 +57,17 @@ class Platform:
 
         return DeltaLog(location, table, self.settings.cluster)
 
-    def settle_if_committed(self, target: "DeltaLog | None", execution: Execution) -> Committed | None:
+    def settle_if_committed(self, target: "DeltaLog | None", execution: Execution, beside: Beside | None = None) -> Committed | None:
         """Ask the target who committed this step; if somebody did, register that commit and settle by it (law 7).
 
         A partition that the step fired for and the commit did not touch gets its mark in the same registration: whoever
-        settles, an empty day is complete too (law 16).
+        settles, an empty day is complete too (law 16). What is to be kept `beside` is written in the settling transaction.
         """
         committed = target.committed(execution.lane, execution.step) if target is not None else None
         if committed is not None and target is not None:
             events = target.events_of_commit(int(committed.version))
             self.store.register([*events, *marks_of(committed.stamp, target.table, target.levels(), target.cluster, events)])
-            self.ledger.settle(execution, committed, beside=_closing(execution, Drained.of(committed.stamp.facts)))
+            self.ledger.settle(execution, committed, beside=together(_closing(execution, Drained.of(committed.stamp.facts)), beside))
         return committed
 
     def settle_without_commit(

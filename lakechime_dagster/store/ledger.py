@@ -31,10 +31,22 @@ from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.lanes import Cause, Committed, Execution, ExecutionState, LaneState, Place
 
 Beside = Callable[[Connection], None]
+
 LEASE_MS = 60_000
 MAX_ATTEMPTS = 5
 HELD = "held"  # the outcome of an attempt that asked for a person
 BACKOFF_MS = (0, 10_000, 30_000, 120_000, 300_000)  # before attempts 2, 3, 4, 5
+
+
+def together(*several: Beside | None) -> Beside:
+    """What writes all of these that there are."""
+
+    def write(connection: Connection) -> None:
+        for one in several:
+            if one is not None:
+                one(connection)
+
+    return write
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.record import LineageRecord
 from lakechime_dagster.store import lineage_schema as schema
 from lakechime_dagster.store.dialect import among
-from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.lineage_intervals import Intervals, forget
 from lakechime_dagster.store.lineage_names import (
     MANY,
@@ -41,27 +41,27 @@ class SqlLineage:
         """Keep a record; False if it was there."""
         return self.record_all([record]) == 1
 
-    def is_told(self, record: LineageRecord) -> bool:
-        """Whether the newest run of its producer told of the target what a record tells."""
-        statement = storable_statement(record.statement)
-        writer, told, interval = schema.writer.c, schema.told.c, schema.interval.c
-        query = (
-            sa.select(1)
-            .join_from(schema.interval, schema.writer, writer.writer_id == interval.writer_id)
-            .join(schema.told, told.told_id == interval.told_id)
-            .where(
-                writer.key == digest(record.producer.namespace, record.producer.job, statement.target),
-                told.key == key_of_told(statement),
-                interval.to_ms.is_(None),
-            )
-        )
-        with reading(self.engine) as connection:
-            return connection.execute(query).first() is not None
-
     def record_all(self, records: Iterable[LineageRecord]) -> int:
         """Keep several records, all of them or none; how many were new."""
         with writing(self.engine) as connection:
             return record_all_on(connection, tuple(records))
+
+
+def is_told_on(connection: Connection, record: LineageRecord) -> bool:
+    """Whether the newest run of its producer told of the target what a record tells."""
+    statement = storable_statement(record.statement)
+    writer, told, interval = schema.writer.c, schema.told.c, schema.interval.c
+    query = (
+        sa.select(1)
+        .join_from(schema.interval, schema.writer, writer.writer_id == interval.writer_id)
+        .join(schema.told, told.told_id == interval.told_id)
+        .where(
+            writer.key == digest(record.producer.namespace, record.producer.job, statement.target),
+            told.key == key_of_told(statement),
+            interval.to_ms.is_(None),
+        )
+    )
+    return connection.execute(query).first() is not None
 
 
 def record_on(connection: Connection, record: LineageRecord) -> bool:

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.record import Producer
 from lakechime_dagster.store import lineage_schema as schema
-from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.lineage_names import key_of
 
 
@@ -32,12 +32,11 @@ def code_since(engine: Engine, producer: Producer, target: str, code: str) -> Co
     return None if row is None or row.version is None else CodeSince(version=row.version, at_ms=row.at_ms)
 
 
-def forget_code(engine: Engine, producer: Producer, target: str, before_ms: int) -> None:
-    """Let the codes of a producer's runs before a moment count no more, as no row of theirs is left."""
+def forget_code_on(connection: Connection, producer: Producer, target: str, before_ms: int) -> None:
+    """Let the codes of a producer's runs before a moment count no more, as no row of theirs is left; in a transaction that writes."""
     run = schema.run.c
-    with writing(engine) as connection:
-        mine = sa.and_(run.writer_id == _writer(producer, target), run.at_ms < before_ms, run.code.is_not(None))
-        connection.execute(sa.update(schema.run).where(mine).values(code=None))
+    mine = sa.and_(run.writer_id == _writer(producer, target), run.at_ms < before_ms, run.code.is_not(None))
+    connection.execute(sa.update(schema.run).where(mine).values(code=None))
 
 
 def _writer(producer: Producer, target: str) -> sa.ScalarSelect[int]:

@@ -17,7 +17,9 @@ from lakechime_dagster.lineage.graph.standing import Standing
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.store.ledger import Ledger
 from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.triggers.lanes import ExecutionState
 from tests.support.home import local_home
 from tests.support.tables import write
 
@@ -43,6 +45,10 @@ def rated(orders: Any) -> Any:
 
 
 total = sql_table("gold.total", sql="SELECT sum(twice) AS total FROM silver.paid", refresh="full")
+
+
+class KilledError(Exception):
+    """Stands for the end of a process."""
 
 
 class Shop:
@@ -97,6 +103,34 @@ def test_a_run_tells_where_its_columns_come_from(shop: Shop, monkeypatch: pytest
     assert statement.columns[0].sources == (Source(ColumnRef("bronze.orders", "id"), Kind.IDENTITY),)
     assert statement.indirect == (Source(ColumnRef("bronze.orders", "amount"), Kind.FILTER),)
     assert (statement.inputs, statement.unknown) == (("bronze.orders",), ())
+
+
+def test_a_run_that_dies_when_its_step_is_settled_has_told_its_lineage(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.commit("bronze.orders", ORDERS, (1, 10))
+    settle = Ledger.settle
+
+    def settle_and_die(*given: Any, **more: Any) -> bool:
+        settle(*given, **more)
+        raise KilledError
+
+    monkeypatch.setattr(Ledger, "settle", settle_and_die)
+    with pytest.raises(KilledError):
+        shop.run("silver.paid")
+    assert [one.state for one in shop.platform.ledger.executions()] == [ExecutionState.SETTLED]
+    assert [column.column for column in shop.current("silver.paid").columns] == ["id", "twice"]
+
+
+def test_a_step_is_not_settled_without_its_lineage(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.commit("bronze.orders", ORDERS, (1, 10))
+
+    def die(*_: object) -> None:
+        raise KilledError
+
+    monkeypatch.setattr("lakechime_dagster.store.lineage_settling.record_on", die)
+    with pytest.raises(KilledError):
+        shop.run("silver.paid")
+    assert standings(shop.platform) == []
+    assert [one.state for one in shop.platform.ledger.executions()] == [ExecutionState.OPEN]
 
 
 def test_sql_tells_the_same_through_its_views(shop: Shop) -> None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 from sqlalchemy import Engine
 
 from lakechime_dagster.lineage.record import LineageRecord, Producer
+from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_code import code_since, forget_code
+from lakechime_dagster.store.lineage_code import code_since, forget_code_on
 from lakechime_dagster.store.lineage_retention import expire_runs
 from lakechime_dagster.store.lineage_standing import LineageStandings
 from tests.lineage.factories import make_record, make_statement
@@ -42,5 +43,6 @@ def test_rows_are_by_older_code_before_the_first_run_of_the_newest(engine: Engin
     since = code_since(engine, PRODUCER, "gold.daily", "two")
     assert since is not None
     assert (since.version, since.at_ms) == ("3", 3)
-    forget_code(engine, PRODUCER, "gold.daily", 4)
+    with writing(engine) as connection:
+        forget_code_on(connection, PRODUCER, "gold.daily", 4)
     assert code_since(engine, PRODUCER, "gold.daily", "two") is None
