@@ -30,6 +30,8 @@ def know(to: To, as_json: Json = False) -> None:
     platform = open_platform()
     lake = declared_lake(platform.settings)
     check_new(to)
+    if sys.stdin.isatty():
+        note('a line of JSON for each subject, such as {"email": …}; Ctrl-D ends them')
     subjects = read_subjects(sys.stdin.buffer, set(PersonalData(platform, lake).tags.values()))
     with exporting(to) as export:
         found = known(lake, platform, subjects, export, note)
@@ -49,6 +51,9 @@ def _print(found: "Known", to: Path) -> None:
         if one.is_there
     ]
     print_table(("table", "rows", "subjects", "rows that cannot be read"), rows, empty="no table that could hold them is there yet")
+    for one in found.tables:
+        if one.absent:
+            say(f"{one.table} has no {', '.join(one.absent)}, where rows would be looked for")
     if found.not_reached:
         say("\nout of reach:")
         several = [

@@ -34,12 +34,16 @@ RESCUED = "_rescued"  # of the table of a type: values that have no column
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """A table that was looked in: how many rows are of subjects, of how many of these, and in how many something cannot be read."""
+    """A table that was looked in: how many rows are of subjects, of how many of these, and in how many something cannot be read.
+
+    `absent` are columns that are said to be personal, or to come of what is, and that the table does not have.
+    """
 
     table: str
     rows: int = 0
     subjects: int = 0
     unreadable: int = 0
+    absent: tuple[str, ...] = ()
     is_there: bool = True
 
 
@@ -93,7 +97,8 @@ class Search:
         streams = {group.stream.table.name for group in self.lake.groups}
         beside = searched_beside(self.lake, self.reached.keys)
         known = {one.table for one in beside} | {*self._type_tables}
-        plain = searched(self.reached, {table.name for table in self.lake.tables} - known)
+        of_delta = {table.name for table in self.lake.tables if table.format is TableFormat.DELTA}
+        plain = searched(self.reached, of_delta - known)
         several = [replace(one, texts=("payload",)) if one.table in streams else one for one in plain]
         return tuple(sorted([*several, *beside, *self._of_types()], key=lambda one: one.table))
 
@@ -206,13 +211,14 @@ def search_by(planner: "Planner", lake: Lake, platform: Platform) -> Search:
 
 def _looked(search: Search, one: Searched, keys: Any, subjects: Sequence[Subject], export: Export) -> Looked:
     """Look in one table; one that nobody can be in by the keys that are given is not read."""
-    from lakechime_dagster.spark.personal_search import NOBODY, matches
+    from lakechime_dagster.spark.personal_search import NOBODY, absent, matches
 
     location = search.location(one.table)
     if not search.platform.log_at(location, one.table).exists():
         return Looked(table=one.table, is_there=False)
     if not any(one.categories & subject.categories for subject in subjects):
         return Looked(table=one.table)
+    lacking = tuple(name for name in absent(keys.sparkSession, one, location) if name != RESCUED)
     found, rows, unreadable = set[int](), 0, 0
     for match in matches(keys, one, location):
         if match.subject == NOBODY:
@@ -221,7 +227,7 @@ def _looked(search: Search, one: Searched, keys: Any, subjects: Sequence[Subject
         export.add(one.table, match.subject, match.by, match.row)
         found.add(match.subject)
         rows += 1
-    return Looked(table=one.table, rows=rows, subjects=len(found), unreadable=unreadable)
+    return Looked(table=one.table, rows=rows, subjects=len(found), unreadable=unreadable, absent=lacking)
 
 
 def _not_reached(search: Search, subjects: Sequence[Subject]) -> tuple[NotReached, ...]:

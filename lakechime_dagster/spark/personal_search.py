@@ -71,6 +71,13 @@ def matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
         raise TableUnreadableError(f"{one.table} cannot be looked in: Spark says {_kind(error.__cause__)}") from None
 
 
+def absent(spark: SparkSession, one: Searched, location: str) -> tuple[str, ...]:
+    """The places of which the table has no such column."""
+    schema = spark.read.format("delta").load(location).schema
+    names = dict.fromkeys(place.name for place in one.places)
+    return tuple(name for name in names if _typed(schema, name.partition(":")[0]) is None)
+
+
 def _matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
     rows = keys.sparkSession.read.format("delta").load(location)
     places = [place for place in dict.fromkeys(one.places) if one.is_text or _typed(rows.schema, place.name)]

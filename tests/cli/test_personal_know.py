@@ -21,7 +21,8 @@ from tests.support.cli import Cli
 LAKE = """
 from pyspark.sql import functions as F
 from lakechime_dagster.lake import JsonLines, Lake, SourceTable, event_group, event_stream, personal, spark_table, sql_table
-people = SourceTable("bronze.people", columns={"email": personal("email"), "address.street": personal("street")})
+people = SourceTable("bronze.people", columns={"email": personal("email"), "address.street": personal("street"), "fax": personal("street")})
+ice = SourceTable("bronze.ice", format="iceberg", columns={"email": personal("email")})
 letters = SourceTable("bronze.letters", columns={"payload:$.to[].email": personal("email")})
 visits = SourceTable("bronze.visits", columns={"customer": personal("customer")})
 members = sql_table("silver.members", refresh="full", columns={"email": personal("email")}, sql='''
@@ -32,7 +33,7 @@ def opaque(people):
     return people.select(F.udf(str.upper)("email").alias("mail"))
 game = event_stream("game", source=JsonLines("in"))
 shop = event_group("shop", game, columns={"/user/email": personal("email")})
-lake = Lake("shop", [people, letters, visits, members, hashes, opaque, game, shop])
+lake = Lake("shop", [people, ice, letters, visits, members, hashes, opaque, game, shop])
 """
 ANN, BOB = "Ann@Example.com", "bob@example.com"
 
@@ -96,10 +97,12 @@ def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert told.json == {"folder": "out", **summary}
     assert (summary["subjects"], summary["rows"]) == (2, 10)
+    assert {one["table"]: one["absent"] for one in summary["tables"] if one["absent"]} == {"bronze.people": ["fax"]}
     unreadable = {one["table"]: one["unreadable"] for one in summary["tables"] if one["unreadable"]}
     assert unreadable == {"bronze.letters": 1}
     lost = {(one["table"], one["column"], one["category"]): one["why"] for one in summary["out_of_reach"] if one["lines"] == [1, 3]}
     assert lost == {
+        ("bronze.ice", "email", "email"): "it is a table of ICEBERG: only those of Delta are looked in",
         ("gold.opaque", "mail", "email"): "bronze.people.email: PythonUDF is not followed",
         ("gold.opaque", "mail", "street"): "the way of the value to it is not known",  # as nobody looks into the function
         ("silver.members", "letter", "email"): "bronze.people.email: Substring is not followed",

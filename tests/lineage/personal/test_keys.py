@@ -102,7 +102,8 @@ def test_it_is_told_why_somebody_is_not_found_in_a_table() -> None:
     assert told("email") == lost | outside | unknown
     none = "no value of email is given"
     assert told("phone") == lost | outside | unknown | {"b.hash": none}
-    assert out_of_reach(found, [tagged(cut)], ["email"], places, {})[0] == OutOfReach(
+    others = [tagged(cut), tagged(ColumnRef("elsewhere", "email"))]
+    assert out_of_reach(found, others, ["email"], places, {})[0] == OutOfReach(
         table="b", column="cut", category="email", why="the way of the value to it is not known"
     )  # what is lost is not known to be personal
 
