@@ -63,7 +63,7 @@ def _given(
 
     given: dict[str, Any] = {"what": what, "action": action, "sender": sender}
     known = {*asked.network.tables, *(table.name for table in asked.lake.tables)} if of else set()
-    given["refs"] = tuple(ref_named(name, known) for name in of) if of else None
+    given["refs"] = tuple(_ref(name, known, asked) for name in of) if of else None
     if kind is not None:
         if kind.replace("_", " ") not in list(ChangeKind):
             raise parse.wrong("--kind", f"{kind!r} is none of {KINDS}")
@@ -74,6 +74,15 @@ def _given(
         except ValueError:
             raise parse.wrong("--on", f"{on!r} is not a date; write such as 2026-12-31") from None
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _ref(name: str, known: set[str], asked: "AskedLineage") -> "ColumnRef":
+    """What a person names; of a table whose columns are known a column is one of these, or a field of one."""
+    ref = ref_named(name, known)
+    columns = asked.columns(ref.table) if ref.column is not None else set()
+    if ref.column is not None and columns and ref.column.partition(".")[0] not in columns:
+        return asked.ref(name)
+    return ref
 
 
 def _new(given: dict[str, Any], asked: "AskedLineage") -> "Change":

@@ -72,6 +72,17 @@ def test_a_draft_tells_nobody_and_shows_whom_it_concerns_and_why(notice: Cli, ma
     assert (mail_server.mails, webhook.told, states(notice)) == ([], [], [])
 
 
+def test_a_column_that_a_table_does_not_have_is_refused_where_its_columns_are_known(notice: Cli) -> None:
+    assert drafted(notice).code == 0
+    statement = make_statement("silver.flights", damp="bronze.weather.humid")
+    SqlLineage(notice.platform.store.engine).record(make_record(statement, job="silver.flights", at=notice.platform.store.now()))
+    refused = notice("notice", "draft", "bronze.weather.humd", "--kind", "incident", "--what", "wrong values")
+    assert (refused.code, refused.err.strip()) == (
+        3, "error: bronze.weather has no column 'humd' that is known; did you mean humid?"
+    )  # fmt: skip
+    assert notice("notice", "draft", "bronze.weather.humid", "--kind", "incident", "--what", "wrong values").code == 0
+
+
 def test_each_owner_is_told_once_of_what_is_theirs_in_plain_text(notice: Cli, mail_server: MailServer, webhook: Webhook) -> None:
     drafted(notice)
     sent = notice("notice", "send", "1", "--yes", "--who", "me")
@@ -91,7 +102,7 @@ When: 2100-12-31
 What changes: bronze.weather.humid
 
 Your tables that it reaches:
-- silver.flights (layer 1): columns not known; whether is not sure, as something on the way is not known
+- silver.flights (layer 1): columns not known; whether it is, is not sure, as something on the way is not known
 
 Sent by team:ops, me.
 

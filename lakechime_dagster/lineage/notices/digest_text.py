@@ -44,7 +44,7 @@ def text_of(change: Change, digest: Digest, occasion: str, who: str) -> str:
 
 
 def _of_hit(hit: Hit) -> str:
-    sure = "" if hit.is_sure else "; whether is not sure, as something on the way is not known"
+    sure = "" if hit.is_sure else "; whether it is, is not sure, as something on the way is not known"
     return f"- {_plain(hit.table)} ({_layer(hit)}): {_columns(hit)}{sure}"
 
 

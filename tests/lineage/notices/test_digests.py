@@ -104,7 +104,7 @@ What changes: bronze.weather.humid
 
 Your tables that it reaches:
 - gold.count (layer 1): which rows it has
-- silver.flights (layer 1): columns not known; whether is not sure, as something on the way is not known
+- silver.flights (layer 1): columns not known; whether it is, is not sure, as something on the way is not known
 - gold.daily (layer 2): columns mean_humid, max_humid
 
 Your dashboards that read what it reaches:
