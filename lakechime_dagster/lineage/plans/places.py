@@ -7,6 +7,7 @@ from lakechime_dagster.lineage.names import Names, external, normalised
 from lakechime_dagster.lineage.plans.databases import data_set_of
 from lakechime_dagster.lineage.plans.dump import Field
 
+SESSION = "spark_catalog"
 CATALOG = "catalog"
 """The namespace of tables that only a catalog of Spark's tells, without saying where they are."""
 
@@ -40,12 +41,20 @@ def place_of(fields: Mapping[str, Field]) -> Place:
     parts = [fields, *(part for key in _PARTS if isinstance(part := fields.get(key), Mapping))]
     return Place(
         path=next((text for part in parts if (text := _text(part.get("path")))), None),
-        identifier=next((text for part in parts if (text := _text(part.get("identifier")))), None),
+        identifier=next((_within(fields, text) for part in parts if (text := _text(part.get("identifier")))), None),
         data_set=next((found for part in parts if (found := _data_set(part))), None),
     )
 
 
 _PARTS = ("target", "relation", "table", "catalogTable", "tableMeta")
+
+
+def _within(fields: Mapping[str, Field], identifier: str) -> str:
+    """A table's name within its catalog, where that is not the session's own: a table of another one is another table."""
+    catalog = fields.get("catalog")
+    name = catalog.get("catalog") if isinstance(catalog, Mapping) else None
+    is_told = not isinstance(name, str) or name == SESSION or identifier.startswith(f"{name}.")
+    return identifier if is_told else f"{name}.{identifier}"
 
 
 def _data_set(part: Mapping[str, Field]) -> tuple[str, str] | None:

@@ -26,6 +26,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.util.package$;
+import org.apache.spark.sql.connector.catalog.CatalogPlugin;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.types.DataType;
 
@@ -233,6 +234,7 @@ public final class PlanDump {
         StringBuilder out = new StringBuilder("{\"o\":").append(text(value.getClass().getSimpleName()));
         String path = pathOf(value);
         if (path != null) out.append(",\"path\":").append(path);
+        if (value instanceof CatalogPlugin) out.append(",\"catalog\":").append(text(((CatalogPlugin) value).name()));
         if (value.getClass().getSimpleName().equals("JDBCRelation")) {
             Object jdbc = called(value, "jdbcOptions");
             String database = database(String.valueOf(called(jdbc, "url")));
