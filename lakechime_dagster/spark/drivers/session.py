@@ -129,9 +129,10 @@ def _open_context(client: Any) -> SparkContext:
 
 
 def _end_in_background(context: Any) -> None:
-    """Ends the server for accumulators, which takes half a second to notice."""
+    """Ends the server for accumulators, which takes half a second to notice; that the JVM hangs up meanwhile is no error to be shown."""
     server, context._accumulatorServer = context._accumulatorServer, None
     if server is not None:
+        server.handle_error = lambda *_: None
         threading.Thread(target=server.shutdown, daemon=True).start()
 
 
