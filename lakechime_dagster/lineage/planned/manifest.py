@@ -12,6 +12,7 @@ from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, So
 from lakechime_dagster.lineage.record import Statement
 
 VERSION = 1
+REMEDY = "bring it back from version control, or remove it and run `lakechime lineage plan`"
 FILE = "lineage.json"
 
 
@@ -102,15 +103,15 @@ def read_manifest(path: Path) -> Manifest:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InvalidValueError("manifest", str(path), f"cannot be read: {error}; write it with `lakechime lineage plan`") from None
+        raise InvalidValueError("manifest", str(path), f"cannot be read: {error}; {REMEDY}") from None
     if not isinstance(value, dict) or value.get("version") != VERSION:
         said = value.get("version") if isinstance(value, dict) else None
-        raise InvalidValueError("manifest", str(path), f"has version {said!r}, this one reads {VERSION}; run `lakechime lineage plan`")
+        raise InvalidValueError("manifest", str(path), f"has version {said!r}, this one reads {VERSION}; {REMEDY}")
     try:
         tables = {name: _table(name, one) for name, one in value["tables"].items()}
         return Manifest(lake=str(value["lake"]), tables=tables, accepted={str(k): str(v) for k, v in value["accepted"].items()})
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InvalidValueError("manifest", str(path), f"is not whole: {error!r}; write it with `lakechime lineage plan`") from None
+        raise InvalidValueError("manifest", str(path), f"is not whole: {error!r}; {REMEDY}") from None
 
 
 def _table_text(table: PlannedTable) -> str:
