@@ -21,9 +21,9 @@ from lakechime_dagster.lineage.graph.network import Network
 from lakechime_dagster.lineage.graph.paths import nodes_of
 from lakechime_dagster.lineage.graph.reach import Certainty, reach
 from lakechime_dagster.store.engine import open_engine
-from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_network import CurrentNetwork
-from lakechime_dagster.store.lineage_region import network_around
+from lakechime_dagster.store.lineage.network import CurrentNetwork
+from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.store.lineage.region import network_around
 from lakechime_dagster.store.upgrade import upgrade
 from tests.lineage.factories import make_record, make_statement
 

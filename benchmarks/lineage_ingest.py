@@ -19,9 +19,9 @@ from benchmarks._lines import Line, at_least, run_of_messages
 from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.lineage.sql.schema import SqlSchema
 from lakechime_dagster.lineage.sql.statements import statements_of_sql
-from lakechime_dagster.resources.lineage_ingest import LineageIngest
+from lakechime_dagster.resources.lineage.ingest import LineageIngest
 from lakechime_dagster.store.engine import open_engine
-from lakechime_dagster.store.lineage_ingest import SqlIngest
+from lakechime_dagster.store.lineage.ingest import SqlIngest
 from lakechime_dagster.store.upgrade import upgrade
 from tests.support.tpcds import queries, tables
 

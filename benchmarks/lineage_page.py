@@ -16,14 +16,14 @@ from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.api.lineage_page import around_json, rehearse
 from lakechime_dagster.lake import Lake, SourceTable
 from lakechime_dagster.lineage.record import LineageRecord
-from lakechime_dagster.resources.lineage_asked import AskedLineage
-from lakechime_dagster.resources.lineage_marks import PlannedChanges
-from lakechime_dagster.resources.lineage_ready import ReadyNetwork
+from lakechime_dagster.resources.lineage.asked import AskedLineage
+from lakechime_dagster.resources.lineage.marks import PlannedChanges
+from lakechime_dagster.resources.lineage.ready import ReadyNetwork
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_facts import facts_of
-from lakechime_dagster.store.lineage_network import CurrentNetwork
+from lakechime_dagster.store.lineage.facts import facts_of
+from lakechime_dagster.store.lineage.network import CurrentNetwork
+from lakechime_dagster.store.lineage.records import SqlLineage
 from tests.lineage.factories import make_record, make_statement
 
 LAYERS, INPUTS, COLUMNS, TOGETHER = 12, 3, 20, 500

@@ -10,7 +10,7 @@ import dagster as dg
 
 from lakechime_dagster.assets.outside import outside_specs
 from lakechime_dagster.lake.load import load_lake
-from lakechime_dagster.resources.outside import look_outside
+from lakechime_dagster.resources.lineage.outside import look_outside
 from lakechime_dagster.settings import Settings, load_settings
 
 logger = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ import pytest
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 from lakechime_dagster.outside import outside_definitions
-from lakechime_dagster.resources import outside
+from lakechime_dagster.resources.lineage import outside
 from lakechime_dagster.settings import Settings, load_settings
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage_reads import keep_reads
+from lakechime_dagster.store.lineage.reads import keep_reads
 from tests.support.cli import Cli
 from tests.support.processes import REPOSITORY, free_port
 

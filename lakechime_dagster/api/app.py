@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, make_asgi_app
 from lakechime_dagster.api import session
 from lakechime_dagster.api.metrics import StoreCollector
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
-from lakechime_dagster.resources.lineage_ingest import MAX_BYTES, LineageIngest, parsed
-from lakechime_dagster.store.event_measures import Measures
+from lakechime_dagster.resources.lineage.ingest import MAX_BYTES, LineageIngest, parsed
+from lakechime_dagster.store.types.measures import Measures
 
 JSON_TYPE = "application/json"
 OPEN = ("/metrics", "/notice/acknowledge")  # what needs no token: scrapers of Prometheus have none, and a signed link is one

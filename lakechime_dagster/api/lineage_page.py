@@ -15,9 +15,9 @@ from fastapi.responses import FileResponse, JSONResponse
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
 from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
 from lakechime_dagster.lineage.personal.reach import Reach
-from lakechime_dagster.resources.lineage_asked import AskedLineage
-from lakechime_dagster.resources.lineage_marks import PlannedChange, PlannedChanges, TableReader, readers_of
-from lakechime_dagster.resources.personal import PersonalData
+from lakechime_dagster.resources.lineage.asked import AskedLineage
+from lakechime_dagster.resources.lineage.marks import PlannedChange, PlannedChanges, TableReader, readers_of
+from lakechime_dagster.resources.personal.reached import PersonalData
 from lakechime_dagster.triggers.grid import from_milliseconds
 
 Ask = Callable[[int | None], AskedLineage]  # by the time of which it is asked, None for now

@@ -10,9 +10,9 @@ from prometheus_client.registry import Collector
 
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.schema.producers import OTHER
-from lakechime_dagster.store.event_measures import GroupMeasures, Measures, TypeMeasures
-from lakechime_dagster.store.event_producers import Producer
-from lakechime_dagster.store.event_totals import REFUSED, SECONDS
+from lakechime_dagster.store.types.measures import GroupMeasures, Measures, TypeMeasures
+from lakechime_dagster.store.types.producers import Producer
+from lakechime_dagster.store.types.totals import REFUSED, SECONDS
 from lakechime_dagster.triggers.lanes import LaneState
 
 MAX_TYPES = 500  # that have a label of their own, the busiest ones

@@ -16,9 +16,9 @@ from lakechime_dagster.api.body import form_of
 from lakechime_dagster.api.session import is_from_here
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
 from lakechime_dagster.lineage.notices.changes import Change, ChangeKind
-from lakechime_dagster.resources.drafting import draft
-from lakechime_dagster.resources.lineage_asked import AskedLineage
-from lakechime_dagster.store.notices import KeptChange
+from lakechime_dagster.resources.lineage.asked import AskedLineage
+from lakechime_dagster.resources.notices.drafting import draft
+from lakechime_dagster.store.notices.changes import KeptChange
 
 MARK = "x-lakechime"  # a header that no form of another site can send
 FIELDS = frozenset({"of", "kind", "what", "action", "on", "sender", "who"})

@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse
 from lakechime_dagster.api.body import form_of
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
 from lakechime_dagster.lineage.notices.acknowledging import Acknowledgement, LinkError, verified
-from lakechime_dagster.store.notices import Notices
+from lakechime_dagster.store.notices.changes import Notices
 
 PATH = "/notice/acknowledge"
 HEADERS = {

@@ -8,7 +8,7 @@ import dagster as dg
 from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.schema.breaking import Broke
-from lakechime_dagster.store.event_breaks import KeptBreak
+from lakechime_dagster.store.types.breaks import KeptBreak
 
 NOTHING_BREAKS = "nothing_breaks"
 ABOUT = "No field went on in a sibling, and no values were kept out of all columns by a contract or a cap, lately."

@@ -13,7 +13,7 @@ from lakechime_dagster.lake.events import EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lineage_declared import outside_inputs
+from lakechime_dagster.resources.lineage.declared import outside_inputs
 from lakechime_dagster.triggers.flow import Flow
 
 KINDS = ("deltalake", "spark")

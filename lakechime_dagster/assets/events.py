@@ -18,16 +18,16 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.resources.event_types import event_breaks, event_hints, event_replays, event_types, move_types, settle_group
-from lakechime_dagster.resources.grouped import Fares, types_of
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
-from lakechime_dagster.resources.lineage_declared import record_types
+from lakechime_dagster.resources.lineage.declared import record_types
 from lakechime_dagster.resources.names import op_name
 from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.projecting import project
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import Attempted, SparkResource
+from lakechime_dagster.resources.streams.event_types import event_breaks, event_hints, event_replays, event_types, move_types, settle_group
+from lakechime_dagster.resources.streams.grouped import Fares, types_of
+from lakechime_dagster.resources.streams.projecting import project
 from lakechime_dagster.schema.replay import REBUILT
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import COLD, GroupResult, TypeResult

@@ -18,12 +18,12 @@ from lakechime_dagster.lake.readers import all_read_deletion_vectors
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
-from lakechime_dagster.resources.draining import event_drains
-from lakechime_dagster.resources.event_types import event_hints, event_patterns, event_replays
+from lakechime_dagster.resources.following.open_transactions import asked
+from lakechime_dagster.resources.following.schema_from import schema_reading
 from lakechime_dagster.resources.names import asset_name
-from lakechime_dagster.resources.open_transactions import asked
 from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.resources.schema_from import schema_reading
+from lakechime_dagster.resources.streams.draining import event_drains
+from lakechime_dagster.resources.streams.event_types import event_hints, event_patterns, event_replays
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.spark.events.job import EventJob, GroupJob
 from lakechime_dagster.spark.following.bronze_job import BronzeJob

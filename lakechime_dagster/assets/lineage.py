@@ -10,7 +10,7 @@ from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lineage.columns import ColumnLineage, Source
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lineage import Recorded
+from lakechime_dagster.resources.lineage.runs import Recorded
 
 MAX_PAIRS = 1_000  # of a column and a source: more is 100 kB in each materialisation
 MAX_SHOWN = 100  # columns in the table

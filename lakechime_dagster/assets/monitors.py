@@ -10,11 +10,11 @@ from lakechime_dagster.cdc.comparing.untold import SeenSame
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.monitors import UNDECLARED
+from lakechime_dagster.resources.following.monitor import followed, monitored, opened_driver
+from lakechime_dagster.resources.following.source_queries import check_source_queries
 from lakechime_dagster.resources.keys import asset_key, monitor_check_keys
 from lakechime_dagster.resources.lakechime import LakeChimeResource
-from lakechime_dagster.resources.monitor import followed, monitored, opened_driver
 from lakechime_dagster.resources.names import IS_PROVEN, KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE
-from lakechime_dagster.resources.source_queries import check_source_queries
 
 MAX_LOOKS = 500  # evaluations of a check among which one is looked for
 
@@ -35,8 +35,8 @@ def _keeps_up(table: ChangeTable) -> dg.AssetChecksDefinition:
 
     @dg.asset_check(asset=asset_key(table.name), name=KEEPS_UP, description="What came is read soon, and nothing is lost before it is.")
     def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
-        from lakechime_dagster.resources.followed import Followed
-        from lakechime_dagster.resources.keeping_up import keeping_up
+        from lakechime_dagster.resources.following.followed import Followed
+        from lakechime_dagster.resources.following.keeping_up import keeping_up
 
         followed = Followed(lakechime.platform(), table)
         before = newest_seen(context.instance, table, followed.platform.store.now() - round(monitor.limits.behind.total_seconds() * 1000))
@@ -51,8 +51,8 @@ def _nothing_lost(table: ChangeTable) -> dg.AssetChecksDefinition:
 
     @dg.asset_check(asset=asset_key(table.name), name=NOTHING_LOST, description=description)
     def check(lakechime: LakeChimeResource) -> dg.AssetCheckResult:
-        from lakechime_dagster.resources.followed import Followed
-        from lakechime_dagster.resources.transactions import transactions_counted
+        from lakechime_dagster.resources.following.followed import Followed
+        from lakechime_dagster.resources.following.transactions import transactions_counted
 
         return whole(transactions_counted(Followed(lakechime.platform(), table), monitor))
 
@@ -83,8 +83,8 @@ def _is_proven(table: ChangeTable) -> dg.AssetChecksDefinition:
 
     @dg.asset_check(asset=asset_key(table.name), name=IS_PROVEN, description=description)
     def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
-        from lakechime_dagster.resources.followed import Followed
-        from lakechime_dagster.resources.unproven import unproven
+        from lakechime_dagster.resources.following.followed import Followed
+        from lakechime_dagster.resources.following.unproven import unproven
 
         seen = last_seen_same(context.instance, table)
         return proven(unproven(Followed(lakechime.platform(), table), seen), seen, table)

@@ -10,9 +10,9 @@ from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.named_types import named_types
 from lakechime_dagster.lake.tables import SourceTable
-from lakechime_dagster.resources.event_types import event_types
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.streams.event_types import event_types
 from lakechime_dagster.schema.column_types import table_columns
 from lakechime_dagster.schema.results import TypeResult
 

@@ -20,9 +20,9 @@ from lakechime_dagster.lake.names import OWNER
 from lakechime_dagster.lineage.outside import ForeignTable, Outside, UsedConsumer, in_circles
 from lakechime_dagster.lineage.reads import ConsumerKind
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lineage_declared import outside_inputs
+from lakechime_dagster.resources.lineage.declared import outside_inputs
+from lakechime_dagster.resources.lineage.outside import Looked
 from lakechime_dagster.resources.names import dagster_name
-from lakechime_dagster.resources.outside import Looked
 from lakechime_dagster.triggers.grid import from_milliseconds
 
 GROUPS = {ConsumerKind.DASHBOARD: "dashboards", ConsumerKind.USER: "people", ConsumerKind.JOB: "jobs"}

@@ -29,7 +29,7 @@ def personal_results(lake: Lake, table: LakeTable, platform: Platform) -> list[d
     """What the check says by the lineage that is known now; a table without one has none."""
     if not personal_specs(lake, table):
         return []
-    from lakechime_dagster.resources.personal import PersonalData  # numpy, which each process would pay for
+    from lakechime_dagster.resources.personal.reached import PersonalData  # numpy, which each process would pay for
 
     data = PersonalData(platform, lake)
     found = data.found(data.network_above(table.name), [table.name])

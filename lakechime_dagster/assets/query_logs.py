@@ -10,8 +10,8 @@ from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.query_logs import AuditLog
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
-from lakechime_dagster.resources.lineage_ingest import Refused, TakenLines, lineage_ingest
-from lakechime_dagster.resources.query_logs import read_query_log
+from lakechime_dagster.resources.lineage.ingest import Refused, TakenLines, lineage_ingest
+from lakechime_dagster.resources.lineage.query_logs import read_query_log
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.triggers.flow import Flow
 

@@ -10,7 +10,7 @@ from lakechime_dagster.assets.lineage import lineage_metadata
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.lineage.record import Statement
-from lakechime_dagster.resources.lineage import Recorded
+from lakechime_dagster.resources.lineage.runs import Recorded
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import SparkAttempt
 from lakechime_dagster.spark.job import SourceResult, TableResult

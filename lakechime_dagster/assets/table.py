@@ -23,15 +23,15 @@ from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
-from lakechime_dagster.resources.lineage import older_code, record_lineage, seen_lineage
-from lakechime_dagster.resources.lineage_declared import record_declared
+from lakechime_dagster.resources.lineage.declared import record_declared
+from lakechime_dagster.resources.lineage.runs import older_code, record_lineage, seen_lineage
+from lakechime_dagster.resources.lineage.schema_hold import check_fits
 from lakechime_dagster.resources.names import pool_of
 from lakechime_dagster.resources.platform import marks_of
 from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.resources.schema_hold import check_fits
 from lakechime_dagster.resources.spark import SparkAttempt, SparkResource
 from lakechime_dagster.spark.job import Outcome, TableResult
-from lakechime_dagster.store.lineage_settling import LineageToKeep
+from lakechime_dagster.store.lineage.settling import LineageToKeep
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import COMPLETE

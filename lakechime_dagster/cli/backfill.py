@@ -73,7 +73,7 @@ def _drafted(platform: "Platform", planned: "BackfillPlan", backfill_id: str, by
     """The number of the draft that tells of it, for a person to send."""
     from lakechime_dagster.lineage.columns import ColumnRef
     from lakechime_dagster.lineage.notices.changes import MAX_REFS, Change, ChangeKind
-    from lakechime_dagster.resources.drafting import draft
+    from lakechime_dagster.resources.notices.drafting import draft
 
     refs = (*planned.asked.columns, *(ColumnRef(table) for table in planned.asked.tables))
     change = Change(kind=ChangeKind.BACKFILL, what=f"It is computed again: {by.reason}", refs=refs[:MAX_REFS])
@@ -120,7 +120,7 @@ def _planned(
 ) -> "BackfillPlan":
     from lakechime_dagster.lineage.backfill.window import Window
     from lakechime_dagster.resources import backfill
-    from lakechime_dagster.resources.lineage_asked import AskedLineage
+    from lakechime_dagster.resources.lineage.asked import AskedLineage
     from lakechime_dagster.resources.selection import selected_tables
 
     if bool(columns) == bool(selection):

@@ -14,27 +14,13 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from lakechime_dagster.cli import (
-    backfill,
-    cdc,
-    dce,
-    demo,
-    dev,
-    drop,
-    execution,
-    lineage,
-    maintain,
-    metrics,
-    notice,
-    personal,
-    personal_know,
-    schema,
-    status,
-    store,
-    table,
-    trigger,
-)
+from lakechime_dagster.cli import backfill, dce, demo, dev, drop, execution, maintain, metrics, status, store, table, trigger
+from lakechime_dagster.cli.cdc import app as cdc
+from lakechime_dagster.cli.lineage import app as lineage
+from lakechime_dagster.cli.notice import app as notice
 from lakechime_dagster.cli.output import error_document, note, one_line, print_json
+from lakechime_dagster.cli.personal import app as personal
+from lakechime_dagster.cli.schema import app as schema
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, shown
 from lakechime_dagster.settings import load_settings
 
@@ -50,7 +36,6 @@ for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, not
 table.app.command("maintain")(maintain.maintain)
 table.app.command("drop")(drop.drop)
 table.app.command("dropped")(drop.dropped)
-personal.app.command("know")(personal_know.know)
 app.command("dev")(dev.dev)
 app.command("status")(status.status)
 app.command("metrics")(metrics.metrics)

@@ -47,8 +47,8 @@ def maintain(
 
 
 def _looked(platform: "Platform", lake: "Lake", name: str) -> "list[Looked]":
-    from lakechime_dagster.resources.group_maintenance import look_at_group
     from lakechime_dagster.resources.maintenance import look
+    from lakechime_dagster.resources.streams.group_maintenance import look_at_group
 
     if groups := _groups(lake, name):
         return [one for group in groups for one in look_at_group(platform, lake, group, _only(group, name))]
@@ -56,8 +56,8 @@ def _looked(platform: "Platform", lake: "Lake", name: str) -> "list[Looked]":
 
 
 def _kept(platform: "Platform", lake: "Lake", name: str) -> "list[Kept]":
-    from lakechime_dagster.resources.group_maintenance import keep_group
     from lakechime_dagster.resources.maintenance import keep
+    from lakechime_dagster.resources.streams.group_maintenance import keep_group
 
     if groups := _groups(lake, name):
         return [one for group in groups for one in keep_group(platform, lake, group, note, _only(group, name))]

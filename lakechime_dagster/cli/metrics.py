@@ -15,8 +15,8 @@ def metrics(
 ) -> None:
     """Serve /metrics for Prometheus from the store, until Ctrl-C; whoever reaches the address can read names of types."""
     from lakechime_dagster.api.metrics import serve
-    from lakechime_dagster.resources.event_types import event_types
-    from lakechime_dagster.store.event_measures import measures
+    from lakechime_dagster.resources.streams.event_types import event_types
+    from lakechime_dagster.store.types.measures import measures
 
     types = event_types(open_platform())
     server = serve(lambda: measures(types), host, port)

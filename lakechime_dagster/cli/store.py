@@ -62,7 +62,7 @@ def expire(
     A trigger that is declared no more needs its events until `lakechime trigger forget`. Runs that told lineage and said no more than
     the one before them go too.
     """
-    from lakechime_dagster.store.lineage_retention import expire_runs
+    from lakechime_dagster.store.lineage.retention import expire_runs
     from lakechime_dagster.store.need import mark_stale, needed_after, needs, tags_needed
     from lakechime_dagster.store.retention import expire as expired
 

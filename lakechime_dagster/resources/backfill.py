@@ -16,11 +16,11 @@ from lakechime_dagster.lineage.backfill.rerun import Rerun, TableHit, rerun
 from lakechime_dagster.lineage.backfill.window import Window, time_level
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.record import Statement
-from lakechime_dagster.resources.lineage_asked import planned_statements
+from lakechime_dagster.resources.lineage.asked import planned_statements
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.backfills import Backfills
 from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.model import PartitionTrigger

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
-from lakechime_dagster.resources.asked import due_types
-from lakechime_dagster.resources.draining import drain_firing
 from lakechime_dagster.resources.feeds import ask, hold
+from lakechime_dagster.resources.lineage.programs import recording, tables_of
 from lakechime_dagster.resources.names import DAGSTER_BACKFILL_TAG, EXECUTION_TAG
 from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
-from lakechime_dagster.resources.recording import recording, tables_of
 from lakechime_dagster.resources.running import RunningExecution, kept
+from lakechime_dagster.resources.streams.asked import due_types
+from lakechime_dagster.resources.streams.draining import drain_firing
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.flow import Flow

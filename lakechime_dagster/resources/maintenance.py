@@ -19,8 +19,8 @@ from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.schema.repository import NOWHERE
 from lakechime_dagster.settings import SparkSettings
-from lakechime_dagster.store.event_places import TypesAt, places_of
 from lakechime_dagster.store.lanes_at import LaneAt, lanes_at
+from lakechime_dagster.store.types.places import TypesAt, places_of
 from lakechime_dagster.triggers.lanes import LaneState
 
 if TYPE_CHECKING:

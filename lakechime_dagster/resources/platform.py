@@ -12,11 +12,11 @@ from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError
 from lakechime_dagster.schema.replay import Drained
 from lakechime_dagster.settings import Settings, load_settings, location_in_project
-from lakechime_dagster.store import event_drains
 from lakechime_dagster.store.engine import memory_engine, open_engine
 from lakechime_dagster.store.evaluation import Evaluator
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.ledger import Beside, Ledger, together
+from lakechime_dagster.store.types import drains as event_drains
 from lakechime_dagster.store.upgrade import check, current_version, upgrade
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds

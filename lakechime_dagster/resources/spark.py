@@ -11,8 +11,8 @@ import dagster as dg
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.events import EventGroup
-from lakechime_dagster.resources.event_types import event_types
 from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.resources.streams.event_types import event_types
 from lakechime_dagster.schema.repository import NOWHERE, TypePlace
 from lakechime_dagster.schema.results import GroupResult
 from lakechime_dagster.settings import Settings, SparkSettings

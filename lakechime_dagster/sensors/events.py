@@ -13,10 +13,10 @@ from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.named_types import foreign_sources
 from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.resources.keys import asset_key
+from lakechime_dagster.resources.lineage.schema_hold import resume_fitting
 from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.resources.reconcile import reconcile
-from lakechime_dagster.resources.schema_hold import resume_fitting
 from lakechime_dagster.triggers.flow import partition_key
 
 INTERVAL_SECONDS = 4

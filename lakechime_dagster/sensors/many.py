@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import dagster as dg
 
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.resources.asked import with_asked
 from lakechime_dagster.resources.lakechime import declare_flow
 from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.resources.streams.asked import with_asked
 from lakechime_dagster.sensors.runs import DagsterRuns
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, AskedAt, Runs, Tick, attended, claim, decided
 from lakechime_dagster.sensors.trigger import INTERVAL_SECONDS, AssetJob, accepts_of, request

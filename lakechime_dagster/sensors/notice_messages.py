@@ -11,7 +11,7 @@ from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lineage.notices.changes import ChangeState
 from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.store.notice_outbox import KeptMessage, MessageState
+from lakechime_dagster.store.notices.outbox import KeptMessage, MessageState
 
 INTERVAL_SECONDS = 30
 MAX_SENT = 5  # a tick, which Dagster ends after 60 s; a message that nobody takes costs 8
@@ -42,7 +42,7 @@ def messages_sensor(lake: Lake) -> dg.SensorDefinition:
 
 def remind(platform: Platform, lake: Lake, before: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Put reminders that are due into the outbox; by change the last occasion, each looked at once, and what is to be said."""
-    from lakechime_dagster.resources.notices import notices, reminder_due, reminders
+    from lakechime_dagster.resources.notices.sending import notices, reminder_due, reminders
 
     reminded: dict[str, str] = {}
     sentences: list[str] = []
@@ -60,7 +60,7 @@ def remind(platform: Platform, lake: Lake, before: Mapping[str, str]) -> tuple[d
 
 def sent(platform: Platform, environment: Mapping[str, str]) -> list[str]:
     """Send what is due; what came of it, without what is in an address."""
-    from lakechime_dagster.resources.notices import check_sending, outbox, send_on
+    from lakechime_dagster.resources.notices.sending import check_sending, outbox, send_on
 
     there, missing = check_sending(platform.settings).split(environment)
     tried = send_on(platform, environment, there, MAX_SENT)

@@ -11,7 +11,7 @@ from lakechime_dagster.lineage.notices.changes import ChangeState
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.store.notices import Notices
+from lakechime_dagster.store.notices.changes import Notices
 
 INTERVAL_SECONDS = 60
 NONE = "none any more"
@@ -47,7 +47,7 @@ def planned(platform: Platform, lake: Lake) -> dict[str, str]:
     changes = Notices(platform.store.engine, platform.ledger.deployment).changes(ChangeState.PLANNED, ChangeState.ANNOUNCED)
     if not changes:
         return {}
-    from lakechime_dagster.resources.notice_hits import hits_of  # numpy, for who has a change to show
+    from lakechime_dagster.resources.notices.hits import hits_of  # numpy, for who has a change to show
 
     found: dict[str, list[str]] = {}
     for one in changes:

@@ -4,8 +4,8 @@ import dagster as dg
 
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.resources.lineage.outside import NotReloadedError, look_outside, reload_outside
 from lakechime_dagster.resources.names import dagster_name
-from lakechime_dagster.resources.outside import NotReloadedError, look_outside, reload_outside
 from lakechime_dagster.settings import load_settings
 
 INTERVAL_SECONDS = 60

@@ -16,11 +16,11 @@ from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.serve import bound, build_server, check_address
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.sql.schema import SqlSchema
-from lakechime_dagster.resources.lineage_ingest import LineageIngest
-from lakechime_dagster.store.event_measures import Measures
-from lakechime_dagster.store.lineage_ingest import SqlIngest
-from lakechime_dagster.store.lineage_reads import SqlReads
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.resources.lineage.ingest import LineageIngest
+from lakechime_dagster.store.lineage.ingest import SqlIngest
+from lakechime_dagster.store.lineage.reads import SqlReads
+from lakechime_dagster.store.lineage.standing import LineageStandings
+from lakechime_dagster.store.types.measures import Measures
 from tests.lineage.ingest.factories import NAMES, STORE, TABLES, columns, dataset, make_document, make_event
 
 TOKEN = "a-token-that-nobody-guesses"

@@ -17,11 +17,11 @@ from lakechime_dagster.api.serve import bound, build_server
 from lakechime_dagster.lake import Lake, SourceTable, personal
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.record import LineageRecord
-from lakechime_dagster.resources.lineage_asked import AskedLineage
-from lakechime_dagster.resources.lineage_ingest import lineage_ingest
+from lakechime_dagster.resources.lineage.asked import AskedLineage
+from lakechime_dagster.resources.lineage.ingest import lineage_ingest
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.store.lineage import SqlLineage
+from lakechime_dagster.store.lineage.records import SqlLineage
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.processes import PATIENCE
 

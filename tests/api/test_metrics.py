@@ -21,10 +21,10 @@ from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import GroupResult, Sent, TypeResult
 from lakechime_dagster.store import ledger_schema
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.event_measures import measures
-from lakechime_dagster.store.event_totals import add_to_group
-from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.store.ledger import Claim
+from lakechime_dagster.store.types.measures import measures
+from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.store.types.totals import add_to_group
 from lakechime_dagster.triggers.lanes import LaneState
 from tests.store.test_event_producers import learning, sent_by
 from tests.store.test_event_types import NEW, prototype, result

@@ -14,9 +14,9 @@ from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import Sent, TypeResult
 from lakechime_dagster.store import ledger_schema
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.event_measures import measures
-from lakechime_dagster.store.event_schema import event_type
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types.measures import measures
+from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.store.types.schema import event_type
 from lakechime_dagster.triggers.lanes import LaneState
 from tests.api.test_metrics import further_kinds, new_type, settle
 from tests.store.test_event_producers import learning, sent_by

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.lineage.notices.changes import ChangeKind, ChangeState
-from lakechime_dagster.resources.notices import notices, outbox
+from lakechime_dagster.resources.notices.sending import notices, outbox
 from tests.cli.weather_lake import lake
 from tests.support.served import Page, Told, serving_page
 

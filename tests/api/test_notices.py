@@ -9,8 +9,8 @@ from sqlalchemy import Engine
 from lakechime_dagster.api.notices import PATH, acknowledge_router
 from lakechime_dagster.lineage.notices.acknowledging import Acknowledgement, signed
 from lakechime_dagster.lineage.notices.occasions import ANNOUNCED
-from lakechime_dagster.store.notice_outbox import Message
-from lakechime_dagster.store.notices import Notices
+from lakechime_dagster.store.notices.changes import Notices
+from lakechime_dagster.store.notices.outbox import Message
 from tests.api.test_app import TOKEN, Answer, Client, serving
 from tests.lineage.notices.changes import make_change
 

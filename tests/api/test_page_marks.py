@@ -8,11 +8,11 @@ from playwright.sync_api import Page as Browser
 
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer, ConsumerKind, Read
-from lakechime_dagster.resources.notices import notices
+from lakechime_dagster.resources.notices.sending import notices
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_reads import keep_reads, note_way
+from lakechime_dagster.store.lineage.reads import keep_reads, note_way
+from lakechime_dagster.store.lineage.records import SqlLineage
 from tests.cli.weather_lake import lake
 from tests.lineage.factories import make_record, make_statement
 from tests.lineage.notices.changes import make_change

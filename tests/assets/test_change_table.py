@@ -18,7 +18,7 @@ from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.triggers.feeds import FilesPlace
 from tests.assets.test_table import Location, checks, shown
 from tests.cdc.factories import BINLOG, make_payload

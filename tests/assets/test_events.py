@@ -17,18 +17,19 @@ from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Contract, JsonLines, KafkaTopic, Lake, PathRule, event_group, event_stream, sql_table
 from lakechime_dagster.lake.contracts import Hint
-from lakechime_dagster.resources.event_types import event_hints, event_replays, event_types
 from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.resources.replaying import WouldReplay, would_rebuild, would_replay
 from lakechime_dagster.resources.spark import spark_of
+from lakechime_dagster.resources.streams.event_types import event_hints, event_replays, event_types
+from lakechime_dagster.resources.streams.replaying import WouldReplay, would_rebuild, would_replay
 from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.repository import KnownType, TypePlace
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store import event_schema, ledger_schema
+from lakechime_dagster.store import ledger_schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage.standing import LineageStandings
+from lakechime_dagster.store.types import schema as event_schema
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
 from tests.support.follows import read
@@ -103,7 +104,7 @@ def sell(number: int) -> bytes:
 @pytest.fixture
 def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
     stream_home(tmp_path, monkeypatch, upgraded_sqlite)
-    monkeypatch.setattr("lakechime_dagster.store.event_types.PAUSES_MS", (3_600_000,))  # until a test lets it pass
+    monkeypatch.setattr("lakechime_dagster.store.types.repository.PAUSES_MS", (3_600_000,))  # until a test lets it pass
     definitions = build_definitions(lake(str(tmp_path / "in")))
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Game(instance, definitions, open_platform(), tmp_path / "in")

@@ -12,9 +12,9 @@ from lakechime_dagster.assets.flows import flow_of
 from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import JsonLines, Lake, Maintenance, event_group, event_stream, sql_table
-from lakechime_dagster.resources.event_types import event_replays
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.resources.reconcile import reconcile
+from lakechime_dagster.resources.streams.event_types import event_replays
 from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By

@@ -18,7 +18,7 @@ from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.ledger import Ledger
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.triggers.lanes import ExecutionState
 from tests.support.home import local_home
 from tests.support.tables import write
@@ -126,7 +126,7 @@ def test_a_step_is_not_settled_without_its_lineage(shop: Shop, monkeypatch: pyte
     def die(*_: object) -> None:
         raise KilledError
 
-    monkeypatch.setattr("lakechime_dagster.store.lineage_settling.record_on", die)
+    monkeypatch.setattr("lakechime_dagster.store.lineage.settling.record_on", die)
     with pytest.raises(KilledError):
         shop.run("silver.paid")
     assert standings(shop.platform) == []
@@ -187,7 +187,7 @@ def test_a_value_that_went_through_the_driver_is_in_every_column(shop: Shop) -> 
 def test_rows_by_older_code_are_told_until_the_table_is_made_whole(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.commit("bronze.orders", ORDERS, (1, 10))
     assert "older code" not in shown(shop.run("silver.paid"))
-    monkeypatch.setattr("lakechime_dagster.resources.lineage.code_digest", lambda table: f"new code of {table.name}")
+    monkeypatch.setattr("lakechime_dagster.resources.lineage.runs.code_digest", lambda table: f"new code of {table.name}")
     shop.commit("bronze.orders", ORDERS, (2, 20))
     version = shop.platform.log("silver.paid").version + 1
     told = shown(shop.run("silver.paid"))["older code"]

@@ -17,8 +17,8 @@ from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Limits, Monitor
-from lakechime_dagster.resources.followed import Followed
-from lakechime_dagster.resources.keeping_up import heard_of, keeping_up
+from lakechime_dagster.resources.following.followed import Followed
+from lakechime_dagster.resources.following.keeping_up import heard_of, keeping_up
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.triggers.grid import DAY_MS
 from tests.cdc.factories import make_record

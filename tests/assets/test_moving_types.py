@@ -9,8 +9,8 @@ from lakechime_dagster.assets import events
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream, sql_table
 from lakechime_dagster.lake.contracts import Hint
-from lakechime_dagster.resources.asked import UNREAD
-from lakechime_dagster.resources.event_types import event_hints, event_types
+from lakechime_dagster.resources.streams.asked import UNREAD
+from lakechime_dagster.resources.streams.event_types import event_hints, event_types
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.assets.test_events import FINE, Game, buy, checks, dies, game, sell, shown, told

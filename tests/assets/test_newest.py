@@ -12,8 +12,8 @@ from lakechime_dagster.assets.monitor_results import NEWEST
 from lakechime_dagster.cdc.comparing.keeping_up import NewestId, SeenId, beyond
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import CDCMerge, Database, JsonLines, Lake, Limits, Monitor
-from lakechime_dagster.resources.followed import Followed
-from lakechime_dagster.resources.keeping_up import keeping_up
+from lakechime_dagster.resources.following.followed import Followed
+from lakechime_dagster.resources.following.keeping_up import keeping_up
 from lakechime_dagster.store.events import SqlDCEStore
 from tests.cli.shop import Shop
 from tests.cli.test_cdc import told

@@ -8,7 +8,7 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import CDCMerge, Database, KafkaTopic, Lake, Maxwell, SourceTable, change_table, sql_table
 from lakechime_dagster.lineage.outside import ForeignTable, Outside, UsedConsumer, in_circles
 from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer, ConsumerKind
-from lakechime_dagster.resources.outside import Looked
+from lakechime_dagster.resources.lineage.outside import Looked
 
 NOW = 40 * ACTIVE_MS
 HOSTILE = '<img src=x onerror="alert(1)">'

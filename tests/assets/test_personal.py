@@ -9,7 +9,7 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Lake, SourceTable, personal, sql_table
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.resources.personal import PersonalData
+from lakechime_dagster.resources.personal.reached import PersonalData
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By

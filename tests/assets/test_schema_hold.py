@@ -13,7 +13,7 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake import Lake, SourceTable, spark_table
 from lakechime_dagster.lineage.notices.changes import ChangeState
-from lakechime_dagster.resources.notices import notices
+from lakechime_dagster.resources.notices.sending import notices
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.triggers import SnapshotTrigger
@@ -101,6 +101,6 @@ def test_code_that_no_longer_reads_the_column_goes_on(location: Location) -> Non
 
     location.definitions = build_definitions(Lake("shop", [orders, other, ids]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakechime_dagster.resources.schema_hold.code_digest", lambda table: "another")
+        patch.setattr("lakechime_dagster.resources.lineage.schema_hold.code_digest", lambda table: "another")
         assert "silver.paid goes on" in location.tick("shop__events").skip_message
         assert shown(location.run_of("silver_paid"))["step"] == 2

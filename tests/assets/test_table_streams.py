@@ -17,7 +17,7 @@ from lakechime_dagster.resources.lakechime import declared_flows
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By, Interventions
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.triggers.lanes import LaneState
 from lakechime_dagster.triggers.model import StartFrom
 from tests.assets.test_table import Location, shown

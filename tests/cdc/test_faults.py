@@ -19,9 +19,9 @@ from lakechime_dagster.assets.monitor_results import kept_up, same
 from lakechime_dagster.cdc.comparing.compare import Fault
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Limits, change_table
-from lakechime_dagster.resources.followed import Followed
-from lakechime_dagster.resources.keeping_up import keeping_up
-from lakechime_dagster.resources.monitor import monitored
+from lakechime_dagster.resources.following.followed import Followed
+from lakechime_dagster.resources.following.keeping_up import keeping_up
+from lakechime_dagster.resources.following.monitor import monitored
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.resources.reconcile import reconcile_table
 from lakechime_dagster.sensors.tick import run_tick

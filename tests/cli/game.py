@@ -15,7 +15,7 @@ from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.lake import EventGroup, JsonLines, Lake, event_group, event_stream
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.type_patterns import is_matched
-from lakechime_dagster.resources.event_types import event_types
+from lakechime_dagster.resources.streams.event_types import event_types
 from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.learning import learned, registered
 from lakechime_dagster.schema.prototype import shape_of
@@ -25,7 +25,7 @@ from lakechime_dagster.schema.scan import Scanned, scanned
 from lakechime_dagster.schema.shape import shaped
 from lakechime_dagster.schema.variation import variation_of
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 from tests.support.cli import Cli
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.triggers.lanes import LaneState
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli

@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.resources.followed import QUARANTINE
+from lakechime_dagster.resources.following.followed import QUARANTINE
 from lakechime_dagster.spark.quarantine import SUFFIX
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.cli.shop import NAME, Shop, counted

@@ -60,7 +60,7 @@ def held(lakechime: Cli, runs: ToldRuns, reason: str = HELD) -> None:
 
 def opened(shop: Shop) -> int:
     """The epoch that a step of Spark finds open."""
-    from lakechime_dagster.resources.followed import Followed
+    from lakechime_dagster.resources.following.followed import Followed
 
     return Seen(places=tuple(Followed(shop.lakechime.platform, shop.table).places())).epochs[SOURCE].opened
 

@@ -11,8 +11,8 @@ from lakechime_dagster.lineage.columns import ColumnRef, Kind
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_reads import keep_reads, note_way
+from lakechime_dagster.store.lineage.reads import keep_reads, note_way
+from lakechime_dagster.store.lineage.records import SqlLineage
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakechime_dagster.store.lineage_reads import SqlReads
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage.reads import SqlReads
+from lakechime_dagster.store.lineage.standing import LineageStandings
 from tests.lineage.ingest.factories import dataset, make_document, make_event
 from tests.lineage.sql.shapes import line
 from tests.support.cli import Cli

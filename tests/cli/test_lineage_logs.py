@@ -11,8 +11,8 @@ from deltalake import write_deltalake
 
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import Lake, QueryLog, SourceTable
-from lakechime_dagster.store.lineage_reads import SqlReads
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage.reads import SqlReads
+from lakechime_dagster.store.lineage.standing import LineageStandings
 from tests.lineage.ingest.factories import make_trino_event
 from tests.support.cli import Cli
 

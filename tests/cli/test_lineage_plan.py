@@ -12,7 +12,7 @@ from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage_reads import keep_reads, note_way
+from lakechime_dagster.store.lineage.reads import keep_reads, note_way
 from tests.support.cli import Cli
 
 pytestmark = pytest.mark.spark

@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.notices.occasions import ANNOUNCED
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
-from lakechime_dagster.resources.notices import notices, outbox
-from lakechime_dagster.store import notice_schema as schema
+from lakechime_dagster.resources.notices.sending import notices, outbox
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_reads import keep_reads
-from lakechime_dagster.store.notice_outbox import Message
+from lakechime_dagster.store.lineage.reads import keep_reads
+from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.store.notices import schema
+from lakechime_dagster.store.notices.outbox import Message
 from lakechime_dagster.triggers.grid import from_milliseconds
 from tests.lineage.factories import make_record, make_statement
 from tests.support.cli import Answer, Cli
@@ -152,7 +152,7 @@ def test_a_sender_that_is_killed_leaves_what_nobody_knows_and_it_is_not_sent_aga
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("lakechime_dagster.resources.notices.tell", killed)
+        patched.setattr("lakechime_dagster.resources.notices.sending.tell", killed)
         notice("notice", "send", "1", "--yes")
     assert states(notice) == [("ana@example.com", "claimed"), ("team:bi", "waiting"), ("team:ops", "waiting")]
     let_pass(notice, schema.notice_outbox.c.lease_until)

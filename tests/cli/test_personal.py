@@ -8,7 +8,7 @@ import pytest
 
 from lakechime_dagster.lake import event_group, personal
 from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.store.lineage import SqlLineage
+from lakechime_dagster.store.lineage.records import SqlLineage
 from tests.cli.game import GAME, Game, event
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli

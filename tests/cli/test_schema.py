@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.lake import Contract, Lake, SourceTable, event_group
 from lakechime_dagster.schema.results import COLD, FROZEN, TYPE_CAP
-from lakechime_dagster.store.event_moves import move_types
+from lakechime_dagster.store.types.moves import move_types
 from tests.cli.game import GAME, Game, event
 from tests.support.cli import Answer, Cli
 

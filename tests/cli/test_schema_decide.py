@@ -6,12 +6,12 @@ import pytest
 
 from lakechime_dagster.lake import Contract, PathRule, event_group
 from lakechime_dagster.lake.contracts import Hint
-from lakechime_dagster.resources.event_types import event_hints, event_replays, event_types
+from lakechime_dagster.resources.streams.event_types import event_hints, event_replays, event_types
 from lakechime_dagster.schema.layout import Layout
 from lakechime_dagster.schema.learning import relearned
 from lakechime_dagster.schema.replay import Replay, Replayed
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.event_replays import close
+from lakechime_dagster.store.types.replays import close
 from tests.cli.game import GAME, Game, event
 from tests.support.cli import Cli
 

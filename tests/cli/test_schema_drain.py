@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakechime_dagster.resources.draining import event_drains
+from lakechime_dagster.resources.streams.draining import event_drains
 from lakechime_dagster.schema.replay import Drained
 from lakechime_dagster.spark.events.draining import Drain
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.event_drains import close
+from lakechime_dagster.store.types.drains import close
 from tests.cli.game import SCHEMA, Game
 from tests.support.cli import Cli
 
@@ -53,7 +53,7 @@ def test_a_row_that_was_drained_is_neither_shown_nor_counted_any_more(lakechime:
 
 def test_a_dry_run_tells_what_would_be_drained(lakechime: Cli, game: Game, monkeypatch: pytest.MonkeyPatch) -> None:
     would = Drain(rows=3, kinds=(("type_missing", "buy", 2), ("type_missing", "sell", 1)))
-    monkeypatch.setattr("lakechime_dagster.resources.replaying.would_drain", lambda platform, table, log: would)
+    monkeypatch.setattr("lakechime_dagster.resources.streams.replaying.would_drain", lambda platform, table, log: would)
     told = lakechime("schema", "replay", "game", "--dry-run", *WHY)
     assert told.out.splitlines()[0] == "3 rows of game.events would be drained"
     assert [line.split() for line in told.out.splitlines()[-2:]] == [["type_missing", "buy", "2"], ["type_missing", "sell", "1"]]

@@ -8,7 +8,7 @@ import pytest
 
 from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream
 from lakechime_dagster.lake.contracts import Hint
-from lakechime_dagster.resources.event_types import event_hints, event_types
+from lakechime_dagster.resources.streams.event_types import event_hints, event_types
 from lakechime_dagster.schema.repository import KnownType, TypePlace
 from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import Sent

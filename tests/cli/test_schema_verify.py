@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.lake import EventGroup
-from lakechime_dagster.resources import verifying
+from lakechime_dagster.resources.streams import verifying
 from lakechime_dagster.schema.conservation import Example, Fault, Verified
 from tests.cli.game import Game, event
 from tests.support.cli import Cli

@@ -12,10 +12,10 @@ from playwright.sync_api import TimeoutError as NeverCame
 
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
-from lakechime_dagster.resources.outside import reload_outside
+from lakechime_dagster.resources.lineage.outside import reload_outside
 from lakechime_dagster.store.engine import open_engine, writing
 from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.lineage_reads import keep_reads
+from lakechime_dagster.store.lineage.reads import keep_reads
 from tests.support.dagster_dev import DagsterDev
 from tests.support.missing import missing
 from tests.support.processes import PATIENCE

@@ -24,10 +24,10 @@ from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.remembering.state import COLUMNS, Role, StateRow
 from lakechime_dagster.lake.envelopes import Maxwell
 from lakechime_dagster.lake.snapshots import Snapshot
-from lakechime_dagster.resources.dump import dump_loaded
-from lakechime_dagster.resources.load import Chunk, chunks_loaded
-from lakechime_dagster.resources.monitor import monitored
-from lakechime_dagster.resources.repair import RepairTask
+from lakechime_dagster.resources.following.dump import dump_loaded
+from lakechime_dagster.resources.following.load import Chunk, chunks_loaded
+from lakechime_dagster.resources.following.monitor import monitored
+from lakechime_dagster.resources.following.repair import RepairTask
 from tests.support.follows import ARROW, read
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop

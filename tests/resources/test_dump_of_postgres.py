@@ -12,8 +12,8 @@ from lakechime_dagster.cdc.messages.readers import MessageFormat
 from lakechime_dagster.cdc.messages.record import Changes, Record
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.lake.snapshots import Snapshot
-from lakechime_dagster.resources.dump import dump_loaded
-from lakechime_dagster.resources.repair import RepairTask
+from lakechime_dagster.resources.following.dump import dump_loaded
+from lakechime_dagster.resources.following.repair import RepairTask
 from tests.cdc.factories import WAL, encoded, envelope_schema, make_payload
 from tests.support.follows import append_messages, read
 from tests.support.refreshes import open_log

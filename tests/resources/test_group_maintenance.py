@@ -11,10 +11,10 @@ from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.lake import JsonLines, Lake, Maintenance, event_group, event_stream
 from lakechime_dagster.lake.maintenance_plan import Kind, Reader, plan
 from lakechime_dagster.lake.retention_properties import LOG
-from lakechime_dagster.resources.event_types import event_types
-from lakechime_dagster.resources.group_maintenance import look_at_group
 from lakechime_dagster.resources.maintenance import readers
 from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.resources.streams.event_types import event_types
+from lakechime_dagster.resources.streams.group_maintenance import look_at_group
 from lakechime_dagster.schema.repository import KnownType, TypePlace
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.store.engine import writing

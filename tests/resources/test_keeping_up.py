@@ -3,7 +3,7 @@
 import pytest
 
 from lakechime_dagster.cdc.comparing.keeping_up import Heard, Left
-from lakechime_dagster.resources.keeping_up import left_in_binlog
+from lakechime_dagster.resources.following.keeping_up import left_in_binlog
 from lakechime_dagster.sources.log_kept import KeptBinlog
 from lakechime_dagster.spark.following.remembered import place_row
 

@@ -2,7 +2,7 @@
 
 from lakechime_dagster.lineage import declared
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
-from lakechime_dagster.resources.lineage_declared import paths_of
+from lakechime_dagster.resources.lineage.declared import paths_of
 from lakechime_dagster.schema.layout import Column, Holds, Layout
 
 

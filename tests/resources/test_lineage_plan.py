@@ -15,7 +15,7 @@ from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable, read_manifest
-from lakechime_dagster.resources.lineage_plan import manifest_by
+from lakechime_dagster.resources.lineage.plan import manifest_by
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.lineage.planning import Planner

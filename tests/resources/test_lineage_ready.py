@@ -6,9 +6,9 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.errors import StoreUnreachableError
 from lakechime_dagster.lineage.graph.network import Network
-from lakechime_dagster.resources.lineage_ready import ReadyNetwork, warm
-from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_network import CurrentNetwork
+from lakechime_dagster.resources.lineage.ready import ReadyNetwork, warm
+from lakechime_dagster.store.lineage.network import CurrentNetwork
+from lakechime_dagster.store.lineage.records import SqlLineage
 from tests.lineage.factories import make_record, make_statement
 
 

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.comparing.load import LOADS, LoadGapError
 from lakechime_dagster.cdc.comparing.repair import UnrepairableError
-from lakechime_dagster.resources.load import Chunk, chunks_loaded
-from lakechime_dagster.resources.monitor import monitored
+from lakechime_dagster.resources.following.load import Chunk, chunks_loaded
+from lakechime_dagster.resources.following.monitor import monitored
 from tests.support.follows import read
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop

@@ -12,8 +12,8 @@ from lakechime_dagster.cdc.comparing.monitored import Monitored
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lake.deletes import Deletes
 from lakechime_dagster.lake.own_columns import DELETED_AT
-from lakechime_dagster.resources.monitor import monitored
-from lakechime_dagster.resources.repair import repaired
+from lakechime_dagster.resources.following.monitor import monitored
+from lakechime_dagster.resources.following.repair import repaired
 from lakechime_dagster.spark.following import monitored as looked_at
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop

@@ -14,8 +14,8 @@ from lakechime_dagster.cdc.comparing.repair import UnrepairableError
 from lakechime_dagster.errors import SourceUnreadableError
 from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.monitors import Monitor
-from lakechime_dagster.resources.monitor import monitored
-from lakechime_dagster.resources.repair import repaired
+from lakechime_dagster.resources.following.monitor import monitored
+from lakechime_dagster.resources.following.repair import repaired
 from lakechime_dagster.spark.following import monitored as looked_at
 from tests.support.follows import Followed
 from tests.support.mariadb import MariaDB

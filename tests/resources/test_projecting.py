@@ -15,10 +15,10 @@ from lakechime_dagster.capture import projecting as capturing
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream
-from lakechime_dagster.resources.event_types import event_types
 from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.resources.projecting import Projected, project
 from lakechime_dagster.resources.reconcile import reconcile
+from lakechime_dagster.resources.streams.event_types import event_types
+from lakechime_dagster.resources.streams.projecting import Projected, project
 from lakechime_dagster.schema.repository import KnownType
 from tests.store.test_event_types import learning, prototype
 

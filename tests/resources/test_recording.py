@@ -13,7 +13,7 @@ from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.graph.standing import Standing
 from lakechime_dagster.resources.lakechime import LAKECHIME
 from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage.standing import LineageStandings
 
 pytestmark = pytest.mark.spark
 

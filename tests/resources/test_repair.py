@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.comparing.repair import UnrepairableError
 from lakechime_dagster.lake.envelopes import Maxwell
-from lakechime_dagster.resources.repair import Repaired, repaired
+from lakechime_dagster.resources.following.repair import Repaired, repaired
 from tests.support.follows import read
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop

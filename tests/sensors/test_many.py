@@ -9,9 +9,9 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
-from lakechime_dagster.resources.draining import event_drains
-from lakechime_dagster.resources.event_types import event_patterns, event_types
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.streams.draining import event_drains
+from lakechime_dagster.resources.streams.event_types import event_patterns, event_types
 from lakechime_dagster.schema.learning import registered
 from lakechime_dagster.schema.replay import Drained
 from lakechime_dagster.schema.repository import KnownType
@@ -20,11 +20,11 @@ from lakechime_dagster.sensors.many import Launch, many_sensor, run_many
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.event_drains import close
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.need import needs
 from lakechime_dagster.store.registry import TICK_NOTE_MS
 from lakechime_dagster.store.sweep import Sweep
+from lakechime_dagster.store.types.drains import close
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution

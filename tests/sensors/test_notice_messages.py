@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.resources.notices import notices
+from lakechime_dagster.resources.notices.sending import notices
 from lakechime_dagster.sensors.notice_messages import messages_sensor
-from lakechime_dagster.store import notice_schema as schema
 from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.notices import schema
 from lakechime_dagster.triggers.grid import from_milliseconds
 from tests.cli.weather_lake import lake
 from tests.lineage.notices.changes import make_change

@@ -6,7 +6,7 @@ import dagster as dg
 
 from lakechime_dagster.sensors.notices import notices_sensor
 from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.notices import Notices
+from lakechime_dagster.store.notices.changes import Notices
 from tests.cli.weather_lake import lake
 from tests.lineage.notices.changes import make_change
 from tests.support.cli import Cli

@@ -13,10 +13,10 @@ import pytest
 
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
-from lakechime_dagster.resources.outside import NotReloadedError, reload_outside
+from lakechime_dagster.resources.lineage.outside import NotReloadedError, reload_outside
 from lakechime_dagster.sensors.outside import outside_sensor
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage_reads import keep_reads
+from lakechime_dagster.store.lineage.reads import keep_reads
 from tests.cli.weather_lake import lake
 from tests.support.cli import Cli
 from tests.support.processes import free_port

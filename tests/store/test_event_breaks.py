@@ -10,10 +10,10 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.schema.breaking import Breaking, Broke
 from lakechime_dagster.schema.repository import KnownType
-from lakechime_dagster.store import event_schema as schema
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.event_breaks import Breaks
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types import schema
+from lakechime_dagster.store.types.breaks import Breaks
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from tests.store.test_event_rebuilds import anew
 from tests.store.test_event_types import NEW, learning, prototype, settle
 

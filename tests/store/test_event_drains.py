@@ -6,8 +6,8 @@ from sqlalchemy import Engine
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.schema.replay import Drained
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.event_drains import Drains, close
 from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.types.drains import Drains, close
 
 ME = By(who="me", reason="the type is in another field")
 TABLE = "game.events"

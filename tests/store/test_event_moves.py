@@ -12,10 +12,10 @@ from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.schema.moves import Move
 from lakechime_dagster.schema.repository import TypePlace
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.event_hints import Hints
-from lakechime_dagster.store.event_moves import move_types
-from lakechime_dagster.store.event_replays import Replays
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types.hints import Hints
+from lakechime_dagster.store.types.moves import move_types
+from lakechime_dagster.store.types.replays import Replays
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from tests.schema.test_moves import GAME
 from tests.store.test_event_decisions import ME
 from tests.store.test_event_types import NEW, learning, prototype, result, settle

@@ -15,11 +15,12 @@ from lakechime_dagster.schema.producers import Accounts
 from lakechime_dagster.schema.repository import KnownType, Learning, Prototype
 from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import Sent
-from lakechime_dagster.store import event_accounts, event_types
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.event_measures import measures
-from lakechime_dagster.store.event_producers import COUNTS, producers
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types import accounts as event_accounts
+from lakechime_dagster.store.types import repository as event_types
+from lakechime_dagster.store.types.measures import measures
+from lakechime_dagster.store.types.producers import COUNTS, producers
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from tests.store.test_event_types import NEW, prototype, result, settle
 
 

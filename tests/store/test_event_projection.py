@@ -5,8 +5,8 @@ from typing import Any
 from sqlalchemy import Engine
 
 from lakechime_dagster.schema.repository import KnownType
-from lakechime_dagster.store.event_projection import EventProjection
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types.projection import EventProjection
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from tests.store.test_event_types import learning, prototype
 
 

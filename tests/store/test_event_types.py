@@ -16,10 +16,10 @@ from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, 
 from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import COLD, TYPE_CAP, TypeResult
 from lakechime_dagster.schema.variation import variation_of
-from lakechime_dagster.store import event_types
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.event_measures import measures
-from lakechime_dagster.store.event_types import LeftType, SqlEventTypes
+from lakechime_dagster.store.types import repository as event_types
+from lakechime_dagster.store.types.measures import measures
+from lakechime_dagster.store.types.repository import LeftType, SqlEventTypes
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 
 ODD = {"a": 1, "é\u0000": [{"b": "x"}], "c": None}

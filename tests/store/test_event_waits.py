@@ -6,8 +6,8 @@ from lakechime_dagster.schema.learning import registered
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.event_types import SqlEventTypes
-from lakechime_dagster.store.event_waits import Waits, waits
+from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.store.types.waits import Waits, waits
 
 
 def known(types: SqlEventTypes, *names: str, group: str = "shop") -> None:

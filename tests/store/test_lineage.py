@@ -12,11 +12,11 @@ from sqlalchemy import Engine
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lineage.columns import ColumnLineage, Kind
 from lakechime_dagster.lineage.record import LineageRecord, Producer, Statement
-from lakechime_dagster.store import lineage_schema as schema
 from lakechime_dagster.store.engine import memory_engine, reading, writing
-from lakechime_dagster.store.lineage import SqlLineage, is_told_on, record_on
-from lakechime_dagster.store.lineage_names import digest
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage import schema
+from lakechime_dagster.store.lineage.names import digest
+from lakechime_dagster.store.lineage.records import SqlLineage, is_told_on, record_on
+from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.store.schema import metadata
 from tests.lineage.factories import make_record, make_statement, source
 

@@ -9,9 +9,9 @@ from sqlalchemy import Engine
 from lakechime_dagster.lineage.graph.network import network_of
 from lakechime_dagster.lineage.record import LineageRecord
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage import SqlLineage, record_all_on
-from lakechime_dagster.store.lineage_network import CurrentNetwork
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage.network import CurrentNetwork
+from lakechime_dagster.store.lineage.records import SqlLineage, record_all_on
+from lakechime_dagster.store.lineage.standing import LineageStandings
 from tests.lineage.factories import make_record, make_statement
 from tests.store.test_lineage import by_name, expected
 from tests.store.test_lineage_network import told

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.store import ingest_schema
 from lakechime_dagster.store.engine import memory_engine, writing
-from lakechime_dagster.store.lineage_ingest import SqlIngest, Taken
-from lakechime_dagster.store.lineage_reads import SqlReads
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage import ingest_schema
+from lakechime_dagster.store.lineage.ingest import SqlIngest, Taken
+from lakechime_dagster.store.lineage.reads import SqlReads
+from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.store.schema import metadata
 from tests.lineage.ingest.factories import NAMES, STORE, TABLES, columns, dataset, make_document, make_event, told
 

@@ -7,9 +7,9 @@ from lakechime_dagster.lineage.graph.jobs import Job
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 from lakechime_dagster.lineage.record import Producer
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_jobs import jobs_at
-from lakechime_dagster.store.lineage_reads import keep_reads
+from lakechime_dagster.store.lineage.jobs import jobs_at
+from lakechime_dagster.store.lineage.reads import keep_reads
+from lakechime_dagster.store.lineage.records import SqlLineage
 from tests.lineage.factories import make_record, make_statement
 
 

@@ -8,9 +8,9 @@ from sqlalchemy import Engine
 from lakechime_dagster.lineage.graph.network import Network, network_of
 from lakechime_dagster.lineage.record import LineageRecord, Statement
 from lakechime_dagster.store.engine import memory_engine
-from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_network import CurrentNetwork, network_at
-from lakechime_dagster.store.lineage_standing import LineageStandings
+from lakechime_dagster.store.lineage.network import CurrentNetwork, network_at
+from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.store.schema import metadata
 from tests.lineage.factories import make_record, make_statement
 from tests.lineage.graph.test_answers import STATEMENTS
@@ -63,6 +63,6 @@ def test_a_network_is_read_from_every_database(engine: Engine) -> None:
 def test_what_is_read_at_once_or_by_parts_is_the_same(sqlite_engine: Engine, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     statements = [make_statement(f"gold.t{number}", a=f"s.c{number}", opaque={"b": "a UDF"}) for number in range(3)]
     SqlLineage(sqlite_engine).record_all([make_record(one) for one in statements])
-    monkeypatch.setattr("lakechime_dagster.store.lineage_held.MANY", many)
-    monkeypatch.setattr("lakechime_dagster.store.lineage_held.ROWS", many)
+    monkeypatch.setattr("lakechime_dagster.store.lineage.held.MANY", many)
+    monkeypatch.setattr("lakechime_dagster.store.lineage.held.ROWS", many)
     assert told(network_at(sqlite_engine)) == told(network_of(statements))

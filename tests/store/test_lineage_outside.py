@@ -6,9 +6,9 @@ from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.outside import ForeignTable, Outside
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_outside import outside_of
-from lakechime_dagster.store.lineage_reads import keep_reads
+from lakechime_dagster.store.lineage.outside import outside_of
+from lakechime_dagster.store.lineage.reads import keep_reads
+from lakechime_dagster.store.lineage.records import SqlLineage
 from tests.lineage.factories import make_record, make_statement
 
 LAKE = ("silver.orders", "gold.days")

@@ -10,10 +10,10 @@ from lakechime_dagster.lineage.graph.answers import Hits, hits, not_hit
 from lakechime_dagster.lineage.graph.network import Network
 from lakechime_dagster.lineage.record import LineageRecord, Statement
 from lakechime_dagster.store.engine import memory_engine
-from lakechime_dagster.store.lineage import SqlLineage
-from lakechime_dagster.store.lineage_known import known_columns, known_tables
-from lakechime_dagster.store.lineage_network import network_at
-from lakechime_dagster.store.lineage_region import network_around
+from lakechime_dagster.store.lineage.known import known_columns, known_tables
+from lakechime_dagster.store.lineage.network import network_at
+from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.store.lineage.region import network_around
 from lakechime_dagster.store.schema import metadata
 from tests.lineage.factories import make_record, make_statement
 from tests.lineage.graph.test_answers import REFS, STATEMENTS

@@ -16,12 +16,16 @@ from sqlalchemy import Engine, insert, inspect, text
 import lakechime_dagster
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import StoreVersionError
-from lakechime_dagster.store import event_schema, ingest_schema, ledger_schema, lineage_schema, migrations, notice_schema, personal_schema
+from lakechime_dagster.store import ledger_schema, migrations
 from lakechime_dagster.store.engine import open_engine, reading, writing
-from lakechime_dagster.store.event_measures import measures
-from lakechime_dagster.store.event_types import SqlEventTypes
 from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.store.lineage import ingest_schema, personal_schema
+from lakechime_dagster.store.lineage import schema as lineage_schema
+from lakechime_dagster.store.notices import schema as notice_schema
 from lakechime_dagster.store.schema import dce_availability, dce_table, metadata
+from lakechime_dagster.store.types import schema as event_schema
+from lakechime_dagster.store.types.measures import measures
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from lakechime_dagster.store.upgrade import VERSION_TABLE, check, newest_version, upgrade
 from tests.factories import make_event
 from tests.support.postgres import fresh_database

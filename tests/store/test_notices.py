@@ -10,11 +10,11 @@ from sqlalchemy import Engine
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.lineage.notices.changes import ChangeState
 from lakechime_dagster.lineage.notices.occasions import ANNOUNCED, WITHDRAWN
-from lakechime_dagster.store import notice_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.notice_outbox import MAX_ATTEMPTS, Message, MessageState, Outbox
-from lakechime_dagster.store.notices import ChangeMovedError, KeptChange, NoticeAction, Notices
+from lakechime_dagster.store.notices import schema
+from lakechime_dagster.store.notices.changes import ChangeMovedError, KeptChange, NoticeAction, Notices
+from lakechime_dagster.store.notices.outbox import MAX_ATTEMPTS, Message, MessageState, Outbox
 from tests.lineage.notices.changes import make_change
 
 ME = By(who="me", reason="it is over")

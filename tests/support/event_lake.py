@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.store.engine import open_engine
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from tests.support.dagster_dev import DagsterDev, dagster_dev
 from tests.support.drift import Drift
 from tests.support.offering import Prepared

@@ -11,8 +11,8 @@ from typing import Any
 
 from lakechime_dagster.api.metrics import serve
 from lakechime_dagster.api.monitoring import rules
-from lakechime_dagster.store.event_measures import measures
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types.measures import measures
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from tests.support.missing import missing
 from tests.support.processes import Service, await_found, environment, free_port
 

@@ -14,12 +14,12 @@ from lakechime_dagster.api.lineage_page import lineage_page
 from lakechime_dagster.api.notice_form import notice_form
 from lakechime_dagster.api.serve import bound, build_server
 from lakechime_dagster.lake import Lake
-from lakechime_dagster.resources.lineage_asked import AskedLineage, declared_statements
-from lakechime_dagster.resources.lineage_ingest import lineage_ingest
-from lakechime_dagster.resources.lineage_ready import ReadyNetwork
+from lakechime_dagster.resources.lineage.asked import AskedLineage, declared_statements
+from lakechime_dagster.resources.lineage.ingest import lineage_ingest
+from lakechime_dagster.resources.lineage.ready import ReadyNetwork
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.store.lineage_network import CurrentNetwork
+from lakechime_dagster.store.lineage.network import CurrentNetwork
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.lake.monitors import Monitor
-from lakechime_dagster.resources.repair import RepairTask
+from lakechime_dagster.resources.following.repair import RepairTask
 from lakechime_dagster.spark.following.monitored import FollowedTable
 from lakechime_dagster.spark.job import TableResult
 from tests.cdc.factories import envelope_schema

@@ -26,8 +26,8 @@ from lakechime_dagster.spark.events.group import GroupStep
 from lakechime_dagster.spark.events.job import EventJob, GroupJob
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.store.engine import memory_engine, writing
-from lakechime_dagster.store.event_moves import move_types
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types.moves import move_types
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from lakechime_dagster.store.upgrade import upgrade
 from lakechime_dagster.triggers.feeds import FeedPlace
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place

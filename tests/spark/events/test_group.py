@@ -23,9 +23,9 @@ from lakechime_dagster.schema.leaves import leaves_of, read_back
 from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import FROZEN, TYPE_CAP
 from lakechime_dagster.spark.refresh import OpenLog
-from lakechime_dagster.store.event_breaks import Breaks
-from lakechime_dagster.store.event_measures import TypeMeasures, measures
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types.breaks import Breaks
+from lakechime_dagster.store.types.measures import TypeMeasures, measures
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from lakechime_dagster.triggers.lanes import CommitStamp
 from tests.support.streams import Stream, event, repository, stream
 

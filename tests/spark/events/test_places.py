@@ -17,8 +17,8 @@ from lakechime_dagster.schema.results import COLD, FROZEN, TypeResult
 from lakechime_dagster.spark.events.census import counted
 from lakechime_dagster.spark.events.slices import Slices, events_of
 from lakechime_dagster.spark.session_confs import session_confs
-from lakechime_dagster.store.event_measures import TypeMeasures, measures
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types.measures import TypeMeasures, measures
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from tests.support.streams import Stream, event, repository, stream
 
 pytestmark = pytest.mark.spark

@@ -14,8 +14,8 @@ from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import Sent
 from lakechime_dagster.spark.events import census, rescues
-from lakechime_dagster.store.event_producers import Producer, producers
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types.producers import Producer, producers
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from tests.support.streams import Stream, event, stream
 
 pytestmark = pytest.mark.spark

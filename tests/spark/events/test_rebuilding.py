@@ -14,7 +14,7 @@ from lakechime_dagster.dce.event import OperationType
 from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.schema.replay import Replay
 from lakechime_dagster.schema.results import TypeResult
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from tests.spark.events.test_replaying import Remembering, versions
 from tests.support.streams import Stream, event, repository, stream
 

@@ -17,7 +17,7 @@ from lakechime_dagster.schema.results import GroupResult, TypeResult
 from lakechime_dagster.spark.events.slices import Slices
 from lakechime_dagster.spark.events.tables import TypeTables
 from lakechime_dagster.spark.events.verifying import GroupVerifier
-from lakechime_dagster.store.event_types import SqlEventTypes
+from lakechime_dagster.store.types.repository import SqlEventTypes
 from tests.support.streams import Stream, event, stream
 
 pytestmark = pytest.mark.spark

@@ -1,0 +1,1 @@
+"""`lakechime cdc`: tables that follow a database."""

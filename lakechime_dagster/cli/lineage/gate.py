@@ -1,0 +1,133 @@
+"""`lakechime lineage gate`: what a change of the code does to tables and their readers, before it is merged."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakechime_dagster.cli.context import declared_lake, open_platform
+from lakechime_dagster.cli.options import Json
+from lakechime_dagster.cli.output import note, print_json, say
+from lakechime_dagster.errors import InvalidValueError, NotFoundError
+from lakechime_dagster.lineage.planned.gate import ORDER, Class
+
+if TYPE_CHECKING:
+    from lakechime_dagster.lake import Lake
+    from lakechime_dagster.lineage.planned.gate import Finding
+    from lakechime_dagster.lineage.planned.manifest import Manifest
+    from lakechime_dagster.lineage.reads import Read
+    from lakechime_dagster.resources.platform import Platform
+
+Against = Annotated[Path, typer.Option("--against", help="The manifest of the code as it was, such as of the main branch.")]
+FailOn = Annotated[str, typer.Option("--fail-on", help=f"The least that fails: {', '.join(ORDER)}, or `nothing`.")]
+Accept = Annotated[str | None, typer.Option("--accept", help="Accept a finding, by the key that --json tells; needs --reason.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why it is accepted.")]
+Live = Annotated[bool, typer.Option("--live", help="Take the columns of sources from the tables that are there, not from the file.")]
+Draft = Annotated[bool, typer.Option("--draft", help="Keep a notice for each table whose change hits others, for a person to send.")]
+NOTHING = "nothing"
+MAX_WHAT = 1_000  # characters of a notice
+
+
+def gate(
+    against: Against, fail_on: FailOn = str(Class.BREAKS), accept: Accept = None, reason: Reason = None, live: Live = False,
+    draft: Draft = False, as_json: Json = False,
+) -> None:  # fmt: skip
+    """Ask each function and query again and compare: what breaks, which rows and values change, of whom. Markdown, by owner.
+
+    Columns of tables that others write are taken from the file, so that it runs where there are no tables and no store; with one it
+    tells which dashboards and people read what changes. The exit code is 1 when
+    something that is not accepted is as bad as `--fail-on`.
+    """
+    from lakechime_dagster.lineage.planned.gate import compare
+    from lakechime_dagster.lineage.planned.gate_report import markdown
+    from lakechime_dagster.lineage.planned.manifest import read_manifest
+    from lakechime_dagster.resources.lineage.gate_readers import gate_readers
+    from lakechime_dagster.resources.lineage.plan import planned_manifest
+    from lakechime_dagster.resources.platform import open_platform_without_store
+
+    worst = _checked(fail_on)
+    before = read_manifest(against)
+    platform, why_not = (open_platform(), "") if draft else open_platform_without_store()
+    lake = declared_lake(platform.settings)
+    after = planned_manifest(lake, platform, note, before, only_manifest=not live)
+    found = compare(before, after)
+    if accept is not None:
+        _accept(against, before, found, accept, reason)
+        return
+    if draft:
+        _draft(platform, found)
+    readers, not_known = ({}, why_not) if why_not else gate_readers(platform, found)
+    if as_json:
+        told = [document(one) | {"readers": [_reader(read) for read in readers.get(one.key, ())]} for one in found]
+        print_json({"findings": told, "readers_not_known": not_known or None})
+    else:
+        say(markdown(found, wakes_of(lake), remedies_of(lake), readers=readers, not_known=not_known).rstrip("\n"))
+    if worst is not None and any(ORDER.index(one.kind) <= ORDER.index(worst) and not one.accepted for one in found):
+        raise typer.Exit(1)
+
+
+def document(one: "Finding") -> dict[str, Any]:
+    """A finding, as JSON."""
+    return {
+        "key": one.key, "kind": str(one.kind), "table": one.table, "column": one.column, "what": one.what, "owner": one.owner,
+        "because": [str(ref) for ref in one.because], "accepted": one.accepted,
+    }  # fmt: skip
+
+
+def _reader(read: "Read") -> dict[str, Any]:
+    who = read.consumer
+    return {
+        "consumer": who.kind.value, "namespace": who.namespace, "name": who.name, "owners": list(read.owners), "link": read.link,
+        "last_read_ts": read.at_ms,
+    }  # fmt: skip
+
+
+def wakes_of(lake: "Lake") -> dict[str, str]:
+    """By table what launches its runs."""
+    from lakechime_dagster.assets.flows import flow_of
+
+    return {table.name: flow_of(table).condition if table.trigger is not None else "a person" for table in lake.targets}
+
+
+def remedies_of(lake: "Lake") -> dict[str, str]:
+    """By table what makes the rows of older code anew, where that is not a backfill."""
+    from lakechime_dagster.lake.tables import RefreshMode
+    from lakechime_dagster.lineage.backfill.orders import refusal
+
+    refused = {table.name: f"a backfill is refused, as it {reason}" for table in lake.targets if (reason := refusal(table))}
+    full = [table.name for table in lake.computed if table.refresh is RefreshMode.FULL]
+    return refused | dict.fromkeys(full, "its next run makes all of it anew")
+
+
+def _draft(platform: "Platform", found: "tuple[Finding, ...]") -> None:
+    """Keep a draft for each table that others read and that itself changes; again it is the same one."""
+    from lakechime_dagster.lineage.columns import ColumnRef
+    from lakechime_dagster.lineage.notices.changes import Change, ChangeKind
+    from lakechime_dagster.resources.notices import drafting
+
+    own = [one for one in found if not one.because and not one.accepted and one.kind is not Class.INFORMS]
+    for table in dict.fromkeys(one.table for one in own):
+        mine = [one for one in own if one.table == table]
+        what = "; ".join(f"{one.column or table} {one.what}" for one in mine)[:MAX_WHAT]
+        refs = tuple(dict.fromkeys(ColumnRef(table, one.column) for one in mine))
+        kept = drafting.draft(platform, Change(kind=ChangeKind.SCHEMA_CHANGE, what=what, refs=refs), "lineage gate", source=f"gate/{table}")
+        note(f"notice {kept.change_id} is drafted for {table}; see it with `lakechime notice show {kept.change_id}`")
+
+
+def _checked(fail_on: str) -> Class | None:
+    if fail_on == NOTHING:
+        return None
+    try:
+        return Class(fail_on)
+    except ValueError:
+        raise InvalidValueError("--fail-on", fail_on, f"write one of {', '.join(ORDER)}, or {NOTHING}") from None
+
+
+def _accept(path: Path, manifest: "Manifest", found: "tuple[Finding, ...]", key: str, reason: str | None) -> None:
+    if key not in {one.key for one in found}:
+        raise NotFoundError(f"there is no finding {key!r}; see the keys with --json")
+    if not (reason or "").strip():
+        raise InvalidValueError("--reason", reason or "", "say why the finding is accepted")
+    path.write_text(replace(manifest, accepted={**manifest.accepted, key: str(reason)}).to_json(), encoding="utf-8")
+    say(f"accepted in {path}: {key}")

@@ -1,0 +1,57 @@
+"""`lakechime lineage plan`: what the code says of each column, before any run, as a file for git."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakechime_dagster.cli.context import declared_lake, open_platform
+from lakechime_dagster.cli.options import Json
+from lakechime_dagster.cli.output import count, note, print_json, say
+
+Out = Annotated[Path | None, typer.Option("--out", help="The file to write; lineage.json beside workspace.yaml unless given.")]
+Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit with 1 when the file is not what the code says.")]
+
+
+def plan(out: Out = None, check: Check = False, as_json: Json = False) -> None:
+    """Ask Spark what each function and query would compute, over no rows, and write it down: schemas, column lineage, digests.
+
+    Equal code gives the same file, byte for byte, as long as the tables that others write have the same columns; of tables that are
+    not there, the columns are taken from the file. What breaks over no rows, or wants a run's context, is said as not known.
+    """
+    from lakechime_dagster.lineage.planned.manifest import read_manifest
+    from lakechime_dagster.resources.lineage.plan import planned_manifest
+
+    platform, path = open_platform(), out or manifest_path()
+    before = read_manifest(path) if path.exists() else None
+    made = planned_manifest(declared_lake(platform.settings), platform, note, before)
+    text = made.to_json()
+    unknown = [(name, why) for name, table in made.tables.items() if table.is_computed for why in table.unknown]
+    computed = [table for table in made.tables.values() if table.is_computed]
+    is_current = path.exists() and path.read_text(encoding="utf-8") == text
+    if not check:
+        path.write_text(text, encoding="utf-8")
+    columns = sum(len(table.columns) for table in computed)
+    if as_json:
+        told = {"tables": len(computed), "columns": columns, "not_known": [{"table": name, "reason": why} for name, why in unknown]}
+        print_json({"file": str(path), "was_current": is_current, "written": not check, **told})
+        if check and not is_current:
+            raise typer.Exit(1)
+        return
+    for name, why in unknown:
+        note(f"{name}: {why}")
+    if check:
+        if not is_current:
+            say(f"{path} is not what the code says; write it with `lakechime lineage plan`")
+            raise typer.Exit(1)
+        say(f"{path} is what the code says")
+        return
+    say(f"{path}: {count(columns, 'column')} of {count(len(computed), 'computed table')}, {len(unknown)} not known")
+
+
+def manifest_path() -> Path:
+    """Where the manifest of the project is."""
+    from lakechime_dagster.lineage.planned.manifest import FILE
+    from lakechime_dagster.settings import project_folder
+
+    return project_folder() / FILE

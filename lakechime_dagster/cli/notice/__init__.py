@@ -1,0 +1,1 @@
+"""`lakechime notice`: telling people of a change."""

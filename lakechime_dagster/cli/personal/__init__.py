@@ -1,0 +1,1 @@
+"""`lakechime personal`: personal data, and where it goes."""

@@ -1,0 +1,163 @@
+"""`lakechime personal`: which columns hold personal data, what comes of them, and what people decided."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakechime_dagster.cli import parse
+from lakechime_dagster.cli.context import declared_lake, open_platform
+from lakechime_dagster.cli.options import MAX_LIMIT, Json, Who
+from lakechime_dagster.cli.output import count, note, print_json, print_table, say
+from lakechime_dagster.cli.personal import know
+from lakechime_dagster.errors import shown
+from lakechime_dagster.lake.personal import column_of
+
+if TYPE_CHECKING:
+    from lakechime_dagster.lineage.personal.proposals import Proposal
+    from lakechime_dagster.lineage.personal.tags import Leak, Tagged
+    from lakechime_dagster.resources.lineage.asked import AskedLineage
+    from lakechime_dagster.resources.personal.reached import PersonalData
+
+NOT = "not"
+
+app = typer.Typer(name="personal", help="Personal data: which columns hold it, where it goes, and what looks like it.")
+app.command("know")(know.know)
+OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="A table, as schema.table.")]
+
+
+@app.callback()
+def personal() -> None:
+    """Personal data: which columns hold it, where it goes, and what looks like it."""
+
+
+@app.command("list")
+def list_(
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="A table, as schema.table; all unless given.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the columns that hold personal data, or may, how that is known, and what is wrong with it."""
+    from lakechime_dagster.resources.lineage.asked import AskedLineage
+    from lakechime_dagster.resources.personal.reached import PersonalData
+
+    platform = open_platform()
+    lake = declared_lake(platform.settings)
+    lineage, data = AskedLineage(platform, lake), PersonalData(platform, lake)
+    name = None if table is None else lineage.ref(table).table
+    found = data.found(lineage.network, None if name is None else [name])
+    wrong = data.leaks(found)
+    cleared = [one for one in data.decided.values() if one.category is None and name in (None, one.ref.table)]
+    if as_json:
+        told = [{"column": str(one.ref), "who": one.who, "reason": one.reason, "decided_ts": one.decided_ms} for one in cleared]
+        print_json({
+            "columns": [_document(data, one) for one in found], "problems": [_problem(one) for one in wrong], "not_personal": told,
+        })  # fmt: skip
+        return
+    rows = [(one.ref.table, one.ref.column or "(rows)", one.category, one.reach.word, _known_by(data, one)) for one in found]
+    empty = "no column is declared or decided to be personal" if not data.tags else "nothing personal is known to come to it"
+    print_table(("table", "column", "category", "how", "known by"), rows, empty=empty)
+    for one in cleared:
+        say(f"not personal: {one.ref}, as {one.who} decided{f': {one.reason}' if one.reason else ''}")
+    if wrong:
+        say(f"\n{count(len(wrong), 'problem')}:")
+        for leak in wrong:
+            say(f"  {leak.tagged.ref} ({leak.tagged.category}): {leak.remedy}")
+    if data.tags and lineage.since_ms is None:
+        note("not known: no run has recorded lineage yet; of tables that read personal columns nothing is sure")
+
+
+@app.command()
+def scan(
+    table: OneTable,
+    sample: Annotated[int, typer.Option("--sample", min=1, max=MAX_LIMIT, help="In how many rows values are looked at.")] = 1_000,
+    as_json: Json = False,
+) -> None:
+    """Propose columns of a table that look personal, by their names and by values of some rows, of which none is shown."""
+    from lakechime_dagster.resources.personal.reached import PersonalData
+    from lakechime_dagster.resources.personal.scan import scan as scanned
+
+    platform = open_platform()
+    found = scanned(PersonalData(platform, declared_lake(platform.settings)), table, sample)
+    if as_json:
+        proposals = [
+            {"column": one.column, "category": one.category, "by_name": one.by_name, "values": one.values, "valid": one.valid}
+            for one in found.proposals
+        ]  # fmt: skip
+        print_json({"table": table, "rows": found.rows, "proposals": proposals, "left_out": found.left_out})
+        return
+    rows = [(one.column, one.category, "yes" if one.by_name else "", _share(one)) for one in found.proposals]
+    print_table(("column", "category", "name says so", "values that are one"), rows, empty="nothing looks personal that is not known to be")
+    say(f"\n{count(found.rows, 'row')} of {table} looked at{f'; {found.left_out} paths were left out' if found.left_out else ''}.")
+    if found.proposals:
+        first = found.proposals[0]
+        say(f"Decide on each: `lakechime personal decide {table} '{first.column}' {first.category}`, or `not`.")
+
+
+@app.command()
+def decide(
+    table: OneTable,
+    column: Annotated[str, typer.Argument(metavar="COLUMN", help="A column, or a path into one such as payload:$.user.email.")],
+    category: Annotated[str, typer.Argument(metavar="CATEGORY", help="A word such as email, or not where it is nothing personal.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept with who and when.")] = "",
+    who: Who = None,
+    as_json: Json = False,
+) -> None:
+    """Decide that a column holds personal data of a category, or none; it is not proposed again, and holds until decided otherwise."""
+    from lakechime_dagster.lineage.columns import ColumnRef
+    from lakechime_dagster.resources.lineage.asked import AskedLineage
+    from lakechime_dagster.resources.personal.reached import PersonalData
+
+    platform = open_platform()
+    lake = declared_lake(platform.settings)
+    lineage, data = AskedLineage(platform, lake), PersonalData(platform, lake)
+    name = lineage.ref(table)
+    if name.column is not None:
+        raise parse.wrong("TABLE", f"{shown(table)} is a column; write the table and the column apart: {name.table} {name.column}")
+    ref, of = ColumnRef(name.table, _column(lineage, name.table, column)), None if category == NOT else category
+    by = parse.by(who, reason or (f"it is {category}" if of else "it is nothing personal"))
+    data.decide(ref, of, by)
+    if as_json:
+        print_json({"column": str(ref), "category": of, "who": by.who, "reason": by.reason})
+        return
+    say(f"{ref} {'is ' + of if of else 'holds nothing personal'}, as {by.who} decided.")
+    if of and any(one.name == ref.table for one in lake.targets):
+        say(f'For no bounds of it to stand in the log of {ref.table}, declare columns={{"{ref.column}": personal("{of}")}} of it, too.')
+
+
+def _column(lineage: "AskedLineage", table: str, text: str) -> str:
+    """A column as its table names it, or a path into one; of a table whose columns nobody knows what is written.
+
+    Raises:
+        NotFoundError: naming what is nearest.
+    """
+    known = {name.lower(): name for name in lineage.columns(table)}
+    for whole in (text, column_of(text)):
+        if whole.lower() in known:
+            return known[whole.lower()] + text.removeprefix(whole)
+    return text if not known else str(lineage.ref(f"{table}.{column_of(text)}").column)
+
+
+def _document(data: "PersonalData", one: "Tagged") -> dict[str, Any]:
+    decision = data.decided.get(one.path[0])
+    return {
+        "table": one.ref.table, "column": one.ref.column, "category": one.category, "how": one.reach.word,
+        "declared": one.is_source and decision is None, "decided_by": decision.who if one.is_source and decision else None,
+        "path": [str(ref) for ref in one.path],
+    }  # fmt: skip
+
+
+def _share(one: "Proposal") -> str:
+    if not one.values:
+        return "no value is there"
+    return f"{one.valid:,} of {one.values:,} ({one.share:.0%})"
+
+
+def _problem(leak: "Leak") -> dict[str, Any]:
+    one = leak.tagged
+    return {"column": str(one.ref), "category": one.category, "public": leak.is_public, "remedy": leak.remedy}
+
+
+def _known_by(data: "PersonalData", one: "Tagged") -> str:
+    if not one.is_source:
+        return " → ".join(str(ref) for ref in one.path[:-1])
+    decision = data.decided.get(one.ref)
+    return "its declaration" if decision is None else f"a decision of {decision.who}"

@@ -1,0 +1,1 @@
+"""`lakechime schema`: the types of events, and what people decide of them."""

@@ -1,0 +1,246 @@
+"""`lakechime schema show`: one type of events, its columns as a tree, what was observed of it, and an event of each variation."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakechime_dagster.cli.context import open_platform
+from lakechime_dagster.cli.options import MAX_LIMIT, Json
+from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, when
+from lakechime_dagster.cli.schema.names import OfGroup, TypeName, printable, type_named
+from lakechime_dagster.errors import LakeChimeError
+
+if TYPE_CHECKING:
+    from lakechime_dagster.resources.platform import Platform
+    from lakechime_dagster.resources.streams.grouped import GroupedType
+    from lakechime_dagster.resources.streams.streamed import Streamed
+    from lakechime_dagster.schema.layout import Column
+    from lakechime_dagster.schema.repository import TypePlace
+
+_WHY = {
+    "frozen": 'its contract lets no table be made: Contract(tables="freeze")',
+    "type_cap": "the group has as many tables as its max_types lets it; `lakechime schema allow` lets this one in",
+}  # why a type waits, in the words of a step and in those of a declaration
+INDENT = "  "
+MAX_BREAKS = 20  # of a type, the newest ones, that people are shown
+MAX_REPLAYS = 10  # of a type, the newest ones, that people are shown
+
+
+def show(
+    name: TypeName,
+    group: OfGroup = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Show the first real payload of each variation too; IT MAY HOLD PERSONAL DATA.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="At most so many variations, the first ones first.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Show a type: the columns of its newest layout, what was observed of it, and the shape of each variation without its values."""
+    from lakechime_dagster.resources.streams.event_types import event_types
+    from lakechime_dagster.resources.streams.streamed import Streamed
+
+    platform = open_platform()
+    one = type_named(platform, name, group)
+    stream = Streamed(platform, one.group.stream.table)
+    kept = event_types(platform).shapes(one.group.name, one.known.type)
+    variations = [{fact: row[fact] for fact in row if fact != "type_id"} for row in kept[:limit]]
+    if raw:
+        note("warning: payloads are shown as they came, and may hold personal data")
+        payloads = stream.payloads([row["source"] for row in variations])
+        variations = [row | {"payload": payloads.get(row["source"])} for row in variations]
+    told = document(one, newest_of(stream)) | {
+        "layout": one.known.layout.to_json(), "observed": _observed(one), "variations_kept": len(kept), "variations": variations,
+        "contract": _contract(platform, one), "hints": _hints(platform, one), "replays": _replays(platform, one),
+        "breaking": _breaking(platform, one),
+    }  # fmt: skip
+    if as_json:
+        print_json(told)
+        return
+    _print_type(one, told)
+    _print_decided(told)
+    _print_variations(told, stream.table.name, is_raw=raw)
+
+
+def newest_of(stream: "Streamed") -> "TypePlace | None":
+    """Where a stream's table ends; one that cannot be read must not hide what the store knows."""
+    try:
+        return stream.newest()
+    except LakeChimeError as error:
+        note(f"warning: {one_line(str(error))}")
+        return None
+
+
+def document(one: "GroupedType", newest: "TypePlace | None") -> dict[str, Any]:
+    """A type as JSON; `newest` is where its stream's table ends, if that is known."""
+    known = one.known
+    return {
+        "group": one.group.name, "type": known.type, "table": one.table, "layout_version": known.layout_version,
+        "columns": known.layout.leaves, "place": known.place.version if known.place.version >= 0 else None,
+        "newest": newest.version if newest else None, "behind": one.behind(newest) if newest else None,
+        "written": one.totals.get("written", 0), "rescued": one.totals.get("rescued", 0), "discarded": one.totals.get("discarded", 0),
+        "waiting": one.waits.rows if one.waits else 0, "state": one.fares.value, "reason": one.reason,
+        "left": one.left, "failures": known.failures, "due_ts": known.due_ts or None,
+    }  # fmt: skip
+
+
+def state_shown(told: Mapping[str, Any]) -> str:
+    """How a type fares, and why, for people."""
+    if told["left"]:
+        waiting = f", {count(told['waiting'], 'row')} waiting" if told["waiting"] else ""
+        return f"{told['state']}: {told['left']}{waiting}"
+    return f"{told['state']}: {why(told['reason'])}" if told["reason"] else told["state"]
+
+
+def why(reason: str) -> str:
+    """A reason in the words of declarations where it is of those that steps tell by a word."""
+    return _WHY.get(reason, one_line(printable(reason)))
+
+
+def tree(columns: "tuple[Column, ...]", level: int = 0) -> Iterator[tuple[str, str, str, str]]:
+    """Columns with those within them below: name, what it holds, the field where it is spelled otherwise, and of what it is a sibling."""
+    from lakechime_dagster.lake.event_names import column_of
+
+    for one in columns:
+        holds, inner = _holds(one)
+        field = json.dumps(one.field, ensure_ascii=False) if one.field != one.name else ""
+        yield INDENT * level + one.name, holds, printable(field), column_of(one.field) if one.is_sibling else ""
+        yield from tree(inner, level + 1)
+
+
+def _holds(column: "Column") -> "tuple[str, tuple[Column, ...]]":
+    """What a column holds, through arrays down to their elements, and the fields of these."""
+    if column.element is None:
+        return column.holds.value, column.fields
+    holds, inner = _holds(column.element)
+    return f"{column.holds.value} of {holds}", inner
+
+
+def _observed(one: "GroupedType") -> list[dict[str, Any]]:
+    paths = sorted(one.known.observed.paths.items())
+    return [{"path": path, "kinds": sorted(seen.kinds), "first": seen.first, "last": seen.last} for path, seen in paths if path]
+
+
+def _contract(platform: "Platform", one: "GroupedType") -> dict[str, Any]:
+    """What holds of the type: what is declared, with what people said beside it."""
+    from lakechime_dagster.resources.streams.event_types import event_hints
+
+    return one.group.with_hints(event_hints(platform).holding(one.group.name)).contract_of(one.known.type).to_json()
+
+
+def _breaking(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
+    """The changes that broke something, the newest first."""
+    from lakechime_dagster.resources.streams.event_types import event_breaks
+
+    return [
+        {
+            "path": each.breaking.path, "kind": each.breaking.kind, "how": each.breaking.how.value, "producer": each.breaking.producer,
+            "layout": each.layout_version, "made_ts": each.made_ts,
+        }
+        for each in reversed(event_breaks(platform).of(one.group.name, one.known.type))
+    ]  # fmt: skip
+
+
+def _hints(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
+    """What people said of the type beside what is declared, and still holds."""
+    from lakechime_dagster.resources.streams.event_types import event_hints
+
+    said = event_hints(platform).said(one.group.name, one.known.type)
+    return [
+        {"of": each.hint.of, "says": each.hint.says, "who": each.who, "reason": each.reason, "made_ts": each.made_ts}
+        for each in said if each.ended_ts is None
+    ]  # fmt: skip
+
+
+def _replays(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
+    """The replays that people asked for, the newest first."""
+    from lakechime_dagster.resources.streams.event_types import event_replays
+
+    asked = event_replays(platform).of(one.group.name, one.known.type)
+    return [
+        {
+            "replay": each.replay.replay_id, "whole": each.replay.is_whole, "rebuild": each.replay.is_rebuild, "who": each.who,
+            "reason": each.reason,
+            "asked_ts": each.asked_ts, "done_ts": each.done_ts, "replaced": each.done.replaced if each.done else None,
+            "added": each.done.added if each.done else None, "removed": each.done.removed if each.done else None,
+        }
+        for each in reversed(asked)
+    ]  # fmt: skip
+
+
+def _ended(replay: Mapping[str, Any]) -> str:
+    if replay["done_ts"] is None:
+        return "waits"
+    return when(replay["done_ts"]) if replay["replaced"] is not None else "cancelled"
+
+
+def _kind(replay: Mapping[str, Any]) -> str:
+    return "rebuild" if replay["rebuild"] else "whole" if replay["whole"] else ""
+
+
+def _print_decided(told: Mapping[str, Any]) -> None:
+    """What a contract says that is not as ever, what broke something, and what people decided; nothing where they did not."""
+    rules = contract_shown(told["contract"])
+    if rules:
+        say("\ncontract:")
+        print_table(["of", "says"], rules, empty="")
+    if told["breaking"]:
+        say("\nbreaking changes:")
+        rows = [
+            [when(one["made_ts"]), printable(one["path"]), one["kind"], one["how"], printable(one["producer"] or ""), one["layout"]]
+            for one in told["breaking"][:MAX_BREAKS]
+        ]
+        print_table(["made", "path", "kind", "how", "producer", "layout"], rows, empty="")
+    if told["hints"]:
+        say("\nsaid beside what is declared:")
+        rows = [[printable(one["of"]), one["says"], one["who"], when(one["made_ts"]), printable(one["reason"])] for one in told["hints"]]
+        print_table(["of", "says", "by", "since", "because"], rows, empty="")
+    if told["replays"]:
+        say("\nreplays:")
+        rows = [
+            [
+                one["replay"], _kind(one), when(one["asked_ts"]), one["who"], printable(one["reason"]),
+                _ended(one), one["replaced"], one["added"], one["removed"],
+            ]
+            for one in told["replays"][:MAX_REPLAYS]
+        ]  # fmt: skip
+        print_table(["replay", "kind", "asked", "by", "because", "done", "replaced", "added", "removed"], rows, empty="")
+
+
+def contract_shown(contract: Mapping[str, Any]) -> list[list[str]]:
+    """What a contract says that is not as ever: what it is said of, and what."""
+    modes = [[of, contract[of]] for of in ("tables", "columns", "kinds") if contract[of] != "evolve"]
+    excluded = [["excluded", ", ".join(contract["excluded"])]] if "excluded" in contract else []
+    rules = [[printable(path), ", ".join(f"{of} {says}" for of, says in rule.items())] for path, rule in contract.get("paths", {}).items()]
+    numbers = [["numbers", "double first"]] if contract["double first"] else []
+    return [*modes, *excluded, *numbers, *rules, *([printable(path), pin] for path, pin in contract["pins"].items())]
+
+
+def _print_type(one: "GroupedType", told: Mapping[str, Any]) -> None:
+    table = one.group.stream.table.name
+    place = f"nothing of {table} was read yet" if told["place"] is None else f"version {told['place']} of {table}"
+    place += f", {count(told['behind'], 'version')} behind" if told["behind"] else ""
+    print_facts({
+        "type": printable(told["type"]), "group": told["group"], "table": told["table"], "layout": told["layout_version"],
+        "place": place, "rows": f"{told['written']:,} written, {told['rescued']:,} of them with something rescued",
+        "state": state_shown(told),
+    })  # fmt: skip
+    say("\ncolumns:")
+    print_table(["column", "holds", "field", "sibling of"], tree(one.known.layout.columns), empty="none")
+    say("\nobserved, with the versions in which the first and the last kind came first:")
+    rows = [[printable(row["path"]), ", ".join(row["kinds"]), row["first"], row["last"]] for row in told["observed"]]
+    print_table(["path", "kinds", "first", "last"], rows, empty="nothing")
+
+
+def _print_variations(told: Mapping[str, Any], table: str, *, is_raw: bool) -> None:
+    say(f"\n{count(told['variations_kept'], 'variation')} kept, by an event of each without its values:")
+    for row in told["variations"]:
+        say(f"{row['typed_hash']} first {printable(row['source'])} in version {row['position']}, {when(row['first_ts'])}")
+        say(INDENT + printable(row["shape"]))
+        if is_raw:
+            payload = row["payload"]
+            say(INDENT + (f"its payload is no longer in {table}" if payload is None else printable(payload)))
+    hidden = told["variations_kept"] - len(told["variations"])
+    if hidden:
+        say(f"{count(hidden, 'later one')} not shown; --limit shows more")

@@ -1,0 +1,161 @@
+"""Measuring whether a table that follows a database keeps up with it; without a JVM, and without a comparison."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlglot import exp
+
+from lakechime_dagster.capture.rows import TABLE, column, since, texts
+from lakechime_dagster.cdc.comparing.keeping_up import Heard, KeepingUp, Lane, Left, NewestId, SeenId
+from lakechime_dagster.cdc.meaning.wire import order_of
+from lakechime_dagster.cdc.messages.bronze import Kind
+from lakechime_dagster.cdc.messages.record import Control
+from lakechime_dagster.cdc.remembering.state import StateRow
+from lakechime_dagster.errors import FeedUnreadableError, LakeChimeError
+from lakechime_dagster.feeds.open import open_feed
+from lakechime_dagster.lake.envelopes import tells_position
+from lakechime_dagster.lake.feeds import KafkaTopic
+from lakechime_dagster.lake.monitors import Monitor
+from lakechime_dagster.resources.following.followed import Followed
+from lakechime_dagster.resources.following.newest import newest_ids
+from lakechime_dagster.resources.following.source_queries import QUERIES_OFF
+from lakechime_dagster.settings import in_project
+from lakechime_dagster.sources.log_kept import KeptBinlog, Slot, log_kept
+from lakechime_dagster.triggers.feeds import FeedPlace, KafkaPlace, spans_between
+from lakechime_dagster.triggers.grid import DAY_MS
+
+_HEARTBEATS = "heartbeat."  # what stands before the name of the server in the topic of its heartbeats
+
+
+def keeping_up(followed: Followed, monitor: Monitor, before: Mapping[str, SeenId]) -> KeepingUp:
+    """What can be measured of a table now; the database is asked where the monitor names one and the settings allow it.
+
+    `before` is by shard the newest id that a database had so long ago that the lake should have it.
+    """
+    now_ms = followed.platform.store.now()
+    problems: list[str] = []
+    unread, left = _feed(followed, problems)
+    places = [row for row in followed.places() if row.ts_ms is not None]
+    unasked, kept = _asked(followed, monitor)
+    heard = heard_of(followed, places, now_ms, _days(kept))
+    if isinstance(kept, KeptBinlog):
+        left += left_in_binlog(kept, places, heard, now_ms)
+    newest = list(newest_ids(followed, monitor, before)) if followed.platform.settings.may_ask_sources else []
+    slots = kept if isinstance(kept, tuple) else ()
+    left += [Left(f"slot {slot.name}", 0, f"it is {slot.status}") for slot in slots if slot.status in ("unreserved", "lost")]
+    return KeepingUp(
+        table=followed.table.name, now_ms=now_ms, lanes=_lanes(followed, bool(unread)), unread=unread, heard=heard,
+        problems=tuple(problems), waiting=followed.waiting(), quarantined=followed.quarantine.count(), left=tuple(left),
+        wal=max((slot.kept for slot in slots), default=None), newest=tuple(one for one in newest if isinstance(one, NewestId)),
+        unasked=unasked or "; ".join(one for one in newest if isinstance(one, str)),
+    )  # fmt: skip
+
+
+def heard_of(followed: Followed, places: Iterable[StateRow], now_ms: int, days: int = 1) -> dict[str, Heard]:
+    """How new the news of each source are: by what is remembered, the messages of the last day and the heartbeats of so many."""
+    in_table: dict[str, int] = {}
+    for row in places:
+        in_table[row.source] = max(row.ts_ms or 0, in_table.get(row.source, 0))
+    since = exp.Literal.number(now_ms - DAY_MS)
+    newest = exp.select(column("source"), exp.Max(this=column("ts_ms")).as_("at")).from_(TABLE)
+    newest = newest.where(texts("kind", Kind.CHANGE.value), exp.GTE(this=column("ts_ms"), expression=since)).group_by(column("source"))
+    recent = {row["source"]: row["at"] for row in followed.bronze.query(newest)}
+    beats = _heartbeats(followed, now_ms - days * DAY_MS)
+    return {
+        source: Heard(
+            in_messages=recent.get(source, in_table.get(source)), in_table=in_table.get(source),
+            heartbeat=max((at for server, at in beats.items() if source.startswith(f"{server}.")), default=None),
+        )
+        for source in sorted({*recent, *in_table})
+    }  # fmt: skip
+
+
+def _days(kept: KeptBinlog | tuple[Slot, ...] | None) -> int:
+    """For how many days heartbeats are asked: beyond those that the log is kept, it is gone anyway."""
+    return 1 + (kept.seconds or 0) * 1000 // DAY_MS if isinstance(kept, KeptBinlog) else 1
+
+
+def _heartbeats(followed: Followed, since_ms: int) -> dict[str, int]:
+    """When the last heartbeat of each server came, of those since a time."""
+    newest = exp.select(column("topic"), column("source"), exp.Max(this=column("timestamp")).as_("at")).from_(TABLE)
+    newest = newest.where(texts("kind", Control.HEARTBEAT.value), since("timestamp", since_ms))
+    rows = followed.bronze.query(newest.group_by(column("topic"), column("source")))
+    found: dict[str, int] = {}
+    for row in rows:
+        server = row["source"] or row["topic"].rpartition(_HEARTBEATS)[2]
+        found[server] = max(round(row["at"].timestamp() * 1000), found.get(server, 0))
+    return found
+
+
+def _feed(followed: Followed, problems: list[str]) -> tuple[dict[str, int], list[Left]]:
+    """What the feed holds and was not read, and for how long it does."""
+    bronze = followed.table.bronze
+    lane = followed.lane(bronze.name)
+    place = lane.place.feed if lane is not None else None
+    try:
+        feed = open_feed(bronze.feed, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope))
+        look = feed.look(place)
+        problems += look.problems
+        left = _left_in_topics(bronze.feed, place) if isinstance(bronze.feed, KafkaTopic) else []
+    except FeedUnreadableError as error:
+        problems.append(str(error))
+        return {}, []
+    return {name: stop - start for name, (start, stop) in spans_between(place, look.end)}, left
+
+
+def _left_in_topics(feed: KafkaTopic, place: FeedPlace | None) -> list[Left]:
+    from lakechime_dagster.feeds.kafka_left import times_left
+
+    return times_left(feed, os.environ, place) if isinstance(place, KafkaPlace) else []
+
+
+def _lanes(followed: Followed, is_unread: bool) -> tuple[Lane, ...]:
+    """How the table of messages goes on, and the table."""
+    bronze = followed.table.bronze
+    messages, lane = followed.bronze.log, followed.lane(followed.table.name)
+    read = lane.place.sources.get(bronze.name) if lane is not None else None
+    newest = messages.version if messages.exists() else None
+    waits = newest is not None and (read is None or read.snapshot_id != str(newest))
+    return tuple(_lane(followed, name, is_waiting) for name, is_waiting in ((bronze.name, is_unread), (followed.table.name, waits)))
+
+
+def _lane(followed: Followed, name: str, waits: bool) -> Lane:
+    ledger = followed.platform.ledger
+    row, lane = ledger.flow(name), followed.lane(name)
+    if row is None:
+        return Lane(name=name, waits=waits)
+    opened = [one.claimed_ts for one in ledger.open_executions(row)]
+    blocked = row.blocked_sentence and f"{name} is {row.blocked_sentence}"
+    return Lane(
+        name=name, waits=waits, blocked=blocked or (lane.blocked_sentence(name) if lane is not None else ""),
+        open_ms=min(opened, default=None), ticked_ms=row.ticked_ts,
+    )  # fmt: skip
+
+
+def _asked(followed: Followed, monitor: Monitor) -> tuple[str, KeptBinlog | tuple[Slot, ...] | None]:
+    """What the database keeps of its log, or why it was not asked."""
+    if monitor.database is None:
+        return "" if monitor.shards else "none is declared", None
+    if not followed.platform.settings.may_ask_sources:
+        return QUERIES_OFF, None
+    try:
+        return "", log_kept(monitor.url(os.environ))
+    except LakeChimeError as error:
+        return str(error), None
+
+
+def left_in_binlog(kept: KeptBinlog, places: Sequence[StateRow], heard: dict[str, Heard], now_ms: int) -> list[Left]:
+    """For how long the log stays of which a source has not told yet.
+
+    Only where heartbeats come it is known how far the connector is: a table that is quiet tells of an old file alone.
+    """
+    found = []
+    for source, one in heard.items():
+        files = [order.position[0] for row in places if row.source == source and (order := order_of(row.order)).position]
+        if not files or one.heartbeat is None or (at := max(files)) >= kept.newest:
+            continue
+        told = f"its files are {kept.oldest} to {kept.newest}, and {source} told of {at}"
+        age = (now_ms - max(one.heartbeat, one.in_messages or 0)) / 1000
+        left = None if kept.seconds is None else max(0.0, kept.seconds - age)
+        found.append(Left("the binary log", left, told))
+    return found

@@ -1,0 +1,242 @@
+"""Answers about lineage: what runs told, beside what the lake declares, with who owns each data set and when it was told of last.
+
+"Not known" and "nothing" are different answers: beside what was found stands why more may be, where it may.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.lake.code_digests import code_digest
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.tables import SourceTable
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.graph.answers import Hits, NotHit, hits, not_hit
+from lakechime_dagster.lineage.graph.consumers import ConsumerHit, consumers_hit
+from lakechime_dagster.lineage.graph.facts import TableFacts
+from lakechime_dagster.lineage.graph.naming import meant
+from lakechime_dagster.lineage.graph.neighbourhood import Neighbourhood, neighbourhood
+from lakechime_dagster.lineage.graph.network import Network, network_of
+from lakechime_dagster.lineage.graph.openlineage import address_of, job_events
+from lakechime_dagster.lineage.graph.paths import Paths, Step, nodes_of
+from lakechime_dagster.lineage.graph.reach import Certainty, reach
+from lakechime_dagster.lineage.graph.standing import Standing
+from lakechime_dagster.lineage.planned.manifest import manifest_in
+from lakechime_dagster.lineage.reads import Read
+from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.resources.lineage.ready import ReadyNetwork
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.settings import project_folder
+from lakechime_dagster.store.lineage.facts import facts_of, recorded_since
+from lakechime_dagster.store.lineage.known import known_columns, known_tables
+from lakechime_dagster.store.lineage.network import CurrentNetwork, network_at
+from lakechime_dagster.store.lineage.reads import SqlReads, Way
+from lakechime_dagster.store.lineage.region import network_around
+from lakechime_dagster.store.lineage.standing import LineageStandings
+
+
+def declared_statements(lake: Lake) -> list[Statement]:
+    """What the tables of a lake are declared to read, and what their columns come from where the project's manifest says so."""
+    return [*planned_statements(lake).values(), *(Statement(target=table.name, inputs=table.inputs) for table in lake.targets)]
+
+
+def planned_statements(lake: Lake) -> dict[str, Statement]:
+    """What the manifest of the project plans of tables whose code is still the one that was planned, by name."""
+    manifest = manifest_in(project_folder())
+    planned = manifest.tables if manifest is not None else {}
+    return {
+        table.name: planned[table.name].statement
+        for table in lake.computed
+        if table.name in planned and planned[table.name].code == code_digest(table)
+    }
+
+
+def declared_facts(lake: Lake) -> dict[str, TableFacts]:
+    """Who owns the tables of a lake by their declarations, and which are written elsewhere."""
+    return {
+        table.name: TableFacts(
+            owners=(table.owner,) if table.owner else (), is_declared=True, is_source=isinstance(table, SourceTable)
+        )
+        for table in lake.tables
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AskedLineage:
+    """The lineage of a store and a lake now, or as it was recorded at a time in milliseconds.
+
+    A process that asks often gives a network that follows the store as `current`.
+    """
+
+    platform: Platform
+    lake: Lake
+    at_ms: int | None = None
+    current: CurrentNetwork | ReadyNetwork | None = None
+
+    @cached_property
+    def network(self) -> Network:
+        """All that is known. Questions about few data sets read less."""
+        if self.current is not None and self.at_ms is None:
+            return self.current.network()
+        return network_at(self.platform.store.engine, self.at_ms, self._declared)
+
+    @cached_property
+    def _declared(self) -> list[Statement]:
+        """What is declared; of the past only records tell."""
+        return [] if self.at_ms is not None else declared_statements(self.lake)
+
+    @cached_property
+    def _networks(self) -> dict[tuple[frozenset[str], bool, int | None], Network]:
+        """What was read for questions before."""
+        return {}
+
+    def _network(self, refs: Collection[ColumnRef], *, upstream: bool = False, depth: int | None = None) -> Network:
+        """As much of the network as questions about columns in one direction need, with nodes for them."""
+        if self.current is not None and self.at_ms is None:
+            return self.network.having(refs)
+        question = frozenset(ref.table for ref in refs), upstream, depth
+        if (found := self._networks.get(question)) is None:
+            around = network_around(
+                self.platform.store.engine, question[0], upstream=upstream, depth=depth, at_ms=self.at_ms, declared=self._declared
+            )
+            found = self._networks[question] = around if around is not None else self.network
+        return found.having(refs)
+
+    @cached_property
+    def since_ms(self) -> int | None:
+        """When the first run that is recorded succeeded; reads before it are not known."""
+        return recorded_since(self.platform.store.engine)
+
+    @cached_property
+    def now_ms(self) -> int:
+        """The store's clock."""
+        return self.platform.store.now()
+
+    def is_stale(self, facts: TableFacts) -> bool:
+        """Whether no run told of a data set for so long that it may no longer be written."""
+        return facts.is_stale(self.now_ms, self.platform.settings.lineage_stale_days)
+
+    def ref(self, text: str) -> ColumnRef:
+        """The data set or column that a person means.
+
+        Raises:
+            NotFoundError: naming what is nearest.
+        """
+        near = [text, *(text[:at] for at, character in enumerate(text) if character == ".")]
+        declared = {*(table.name for table in self.lake.tables), *network_of([], self._declared).tables}
+        engine = self.platform.store.engine
+        known = known_tables(engine, near) | declared.intersection(near)
+        return meant(text, known or known_tables(engine) | declared, self.columns)
+
+    def columns(self, table: str) -> set[str]:
+        """The columns of a data set that lineage knows, and those that its log tells now."""
+        network = network_of([], self._declared)
+        known = known_columns(self.platform.store.engine, table)
+        known |= {network.labels[node] for node in network.columns_of(network.tables[table])} if table in network.tables else set()
+        declared = next((one for one in self.lake.tables if one.name == table), None)
+        if declared is None:
+            return known
+        try:
+            return known | {name for name, _, _ in self.platform.log(table, declared.location).columns()}
+        except TableUnreadableError:
+            return known
+
+    def hits(
+        self, refs: Collection[ColumnRef], *, upstream: bool = False, depth: int | None = None, kind: Certainty | None = None,
+        limit: int | None = None,
+    ) -> Hits:  # fmt: skip
+        """What columns lead to, or with `upstream` what leads to them."""
+        network = self._network(refs, upstream=upstream, depth=depth)
+        return hits(network, refs, upstream=upstream, depth=depth, kind=kind, limit=limit)
+
+    def not_hit(self, refs: Collection[ColumnRef], found: Hits) -> tuple[NotHit, ...]:
+        """What is further down and is not hit by columns, with the reason; `found` are all that are."""
+        return not_hit(self._network(refs), refs, found)
+
+    def consumers(self, refs: Collection[ColumnRef], found: Hits) -> tuple[ConsumerHit, ...]:
+        """Who reads columns, or what they lead to, and writes nothing: dashboards, people, jobs elsewhere. `found` are all that are hit."""
+        tables = {ref.table for ref in refs} | {one.table for one in found.hits}
+        reads = [
+            Read(consumer=one.consumer, refs=(one.ref,), at_ms=one.last_ms, owners=one.owners, link=one.link)
+            for one in SqlReads(self.platform.store.engine).of_tables(tables)
+        ]
+        return consumers_hit(refs, found, reads)
+
+    @cached_property
+    def read_ways(self) -> tuple[Way, ...]:
+        """By which ways reads of others are told, since when; without one it is not known who reads."""
+        return tuple(SqlReads(self.platform.store.engine).ways())
+
+    def path(self, source: ColumnRef, target: ColumnRef, kind: Certainty = Certainty.UNSURE) -> tuple[Step, ...] | None:
+        """A shortest way from one column or data set to another, by what is at least so sure; None if there is none."""
+        network = self._network([source]).having([target])
+        start, end = nodes_of(network, [source]), nodes_of(network, [target])
+        found = reach(network, start, kind)
+        ways = [way for node in end.tolist() if (way := Paths(network, found, kind).of(node)) is not None]
+        return min(ways, key=len, default=None)
+
+    def around(self, table: str, *, up: int = 1, down: int = 1, limit: int = 150) -> Neighbourhood:
+        """What is around a data set, to be drawn."""
+        return neighbourhood(self.network, table, up=up, down=down, limit=limit)
+
+    def facts(self, tables: Iterable[str]) -> dict[str, TableFacts]:
+        """What is known of data sets beside their edges; something of each."""
+        names = list(tables)
+        recorded, declared = facts_of(self.platform.store.engine, names), declared_facts(self.lake)
+        nothing = TableFacts()
+        return {name: declared.get(name, nothing).joined(recorded.get(name, nothing)) for name in names}
+
+    def unknown(self, refs: Collection[ColumnRef], *, upstream: bool = False) -> tuple[str, ...]:
+        """Why more may lead to these columns, or come from them, than is known; none where all is."""
+        if not upstream:
+            nothing = "no run has recorded lineage yet: only declared reads are known"
+            return () if self.since_ms is not None else (nothing,)
+        standings: dict[str, list[Standing]] = {}
+        for one in LineageStandings(self.platform.store.engine).of_targets({ref.table for ref in refs}, self.at_ms):
+            standings.setdefault(one.statement.target, []).append(one)
+        declared, planned = declared_facts(self.lake), planned_statements(self.lake) if self.at_ms is None else {}
+        reasons = [
+            reason
+            for ref in refs
+            for reason in _unknown(ref, [one.statement for one in standings.get(ref.table, [])], declared, planned.get(ref.table))
+        ]
+        return tuple(dict.fromkeys(reasons))
+
+    def job_events(self, table: str | None = None, depth: int = 1) -> list[dict[str, Any]]:
+        """What runs told, as events of OpenLineage; of one table with what is around it within so many steps."""
+        known = LineageStandings(self.platform.store.engine)
+        if table is None:
+            standings = known.all(self.at_ms)
+        else:
+            several = self.around(table, up=depth, down=depth, limit=max(1, len(self.network))).tables
+            standings = known.of_targets([one.table for one in several], self.at_ms)
+        declared = {one.name: self.platform.location(one.name, one.location) for one in self.lake.tables}
+        return job_events(standings, lambda name: address_of(name, declared.get(name)))
+
+
+def _unknown(
+    ref: ColumnRef, told: Sequence[Statement], declared: Mapping[str, TableFacts], planned: Statement | None
+) -> Iterable[str]:  # fmt: skip
+    """Why more may lead to one of them."""
+    if not told and planned is not None:
+        yield f"no run that wrote {ref.table} has recorded lineage yet: only what is planned is known"
+        told = (planned,)
+    if not told:
+        facts = declared.get(ref.table, TableFacts())
+        if facts.is_source:
+            yield f"{ref.table} is written elsewhere, and nobody has told from what"
+        elif facts.is_declared:
+            yield f"no run that wrote {ref.table} has recorded lineage yet: only its declared reads are known"
+        else:
+            yield f"no run that wrote {ref.table} has recorded lineage"
+        return
+    for statement in told:
+        yield from (f"{ref.table}: {reason}" for reason in statement.unknown)
+        for column in statement.columns:
+            if ref.column in (None, column.column):
+                yield from (f"{ref.table}.{column.column}: {reason}" for reason in column.opaque)
+    assigned = {column.column for one in told for column in one.columns}
+    if ref.column is not None and ref.column not in assigned:
+        yield f"no recorded run has assigned {ref}"

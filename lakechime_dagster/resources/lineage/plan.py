@@ -1,0 +1,149 @@
+"""The manifest of a lake: what its code would compute, asked of Spark before any run, and nothing is read or written."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lakechime_dagster.lake.code_digests import code_digest
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lineage.names import Names
+from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
+from lakechime_dagster.lineage.plans.digests import digests_of
+from lakechime_dagster.lineage.plans.dump import Node, dump_of
+from lakechime_dagster.lineage.plans.statements import statements_of
+from lakechime_dagster.resources.lineage.names import names_of
+from lakechime_dagster.resources.platform import Platform
+
+if TYPE_CHECKING:
+    from lakechime_dagster.spark.job import Seen
+    from lakechime_dagster.spark.lineage.planning import Planner, Schema
+
+
+def planned_manifest(
+    lake: Lake, platform: Platform, log: Callable[[str], None], before: Manifest | None = None, *, only_manifest: bool = False
+) -> Manifest:  # fmt: skip
+    """What the code of a lake says now.
+
+    Args:
+        lake: The lake.
+        platform: Where its tables are.
+        log: Told which Spark is used.
+        before: An earlier manifest. Schemas of tables that are not there are taken from it, and what was accepted stays.
+        only_manifest: Take no schema from tables, so that the answer is the same wherever it is asked.
+
+    Raises:
+        PlanUnreadableError: this Spark shows no plans.
+        SparkFailedError: what Spark said.
+    """
+    from lakechime_dagster.spark.drivers.driver import open_driver  # only who asks for this needs Spark
+    from lakechime_dagster.spark.drivers.failures import described
+    from lakechime_dagster.spark.lineage.planning import Planner
+
+    settings = platform.settings
+    with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
+        return manifest_by(Planner(driver.spark), lake, platform, before, only_manifest=only_manifest)
+
+
+def manifest_by(
+    planner: "Planner", lake: Lake, platform: Platform, before: Manifest | None = None, *, only_manifest: bool = False
+) -> Manifest:  # fmt: skip
+    """The same by a planner."""
+    return _Planning(lake, platform, planner, before, only_manifest, names_of(platform, lake)).manifest()
+
+
+def plans_by(planner: "Planner", lake: Lake, platform: Platform) -> tuple[Manifest, Mapping[str, Node]]:
+    """The same with the plan of each computed table that there is one of, over empty inputs: with the texts of its code."""
+    planning = _Planning(lake, platform, planner, None, False, names_of(platform, lake))
+    return planning.manifest(), planning.plans
+
+
+@dataclass
+class _Planning:
+    lake: Lake
+    platform: Platform
+    planner: "Planner"
+    before: Manifest | None
+    only_manifest: bool
+    names: Names
+    tables: dict[str, PlannedTable] = field(default_factory=dict)
+    plans: dict[str, Node] = field(default_factory=dict)
+
+    def manifest(self) -> Manifest:
+        """All tables, inputs first, as a reader is asked over what its inputs would be."""
+        for table in self.lake.tables:
+            planned = self._computed(table) if isinstance(table, LakeTable) else self._found(table.name, table.location)
+            self.tables[table.name] = replace(planned, owner=table.owner or "")
+        accepted = self.before.accepted if self.before is not None else {}
+        return Manifest(lake=self.lake.name, tables=self.tables, accepted=accepted)
+
+    def _found(self, name: str, location: str | None) -> PlannedTable:
+        """A table that no function of the lake computes, by its log or as it was known before."""
+        schema = () if self.only_manifest else self.platform.log(name, location).columns()
+        if schema:
+            return PlannedTable(name=name, columns=tuple(PlannedColumn(name=one, type=kind, nullable=can) for one, kind, can in schema))
+        known = self.before.tables.get(name) if self.before is not None else None
+        if known is not None and known.columns:
+            return PlannedTable(name=name, columns=known.columns)
+        return PlannedTable(name=name, unknown=(f"{name} is not there yet, so that its columns are not known",))
+
+    def _computed(self, table: LakeTable) -> PlannedTable:
+        code, laid_out = code_digest(table), laid_out_of(table)
+        plain = PlannedTable(name=table.name, code=code, laid_out=laid_out, inputs=table.inputs)
+        if why := self._hindered(table):
+            return _unknown(plain, why)
+        inputs = {alias: (read.table, self._schema(read.table)) for alias, read in table.reads.items()}
+        planned = self.planner.planned(table.compute, table.sql, inputs)
+        return _unknown(plain, planned.why) if planned.seen is None else self._read(plain, planned.schema, planned.seen)
+
+    def _hindered(self, table: LakeTable) -> str:
+        """Why a table cannot be asked for: an input is not known, or its function wants what only a run has."""
+        for name in table.inputs:
+            if not self.tables[name].columns:
+                return f"not known until {name} is"
+        if table.compute is None:
+            return ""
+        wanted = {one.name for one in table.injected}
+        parameters = inspect.signature(table.compute).parameters.values()
+        required = [one.name for one in parameters if one.name in wanted and one.default is inspect.Parameter.empty]
+        return f"not known until it runs: its function wants {', '.join(required)}; give it a default" if required else ""
+
+    def _schema(self, name: str) -> "Schema":
+        return tuple((column.name, column.type, column.nullable) for column in self.tables[name].columns)
+
+    def _read(self, plain: PlannedTable, schema: "Schema", seen: "Seen") -> PlannedTable:
+        result = dump_of(seen.result)
+        found = statements_of([*map(dump_of, seen.actions), result], self.names, plain.name)
+        statement = next((one for one in reversed(found.statements) if one.target == plain.name), None)
+        if statement is None or result.plan is None:
+            return _unknown(plain, f"not known: {'; '.join(found.unknown) or 'its plan could not be read'}", schema)
+        self.plans[plain.name] = result.plan
+        digests = digests_of(result.plan)
+        columns = tuple(
+            PlannedColumn(
+                name=name, type=kind, nullable=can, sources=lineage.sources, opaque=lineage.opaque, digest=digest,
+            )
+            for (name, kind, can), lineage, digest in zip(schema, statement.columns, digests.columns.values(), strict=True)
+        )  # fmt: skip
+        inputs = tuple(dict.fromkeys((*plain.inputs, *statement.inputs)))
+        return PlannedTable(
+            name=plain.name, code=plain.code, laid_out=plain.laid_out, inputs=inputs, columns=columns, indirect=statement.indirect,
+            rows=digests.rows, unknown=(*statement.unknown, *found.unknown),
+        )  # fmt: skip
+
+
+def laid_out_of(table: LakeTable) -> Mapping[str, str]:
+    """How a table is kept: what of it changes its rows though its code does not."""
+    said = {
+        "keys": ", ".join(table.keys),
+        "partitioned by": ", ".join(f"{name} {kind}" for name, kind in table.levels.as_dict().items()),
+        "refresh": table.refresh.value,
+    }
+    said |= {f"expect {name}": condition for name, condition in table.expect.items()}
+    return {name: value for name, value in said.items() if value}
+
+
+def _unknown(plain: PlannedTable, why: str, schema: "Schema" = ()) -> PlannedTable:
+    columns = tuple(PlannedColumn(name=name, type=kind, nullable=can, opaque=(why,)) for name, kind, can in schema)
+    return PlannedTable(name=plain.name, code=plain.code, laid_out=plain.laid_out, inputs=plain.inputs, columns=columns, unknown=(why,))

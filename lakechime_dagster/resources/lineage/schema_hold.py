@@ -1,0 +1,181 @@
+"""A step whose input lost or retyped a column that the table reads: it is held before Spark starts, until schema or code fits.
+
+Which columns a table reads is what its newest run told, as long as its code is the same. What nobody knows holds nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakechime_dagster.dce.commits import CommitsMissingError
+from lakechime_dagster.dce.event import version_of
+from lakechime_dagster.errors import LaneHeldError, TableUnreadableError
+from lakechime_dagster.lake.code_digests import code_digest
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lineage.columns import ColumnRef, Kind
+from lakechime_dagster.lineage.notices.changes import Change, ChangeKind
+from lakechime_dagster.lineage.planned.gate import said
+from lakechime_dagster.lineage.record import Producer, Statement
+from lakechime_dagster.resources.lakechime import declared_flows
+from lakechime_dagster.resources.notices.drafting import draft
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.store.interventions import By, Interventions
+from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
+from lakechime_dagster.store.lineage.standing import LineageStandings
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import LaneState, Place
+
+if TYPE_CHECKING:
+    from lakechime_dagster.capture.delta import DeltaLog
+
+HELD = "a column that it reads changed: "  # how the reason of such a hold begins
+BY = By(who="lakechime", reason="schema and code fit again")
+ACTION = "adapt what reads it, or have it put back"
+FEW = 50  # commits
+WIDER = frozenset({("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"), ("integer", "long"),
+                   ("float", "double"), ("integer", "double"), ("short", "double"), ("byte", "double")})  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misfit:
+    """A column that is gone or retyped, since which version of its table, and in a sentence."""
+
+    ref: ColumnRef
+    version: int
+    sentence: str
+
+
+def check_fits(running: RunningExecution, lake: Lake, table: LakeTable) -> None:
+    """Let a step begin only if its inputs have what it reads; a draft for the owners of all who read it is left for a person to send.
+
+    Raises:
+        LaneHeldError: naming which column of which table changed, with which version and by whom.
+    """
+    execution, platform = running.execution, running.platform
+    found = _misfits(platform, lake, table, execution.lane.deployment, execution.start, execution.end)
+    if not found:
+        return
+    for one in found:
+        changed = Change(
+            kind=ChangeKind.SCHEMA_CHANGE, what=one.sentence, refs=(one.ref,), action="adapt what reads it, or have it put back"
+        )
+        draft(platform, changed, BY.who, source=f"schema/{one.ref}/{one.version}")
+    raise LaneHeldError(HELD + "; ".join(one.sentence for one in found))
+
+
+def resume_fitting(platform: Platform, lake: Lake) -> list[str]:
+    """Try the steps again that were held for a column and fit now, up to what came meanwhile; the names of their tables."""
+    flows, tables = declared_flows(), {table.name: table for table in lake.computed}
+    return [
+        row.name
+        for row in platform.ledger.flows_held_for(HELD)
+        if row.name in tables and row.name in flows and _resumed(platform, lake, tables[row.name], flows[row.name], row)
+    ]
+
+
+def _resumed(platform: Platform, lake: Lake, table: LakeTable, flow: Flow, row: FlowRow) -> bool:
+    held = {key: lane for key, lane in platform.ledger.lanes(row).items() if _is_held(lane)}
+    if not held:
+        return False
+    people, is_resumed = Interventions(platform.ledger), False
+    for execution in platform.ledger.open_executions(row):
+        lane = held.get(execution.lane.key)
+        if lane is not None and not _misfits(platform, lake, table, execution.lane.deployment, execution.start, None):
+            people.retry(execution, BY, platform.evaluator.end_of(flow, row, lane))
+            is_resumed = True
+    return is_resumed
+
+
+def _is_held(lane: LaneRow) -> bool:
+    return lane.state is LaneState.HELD and lane.state_reason.startswith(HELD)
+
+
+def _misfits(platform: Platform, lake: Lake, table: LakeTable, namespace: str, start: Place, end: Place | None) -> list[Misfit]:
+    """What does not fit between two places; None as end is now."""
+    statement = _told(platform, table, namespace)
+    if statement is None:
+        return []
+    return [
+        problem
+        for name in table.inputs
+        if (columns := _read_of(statement, name))
+        for problem in _changed(platform.log(name, lake.table(name).location), columns, _version(start, name), _version(end, name))
+    ]
+
+
+def _told(platform: Platform, table: LakeTable, namespace: str) -> Statement | None:
+    """What the newest run told of the table, if the code is the one that told it."""
+    producer, code = Producer(namespace=namespace, job=table.name), code_digest(table)
+    standing = LineageStandings(platform.store.engine).of_targets([table.name])
+    return next((one.statement for one in standing if one.producer == producer and one.code == code), None)
+
+
+def _read_of(statement: Statement, table: str) -> dict[str, bool]:
+    """The columns of a table that are read, and whether something is made of the values; one that is only handed on may have any type."""
+    found: dict[str, bool] = {}
+    for source in (*statement.indirect, *(source for column in statement.columns for source in column.sources)):
+        if source.ref.table == table and source.ref.column is not None:
+            found[source.ref.column] = found.get(source.ref.column, False) or source.kind is not Kind.IDENTITY
+    return found
+
+
+def _version(place: Place | None, table: str) -> int | None:
+    source = place.sources.get(table) if place is not None else None
+    return version_of(source.snapshot_id) if source is not None else None
+
+
+def _changed(log: "DeltaLog", columns: Mapping[str, bool], start: int | None, end: int | None) -> Iterator[Misfit]:
+    """The columns that are gone or of another type since a version; none where that cannot be told."""
+    if start is None:
+        return
+    try:
+        last = log.version if end is None else end
+        if not _has_other_schema(log, start, last):
+            return
+        before, after = _types(log, start), _types(log, last)
+    except TableUnreadableError:
+        return  # the step itself says so
+    for name in sorted(columns):
+        is_worked_with = columns[name] or name not in after
+        if name in before and is_worked_with and not _fits(before[name], after.get(name)):
+            version = _first(log, name, before[name], start, last)
+            what = f"is {said(after[name])}, was {said(before[name])}" if name in after else "is gone"
+            sentence = f"{log.table}.{name} {what} since version {version} ({_writer(log, version)})"
+            yield Misfit(ref=ColumnRef(log.table, name), version=version, sentence=sentence)
+
+
+def _has_other_schema(log: "DeltaLog", start: int, last: int) -> bool:
+    """Whether a commit since may have changed the schema; of a few it is looked up, as that costs less than to open two states."""
+    if last - start > FEW:
+        return True
+    try:
+        return last < start or any(commit.columns is not None for commit in log.commits(start, last))
+    except CommitsMissingError:
+        return True
+
+
+def _types(log: "DeltaLog", version: int) -> Mapping[str, Any]:
+    return {name: kind for name, kind, _ in log.columns(version)}
+
+
+def _fits(before: object, after: object) -> bool:
+    return before == after or (isinstance(before, str) and isinstance(after, str) and (before, after) in WIDER)
+
+
+def _first(log: "DeltaLog", name: str, before: object, start: int, last: int) -> int:
+    """The first version at which a column does not fit any more."""
+    low, high = start, last
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _fits(before, _types(log, middle).get(name)) else (low, middle)
+    return high
+
+
+def _writer(log: "DeltaLog", version: int) -> str:
+    try:
+        (commit,) = log.commits(version - 1, version)
+    except (TableUnreadableError, CommitsMissingError):
+        return "whose writer is no longer in the log"
+    return f"{commit.operation or 'a write'} by {commit.engine or 'a program that does not say'}"

@@ -1,0 +1,1 @@
+"""Notices: whom a change hits, drafts, and telling people."""

@@ -1,0 +1,111 @@
+"""Where the personal data of a lake is: what is declared, what people decided, and to what lineage leads from there."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.personal import CATEGORY
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.declared import pointer
+from lakechime_dagster.lineage.graph.network import Network, network_of
+from lakechime_dagster.lineage.graph.parts import parts_of
+from lakechime_dagster.lineage.personal.decisions import Decision
+from lakechime_dagster.lineage.personal.declared import declared_tags, public_tables
+from lakechime_dagster.lineage.personal.tags import Leak, Tagged, followed, leaks
+from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.resources.lineage.asked import declared_statements
+from lakechime_dagster.resources.lineage.declared import paths_of
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.streams.event_types import event_types
+from lakechime_dagster.schema.personal import personal_leaves
+from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.lineage.personal import PersonalDecisions
+from lakechime_dagster.store.lineage.standing import LineageStandings
+
+
+@dataclass(frozen=True)
+class PersonalData:
+    """The personal columns of a lake, and what comes of them by a network of lineage."""
+
+    platform: Platform
+    lake: Lake
+
+    @cached_property
+    def declared(self) -> Mapping[ColumnRef, str]:
+        """Categories of the columns that the lake declares, those of the tables of its events' types among them."""
+        return declared_tags(self.lake) | _type_tags(self.platform, self.lake)
+
+    @cached_property
+    def decided(self) -> Mapping[ColumnRef, Decision]:
+        """What people decided of columns that are not declared."""
+        known = {_folded(ref) for ref in self.declared}
+        holding = PersonalDecisions(self.platform.store.engine).holding()
+        return {ref: one for ref, one in holding.items() if _folded(ref) not in known}
+
+    @property
+    def tags(self) -> Mapping[ColumnRef, str]:
+        """Categories of the columns that are known to be personal."""
+        return {**self.declared, **{ref: one.category for ref, one in self.decided.items() if one.category is not None}}
+
+    @property
+    def cleared(self) -> Collection[ColumnRef]:
+        """The columns that hold nothing personal by what people decided."""
+        return [ref for ref, one in self.decided.items() if one.category is None]
+
+    def found(self, network: Network, within: Collection[str] | None = None) -> tuple[Tagged, ...]:
+        """All that the known columns lead to, themselves among them, or what of it is in some data sets."""
+        return followed(network, self.tags, self.cleared, within) if self.tags else ()
+
+    def leaks(self, found: Iterable[Tagged]) -> tuple[Leak, ...]:
+        """What of it is surely wrong."""
+        return leaks(found, self.tags, public_tables(self.lake), {table.name for table in self.lake.tables})
+
+    def network_above(self, table: str) -> Network:
+        """What leads to a table, as it is known by now, without a look at what does not."""
+        known = LineageStandings(self.platform.store.engine)
+        declared: dict[str, list[Statement]] = {}
+        for one in declared_statements(self.lake):
+            declared.setdefault(one.target, []).append(one)
+        told, beside, seen, layer = list[Statement](), list[Statement](), {table}, {table}
+        while layer:
+            new = [one.statement for one in known.of_targets(layer)]
+            more = [one for name in layer for one in declared.get(name, ())]
+            told, beside = [*told, *new], [*beside, *more]
+            layer = {name for one in [*new, *more] for name in parts_of(one)} - seen
+            seen |= layer
+        return network_of(told, beside)
+
+    def decide(self, ref: ColumnRef, category: str | None, by: By) -> None:
+        """Keep a person's word about a column.
+
+        Raises:
+            LakeChimeError: the lake declares it, or there is no such category.
+        """
+        if category is not None and not CATEGORY.fullmatch(category):
+            raise LakeChimeError(f"{category!r} is no category: write a word of small letters, digits and _, such as email, or not")
+        declared = next((one for name, one in self.declared.items() if _folded(name) == _folded(ref)), None)
+        if declared is not None:
+            raise LakeChimeError(f'{ref} is declared personal("{declared}"); what is declared holds: change the declaration')
+        PersonalDecisions(self.platform.store.engine).decide(ref, category, by)
+
+
+def _type_tags(platform: Platform, lake: Lake) -> dict[ColumnRef, str]:
+    """Columns of the tables of types, and of the events that they are made of, by the paths that their groups declare."""
+    tags: dict[ColumnRef, str] = {}
+    for group in lake.groups:
+        if not group.personal:
+            continue
+        for one in event_types(platform).types(group.name).values():
+            table, paths = f"{one.home or group.name}.{one.table}", paths_of(one.layout)
+            for name, pattern in personal_leaves(one.layout, group.personal):
+                category = group.personal[pattern].category
+                tags[ColumnRef(table, name)] = category
+                if len(several := paths.get(name, ())) == 1:
+                    tags[ColumnRef(group.stream.table.name, pointer(*several[0]))] = category
+    return tags
+
+
+def _folded(ref: ColumnRef) -> tuple[str, str]:
+    return ref.table, (ref.column or "").lower()

@@ -1,0 +1,144 @@
+"""What a replay or a rebuild of a type, or a drain of a stream, would change, computed and not written."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakechime_dagster.dce.event import SnapshotId, TableUid
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.lake.events import EventGroup, EventTable
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.spark import spark_of
+from lakechime_dagster.resources.streams.event_types import event_hints, event_types
+from lakechime_dagster.schema.learning import gained
+from lakechime_dagster.schema.producers import Accounts, allotted
+from lakechime_dagster.schema.replay import Replay
+from lakechime_dagster.schema.repository import KnownType, TypePlace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakechime_dagster.spark.events.draining import Drain
+    from lakechime_dagster.spark.events.slices import Slices
+    from lakechime_dagster.spark.events.tables import TypeTables
+
+_ASKED = 0  # the number of a replay that nobody has asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class WouldReplay:
+    """What a replay of a type would do to its table as it is.
+
+    Attributes:
+        gained: The columns that the table would gain: name, and what each holds.
+    """
+
+    replaced: int
+    added: int
+    gained: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WouldRebuild:
+    """What a rebuild of a type would do to its table as it is.
+
+    Attributes:
+        added: Events of which the table has no row, those among them that no step has read yet.
+        gained: The columns that the table would gain, and `lost` those that it would lose: name, and what each holds.
+        is_same: Nothing would change.
+    """
+
+    replaced: int
+    added: int
+    removed: int
+    gained: tuple[tuple[str, str], ...]
+    lost: tuple[tuple[str, str], ...]
+    is_same: bool
+
+
+def would_replay(
+    platform: Platform, group: EventGroup, known: KnownType, log: Callable[[str], None], *, is_whole: bool = False
+) -> WouldReplay:  # fmt: skip
+    """What a replay of this type, which has a table, would change; by Spark, and nothing is written.
+
+    Raises:
+        SparkFailedError: what Spark said.
+    """
+    from lakechime_dagster.spark.events.replaying import TypeReplayer  # only who asks for this needs Spark
+
+    asked = Replay(replay_id=_ASKED, type=known.type, is_whole=is_whole)
+    with _stepping(platform, group, known.place, log) as (spark, slices, tables):
+        hinted = tables.job.group
+        accounts = Accounts(cap=hinted.cap_of(known.type))
+        done = allotted(known.layout, known.observed, hinted.contract_of(known.type), known.withheld, accounts)
+        replayer = TypeReplayer(spark=spark, slices=slices, tables=tables, repository=event_types(platform))
+        with replayer.difference(replace(known, layout=done.layout, withheld=done.withheld), asked) as found:
+            return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.layout, done.layout)))
+
+
+def would_rebuild(
+    platform: Platform, group: EventGroup, known: KnownType, newest: TypePlace, log: Callable[[str], None]
+) -> WouldRebuild:  # fmt: skip
+    """What a rebuild of this type from the stream's table at its newest would change; by Spark, and nothing is written.
+
+    Raises:
+        SparkFailedError: what Spark said.
+    """
+    from lakechime_dagster.spark.events.rebuilding import TypeRebuilder
+    from lakechime_dagster.spark.events.writing import TypeWriter
+
+    asked = Replay(replay_id=_ASKED, type=known.type, is_rebuild=True)
+    with _stepping(platform, group, newest, log) as (spark, slices, tables):
+        writer = TypeWriter(spark=spark, slices=slices, tables=tables, repository=event_types(platform))
+        rebuilder = TypeRebuilder(spark=spark, slices=slices, writer=writer, repository=event_types(platform))
+        anew = rebuilder.learnt(known, asked, is_kept=False)
+        found = rebuilder.compared(known, asked, anew)
+        return WouldRebuild(
+            replaced=found.done.replaced, added=found.done.added + found.came, removed=found.done.removed, is_same=found.is_same,
+            gained=tuple(gained(known.layout, anew.known.layout)), lost=tuple(gained(anew.known.layout, known.layout)),
+        )  # fmt: skip
+
+
+@contextmanager
+def _stepping(
+    platform: Platform, group: EventGroup, place: TypePlace, log: Callable[[str], None]
+) -> "Iterator[tuple[SparkSession, Slices, TypeTables]]":
+    """What a step of the group up to a place would read and write."""
+    from lakechime_dagster.spark.drivers.driver import open_driver
+    from lakechime_dagster.spark.drivers.failures import described
+    from lakechime_dagster.spark.events.job import GroupJob
+    from lakechime_dagster.spark.events.slices import Slices
+    from lakechime_dagster.spark.events.tables import TypeTables
+
+    settings, bronze = platform.settings, group.stream.table
+    hinted, location = group.with_hints(event_hints(platform).holding(group.name)), platform.location(bronze.name, bronze.location)
+    end = SnapshotPlace(table_uid=None if place.uid is None else TableUid(place.uid), snapshot_id=SnapshotId(str(place.version)))
+    job = GroupJob(
+        group=hinted, groups=(hinted,), bronze=location, end=end, warehouse=platform.warehouse,
+        deployment=platform.ledger.deployment,
+    )  # fmt: skip
+    with open_driver(spark_of(settings, group), settings.home, jars=settings.jars, log=log) as driver, described():
+        slices = Slices(driver.spark, bronze.name, platform.log_at(location, bronze.name), end)
+        yield driver.spark, slices, TypeTables(job=job, open_log=platform.log_at)
+
+
+def would_drain(platform: Platform, table: EventTable, log: Callable[[str], None]) -> "Drain":
+    """What a drain of a stream would bring; by Spark, and nothing is written.
+
+    Raises:
+        SparkFailedError: what Spark said.
+    """
+    from lakechime_dagster.spark.drivers.driver import open_driver  # only who asks for this needs Spark
+    from lakechime_dagster.spark.drivers.failures import described
+    from lakechime_dagster.spark.events.draining import Drain, drain_of, drained
+    from lakechime_dagster.spark.events.job import EventJob
+
+    settings, location = platform.settings, platform.location(table.name, table.location)
+    job = EventJob(
+        name=table.name, location=location, feed=table.feed, type_field=table.type_field, producer_field=table.producer_field,
+        classes=str(settings.home / "classes"),
+    )  # fmt: skip
+    with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
+        rows = drained(driver.spark, job, platform.log_at(location, table.name))
+        return Drain(rows=0) if rows is None else drain_of(rows)

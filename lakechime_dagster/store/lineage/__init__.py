@@ -1,0 +1,1 @@
+"""What runs and other programs told of lineage, in the store."""

@@ -1,0 +1,164 @@
+"""What recorded lineage knows by a number: data sets, their columns, writers, and what they told; each is made when it is met first.
+
+Who makes several makes them in one order, the same for all, so that two who make the same ones wait for each other and no more.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from lakechime_dagster.dce.text import storable
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Source, joined
+from lakechime_dagster.lineage.graph.parts import edges_of, parts_of
+from lakechime_dagster.lineage.record import Producer, Statement
+from lakechime_dagster.store.dialect import among, insert_if_absent
+from lakechime_dagster.store.lineage import schema
+
+MANY = 500  # keys that one statement asks for
+Parts = Mapping[str, int]  # how each data set takes part
+Edges = Collection[tuple[ColumnRef, ColumnRef, int]]
+
+
+def digest(*parts: str) -> bytes:
+    """A key of several texts."""
+    return blake2b("\0".join(parts).encode(), digest_size=16).digest()
+
+
+def key_of(ref: ColumnRef) -> bytes:
+    """The key of a column, or of a data set."""
+    return digest(ref.table) if ref.column is None else digest(ref.table, ref.column)
+
+
+def key_of_told(statement: Statement) -> bytes:
+    """The key of what a statement tells; the order of its columns makes no difference."""
+    columns = sorted(statement.columns, key=lambda column: column.column)
+    said = [
+        statement.target, statement.replaces, statement.inputs, statement.unknown, _plain(statement.indirect),
+        [[column.column, column.opaque, _plain(column.sources)] for column in columns],
+    ]  # fmt: skip
+    return blake2b(orjson.dumps(said), digest_size=16).digest()
+
+
+def storable_statement(statement: Statement) -> Statement:
+    """The statement with a replacement character in its names and reasons for each one that not every store can hold."""
+    said = " ".join(_texts(statement))
+    if storable(said) == said:
+        return statement
+    columns = [
+        ColumnLineage(column=storable(one.column), sources=_storable_sources(one.sources), opaque=tuple(map(storable, one.opaque)))
+        for one in statement.columns
+    ]
+    return Statement(
+        target=storable(statement.target), columns=joined(columns), indirect=_storable_sources(statement.indirect),
+        inputs=tuple(map(storable, statement.inputs)), replaces=statement.replaces, unknown=tuple(map(storable, statement.unknown)),
+    )  # fmt: skip
+
+
+def _texts(statement: Statement) -> Iterator[str]:
+    """All names and reasons in a statement."""
+    yield from (statement.target, *statement.inputs, *statement.unknown)
+    for column in statement.columns:
+        yield from (column.column, *column.opaque)
+    for source in (*statement.indirect, *(source for column in statement.columns for source in column.sources)):
+        yield from (source.ref.table, source.ref.column or "")
+
+
+def _storable_sources(sources: Iterable[Source]) -> tuple[Source, ...]:
+    return tuple(
+        Source(ColumnRef(storable(one.ref.table), one.ref.column and storable(one.ref.column)), one.kind, one.is_masking) for one in sources
+    )
+
+
+def ensured_nodes(connection: Connection, refs: Iterable[ColumnRef]) -> dict[ColumnRef, int]:
+    """The numbers of data sets and columns."""
+    wanted = set(refs)
+    datasets = {name: ColumnRef(name) for name in {ref.table for ref in wanted}}
+    keys = {ref: key_of(ref) for ref in wanted.union(datasets.values())}
+    found = _ensured(connection, schema.node, {keys[ref]: {"name": name} for name, ref in datasets.items()})
+    columns = {
+        key: {"name": ref.column, "dataset_id": found[keys[datasets[ref.table]]]} for ref, key in keys.items() if ref.column is not None
+    }
+    found |= _ensured(connection, schema.node, columns)
+    return {ref: found[key] for ref, key in keys.items()}
+
+
+def ensured_writers(connection: Connection, pairs: Mapping[tuple[Producer, str], int]) -> dict[tuple[Producer, str], int]:
+    """The numbers of producers at their targets, which come with theirs; nobody else records for them until the transaction ends."""
+    keys = {pair: digest(pair[0].namespace, pair[0].job, pair[1]) for pair in pairs}
+    values = {keys[pair]: {"namespace": pair[0].namespace, "job": pair[0].job, "target_id": target} for pair, target in pairs.items()}
+    found = _ensured(connection, schema.writer, values)
+    held = sa.select(schema.writer.c.writer_id).where(among(connection, schema.writer.c.writer_id, sorted(found.values())))
+    connection.execute(held.order_by(schema.writer.c.key).with_for_update()).all()
+    return {pair: found[key] for pair, key in keys.items()}
+
+
+def ensured_told(connection: Connection, statements: Mapping[bytes, Statement]) -> dict[bytes, int]:
+    """The numbers of what statements tell, by their keys; what is told for the first time is kept with its edges."""
+    known = _known(connection, schema.told, statements)
+    new = {key: statement for key, statement in statements.items() if key not in known}
+    if not new:
+        return known
+    drawn = {key: (parts_of(statement), edges_of(statement)) for key, statement in new.items()}
+    refs = {ref for _, edges in drawn.values() for source, target, _ in edges for ref in (source, target)}
+    refs |= {ColumnRef(name) for key, (parts, _) in drawn.items() for name in (new[key].target, *parts)}
+    refs |= {ColumnRef(one.target, column.column) for one in new.values() for column in one.columns}
+    nodes = ensured_nodes(connection, refs)
+    values = [_told_row(key, statement, nodes[ColumnRef(statement.target)]) for key, statement in sorted(new.items())]
+    made = insert_if_absent(connection, schema.told).returning(schema.told.c.told_id, schema.told.c.key)
+    ours = {bytes(key): number for number, key in connection.execute(made, values)}  # what others made meanwhile is not among them
+    _keep_edges(connection, {number: drawn[key] for key, number in ours.items()}, nodes)
+    return known | ours | _known(connection, schema.told, new.keys() - ours.keys())
+
+
+def _told_row(key: bytes, statement: Statement, target: int) -> dict[str, Any]:
+    return {
+        "key": key, "target_id": target, "replaces": statement.replaces,
+        "columns": sorted(column.column for column in statement.columns),
+        "opaque": {one.column: one.opaque for one in statement.columns if one.opaque}, "unknown": statement.unknown,
+    }  # fmt: skip
+
+
+def _keep_edges(connection: Connection, drawn: Mapping[int, tuple[Parts, Edges]], nodes: Mapping[ColumnRef, int]) -> None:
+    inputs = [
+        {"told_id": number, "source_id": nodes[ColumnRef(name)], "parts": int(part)}
+        for number, (parts, _) in drawn.items()
+        for name, part in parts.items()
+    ]
+    edges = [
+        {"told_id": number, "source_id": nodes[source], "target_id": nodes[target], "kind": kind}
+        for number, (_, several) in drawn.items()
+        for source, target, kind in several
+    ]
+    for table, rows in ((schema.told_input, inputs), (schema.told_edge, edges)):
+        if rows:
+            connection.execute(sa.insert(table), rows)
+
+
+def _ensured(connection: Connection, table: sa.Table, values: Mapping[bytes, Mapping[str, Any]]) -> dict[bytes, int]:
+    """The numbers of rows by their keys; those that are missing are made, in the order of their keys."""
+    found = _known(connection, table, values)
+    missing = [{"dataset_id": None, **values[key], "key": key} for key in sorted(values) if key not in found]
+    if missing:
+        names = {column.name for column in table.columns}
+        rows = [{name: value for name, value in row.items() if name in names} for row in missing]
+        connection.execute(insert_if_absent(connection, table), rows)
+        found |= _known(connection, table, [row["key"] for row in rows])
+    return found
+
+
+def _known(connection: Connection, table: sa.Table, keys: Collection[bytes]) -> dict[bytes, int]:
+    (number,) = table.primary_key.columns
+    found: dict[bytes, int] = {}
+    wanted = sorted(keys)
+    for at in range(0, len(wanted), MANY):
+        query = sa.select(table.c.key, number).where(among(connection, table.c.key, wanted[at : at + MANY]))
+        found |= {bytes(key): value for key, value in connection.execute(query)}
+    return found
+
+
+def _plain(sources: Iterable[Any]) -> list[list[Any]]:
+    return [[source.ref.table, source.ref.column, source.kind.value, source.is_masking] for source in sources]

@@ -1,0 +1,42 @@
+"""What people decided of columns and personal data, in the store."""
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.personal.decisions import Decision
+from lakechime_dagster.store.dialect import now_ms
+from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.lineage import personal_schema as schema
+
+
+@dataclass(frozen=True)
+class PersonalDecisions:
+    """The decisions of a store, for good: of a column the newest one holds, whatever the case of its name."""
+
+    engine: Engine
+
+    def decide(self, ref: ColumnRef, category: str | None, by: By) -> None:
+        """From now on a column holds personal data of a category, or without one none."""
+        values = {"dataset": ref.table, "name": ref.column, "category": category, "who": by.who, "reason": by.reason}
+        with writing(self.engine) as connection:
+            connection.execute(sa.insert(schema.personal_decision).values(**values, decided_ts=now_ms(connection)))
+
+    def holding(self) -> dict[ColumnRef, Decision]:
+        """What holds by now, by column."""
+        newest = {(one.ref.table, str(one.ref.column).lower()): one for one in self.all()}
+        return {one.ref: one for one in newest.values()}
+
+    def all(self) -> list[Decision]:
+        """All that was ever decided, the first one first."""
+        query = sa.select(schema.personal_decision).order_by(schema.personal_decision.c.decision_id)
+        with reading(self.engine) as connection:
+            return [
+                Decision(
+                    ref=ColumnRef(row.dataset, row.name), category=row.category, who=row.who, reason=row.reason, decided_ms=row.decided_ts
+                )
+                for row in connection.execute(query)
+            ]  # fmt: skip

@@ -1,0 +1,119 @@
+"""What recorded lineage says of few data sets, as statements; of all of them `lineage_network` makes a graph."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Source
+from lakechime_dagster.lineage.graph.parts import kind_of
+from lakechime_dagster.lineage.graph.standing import Standing
+from lakechime_dagster.lineage.record import Producer, Statement
+from lakechime_dagster.store.dialect import among
+from lakechime_dagster.store.engine import reading
+from lakechime_dagster.store.lineage import schema
+from lakechime_dagster.store.lineage.names import MANY, key_of
+
+
+@dataclass(frozen=True)
+class LineageStandings:
+    """What holds of the writes of data sets, or held."""
+
+    engine: Engine
+
+    def all(self, at_ms: int | None = None) -> list[Standing]:
+        """What holds now, or at a time in milliseconds, of every target."""
+        with reading(self.engine) as connection:
+            return _standings(connection, hold(at_ms))
+
+    def of_targets(self, targets: Collection[str], at_ms: int | None = None) -> list[Standing]:
+        """What holds of some targets."""
+        names, found = sorted(set(targets)), []
+        with reading(self.engine) as connection:
+            for at in range(0, len(names), MANY):
+                keys = [key_of(ColumnRef(name)) for name in names[at : at + MANY]]
+                is_of = schema.told.c.target_id.in_(sa.select(schema.node.c.node_id).where(among(connection, schema.node.c.key, keys)))
+                found += _standings(connection, sa.and_(hold(at_ms), is_of))
+        return found
+
+    def history(self, target: str) -> list[Standing]:
+        """All that ever held of a target, by when it began."""
+        is_of = schema.told.c.target_id.in_(sa.select(schema.node.c.node_id).where(schema.node.c.key == key_of(ColumnRef(target))))
+        with reading(self.engine) as connection:
+            return sorted(_standings(connection, is_of), key=lambda one: (one.from_ms, one.producer.namespace, one.producer.job))
+
+
+def hold(at_ms: int | None) -> sa.ColumnElement[bool]:
+    """Which intervals hold now, or held at a time in milliseconds."""
+    row = schema.interval.c
+    if at_ms is None:
+        return row.to_ms.is_(None)
+    return sa.and_(row.from_ms <= at_ms, sa.or_(row.to_ms.is_(None), row.to_ms > at_ms))
+
+
+def _standings(connection: Connection, which: sa.ColumnElement[bool]) -> list[Standing]:
+    writer, run = schema.writer, schema.run
+    query = (
+        sa.select(schema.interval, writer.c.namespace, writer.c.job, writer.c.owners, writer.c.links, run.c.code)
+        .join(writer, writer.c.writer_id == schema.interval.c.writer_id)
+        .outerjoin(run, sa.and_(run.c.writer_id == schema.interval.c.writer_id, run.c.run_key == schema.interval.c.last_run))
+        .join(schema.told, schema.told.c.told_id == schema.interval.c.told_id)
+        .where(which)
+        .order_by(writer.c.namespace, writer.c.job, schema.interval.c.from_ms, schema.interval.c.from_run)
+    )
+    rows = connection.execute(query).all()
+    statements = _statements(connection, {row.told_id for row in rows})
+    return [
+        Standing(
+            producer=Producer(namespace=row.namespace, job=row.job), statement=statements[row.told_id], from_ms=row.from_ms,
+            last_ms=row.last_ms, to_ms=row.to_ms, owners=tuple(row.owners), links=row.links, code=row.code,
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def _statements(connection: Connection, numbers: Collection[int]) -> dict[int, Statement]:
+    found: dict[int, Statement] = {}
+    wanted = sorted(numbers)
+    for at in range(0, len(wanted), MANY):
+        some = wanted[at : at + MANY]
+        told = connection.execute(sa.select(schema.told).where(among(connection, schema.told.c.told_id, some))).all()
+        inputs = connection.execute(sa.select(schema.told_input).where(among(connection, schema.told_input.c.told_id, some))).all()
+        edges = connection.execute(sa.select(schema.told_edge).where(among(connection, schema.told_edge.c.told_id, some))).all()
+        numbers_met = {number for row in edges for number in (row.source_id, row.target_id)}
+        names = refs_of(connection, numbers_met | {row.source_id for row in inputs} | {row.target_id for row in told})
+        for row in told:
+            of_inputs = [names[one.source_id].table for one in inputs if one.told_id == row.told_id]
+            found[row.told_id] = _statement(row, of_inputs, [one for one in edges if one.told_id == row.told_id], names)
+    return found
+
+
+def _statement(row: sa.Row[Any], inputs: Iterable[str], edges: Iterable[sa.Row[Any]], names: dict[int, ColumnRef]) -> Statement:
+    sources: dict[str | None, list[Source]] = {}
+    for edge in edges:
+        found = Source(names[edge.source_id], kind_of(edge.kind), edge.kind < 0)
+        sources.setdefault(names[edge.target_id].column, []).append(found)
+    columns = tuple(
+        ColumnLineage(column=name, sources=tuple(sources.get(name, ())), opaque=tuple(row.opaque.get(name, ()))) for name in row.columns
+    )
+    return Statement(
+        target=names[row.target_id].table, columns=columns, indirect=tuple(sources.get(None, ())), inputs=tuple(inputs),
+        replaces=row.replaces, unknown=tuple(row.unknown),
+    )  # fmt: skip
+
+
+def refs_of(connection: Connection, numbers: Collection[int]) -> dict[int, ColumnRef]:
+    """The names of data sets and columns."""
+    found: dict[int, ColumnRef] = {}
+    dataset, wanted = schema.node.alias("dataset"), sorted(numbers)
+    for at in range(0, len(wanted), MANY):
+        query = (
+            sa.select(schema.node.c.node_id, schema.node.c.name, dataset.c.name.label("dataset"))
+            .outerjoin(dataset, dataset.c.node_id == schema.node.c.dataset_id)
+            .where(among(connection, schema.node.c.node_id, wanted[at : at + MANY]))
+        )
+        for row in connection.execute(query):
+            found[row.node_id] = ColumnRef(row.name) if row.dataset is None else ColumnRef(row.dataset, row.name)
+    return found

@@ -1,0 +1,1 @@
+"""Changes that people are told of, in the store."""

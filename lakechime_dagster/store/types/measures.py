@@ -1,0 +1,168 @@
+"""What the store can tell of streams of events at a moment, for those who watch: a few indexed queries, and no step is read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from lakechime_dagster.dce.position import Position
+from lakechime_dagster.store import ledger_schema as ledger
+from lakechime_dagster.store.dialect import now_ms
+from lakechime_dagster.store.engine import reading
+from lakechime_dagster.store.queries import is_after, is_data, is_visible
+from lakechime_dagster.store.schema import dce_event, dce_table
+from lakechime_dagster.store.types import schema as events
+from lakechime_dagster.store.types.producers import Producer, summed_up
+from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.triggers.lanes import ExecutionState, LaneState
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypeMeasures:
+    """A type: what its settled steps did in sum, and how it stands. Times are milliseconds of the store's clock.
+
+    Attributes:
+        reasons: Why values were rescued: how many of each.
+        conflicts: Siblings that its layout has.
+        behind: Rows behind its place, as the step counted them that tried it last.
+        withheld: Kinds at paths that get no column, as their producers have brought too many.
+    """
+
+    group: str
+    type: str
+    written: int
+    rescued: int
+    reasons: Mapping[str, int]
+    discarded: int
+    columns_added: int
+    conflicts: int
+    failed_steps: int
+    variations: int
+    pending: int
+    behind: int
+    layout: int
+    withheld: int
+    commit_ts: int | None
+    behind_ts: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupMeasures:
+    """A group.
+
+    Attributes:
+        state: Of its lane; None before its first tick.
+        open_ts: When its open execution was claimed, which is at this `attempt`.
+        unread_ts: When the oldest commit of its stream that no settled step has read was registered.
+        totals: By counter and label.
+    """
+
+    group: str
+    state: LaneState | None = None
+    open_ts: int | None = None
+    attempt: int = 0
+    unread_ts: int | None = None
+    totals: Mapping[tuple[str, str], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """All of a deployment at `now`, the busiest types and producers first; `ticked_ts` is when a trigger was evaluated last."""
+
+    now: int
+    types: tuple[TypeMeasures, ...]
+    producers: tuple[Producer, ...]
+    groups: tuple[GroupMeasures, ...]
+    lanes: Mapping[LaneState, int]
+    ticked_ts: int | None
+
+
+def measures(types: SqlEventTypes) -> Measures:
+    """What is there now, the busiest types first."""
+    deployment = types.deployment
+    with reading(types.engine) as connection:
+        reasons = _reasons(connection, deployment)
+        several = tuple(_type(row, reasons.get(row.type_id, {})) for row in connection.execute(_types(deployment)))
+        totals = _totals(connection, deployment)
+        names = sorted({one.group for one in several} | {*totals})
+        flows = {row.name: row for row in connection.execute(_flows(deployment, names))}
+        groups = tuple(_group(connection, name, flows.get(name), totals.get(name, {})) for name in names)
+        lanes = {LaneState(state): count for state, count in connection.execute(_lanes(deployment))}
+        ticked = connection.execute(sa.select(sa.func.max(ledger.flow.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
+        senders = tuple(summed_up(connection, [events.event_type.c.deployment == deployment]))
+        now = now_ms(connection)
+        return Measures(now=now, types=several, producers=senders, groups=groups, lanes=lanes, ticked_ts=ticked)
+
+
+def _types(deployment: str) -> sa.Select[Any]:
+    kind = events.event_type.c
+    columns = (
+        kind.type_id, kind.group_name, kind.type, kind.written_sum, kind.rescued_sum, kind.discarded_sum, kind.columns_added,
+        kind.conflicts, kind.failed_steps, kind.variations, kind.pending, kind.rows_behind, kind.layout_version, kind.commit_ts,
+        kind.behind_ts, sa.func.json_array_length(kind.withheld).label("withheld"),
+    )  # fmt: skip
+    busiest = (kind.written_sum + kind.discarded_sum).desc()
+    return sa.select(*columns).where(kind.deployment == deployment).order_by(busiest, kind.group_name, kind.type)
+
+
+def _type(row: Any, reasons: Mapping[str, int]) -> TypeMeasures:
+    return TypeMeasures(
+        group=row.group_name, type=row.type, written=row.written_sum, rescued=row.rescued_sum, reasons=reasons,
+        discarded=row.discarded_sum, columns_added=row.columns_added, conflicts=row.conflicts, failed_steps=row.failed_steps,
+        variations=row.variations, pending=row.pending, behind=row.rows_behind, layout=row.layout_version,
+        withheld=row.withheld, commit_ts=row.commit_ts, behind_ts=row.behind_ts,
+    )  # fmt: skip
+
+
+def _reasons(connection: Connection, deployment: str) -> dict[int, dict[str, int]]:
+    """By the number of a type."""
+    found: dict[int, dict[str, int]] = {}
+    told = sa.select(events.type_rescue).join(events.event_type).where(events.event_type.c.deployment == deployment)
+    for row in connection.execute(told):
+        found.setdefault(row.type_id, {})[row.reason] = row.total
+    return found
+
+
+def _totals(connection: Connection, deployment: str) -> dict[str, dict[tuple[str, str], float]]:
+    found: dict[str, dict[tuple[str, str], float]] = {}
+    for row in connection.execute(sa.select(events.group_total).where(events.group_total.c.deployment == deployment)):
+        found.setdefault(row.group_name, {})[row.counter, row.label] = row.total
+    return found
+
+
+def _lives(deployment: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return (ledger.flow.c.deployment == deployment, ledger.flow.c.forgotten_ts.is_(None))
+
+
+def _lanes(deployment: str) -> sa.Select[Any]:
+    lane = ledger.lane.c
+    return sa.select(lane.state, sa.func.count()).join_from(ledger.lane, ledger.flow).where(*_lives(deployment)).group_by(lane.state)
+
+
+def _flows(deployment: str, names: list[str]) -> sa.Select[Any]:
+    """The groups' flows with their one lane each, and its open execution."""
+    flow, lane, execution = ledger.flow.c, ledger.lane.c, ledger.execution.c
+    is_open = sa.and_(execution.lane_id == lane.lane_id, execution.state == ExecutionState.OPEN)
+    joined = ledger.flow.join(ledger.lane, sa.and_(lane.flow_id == flow.flow_id, lane.key == "")).outerjoin(ledger.execution, is_open)
+    columns = (flow.name, flow.tables, flow.cluster, lane.state, lane.place_tx, lane.place_seq, execution.claimed_ts, execution.attempt)
+    return sa.select(*columns).select_from(joined).where(*_lives(deployment), flow.name.in_(names))
+
+
+def _group(connection: Connection, name: str, flow: Any, totals: Mapping[tuple[str, str], float]) -> GroupMeasures:
+    if flow is None:
+        return GroupMeasures(group=name, totals=totals)
+    unread = (
+        sa.select(dce_event.c.event_ts)
+        .join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
+        .where(dce_table.c.name.in_(flow.tables), is_after(Position(flow.place_tx, flow.place_seq)), is_data, is_visible())
+        .order_by(dce_event.c.tx_id, dce_event.c.seq)
+        .limit(1)
+    )
+    if flow.cluster is not None:
+        unread = unread.where(dce_table.c.cluster == flow.cluster)
+    return GroupMeasures(
+        group=name, state=LaneState(flow.state), open_ts=flow.claimed_ts, attempt=flow.attempt or 0,
+        unread_ts=connection.execute(unread).scalar_one_or_none(), totals=totals,
+    )  # fmt: skip
