@@ -37,7 +37,7 @@ MOVES = [
     "execution skip", "table reconcile", "table maintain", "table drop", "store upgrade", "store expire", "demo replay", "cdc rebuild",
     "cdc epoch", "cdc repair", "cdc load", "schema hint", "schema allow", "schema replay", "schema rebuild", "notice done",
 ]  # fmt: skip
-EVERY = [f"{noun} {verb}".strip() for noun, verbs in COMMANDS.items() for verb in verbs or ("",)]
+EVERY = [f"{noun} {verb}".strip() for noun, verbs in COMMANDS.items() for verb in sorted(verbs) or ("",)]
 
 
 def process(*arguments: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
