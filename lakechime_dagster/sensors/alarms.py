@@ -8,11 +8,10 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.alarms import destinations
 from lakechime_dagster.resources.alarms import Alarm, AlarmNotSentError, keep, send
-from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.sensors.looking import looking_sensor
 from lakechime_dagster.sensors.runs import FAILED
 
 INTERVAL_SECONDS = 30
@@ -23,20 +22,11 @@ def alarms_sensor(lake: str, checks: Iterable[dg.AssetCheckKey], alarms: Sequenc
     """The sensor of these checks of a lake. A check that is running, or never ran, is left as it was."""
     watched = {f"{key.asset_key.to_user_string().replace('/', '.')} {key.name}": key for key in checks}
 
-    @dg.sensor(
-        name=dagster_name(f"{lake}__alarms"),
-        minimum_interval_seconds=INTERVAL_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Tells people of checks that fail, each once until it passes again.",
-    )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         opened = {name: Alarm(**one) for name, one in json.loads(context.cursor or "{}").items() if name in watched}
-        try:
-            platform = open_platform()
-            now = platform.store.now()
-            urls = destinations(alarms, platform.settings.alarms, os.environ)
-        except LakeChimeError as error:
-            return dg.SensorResult(skip_reason=str(error))
+        platform = open_platform()
+        now = platform.store.now()
+        urls = destinations(alarms, platform.settings.alarms, os.environ)
         found = {name: state for name, key in watched.items() if (state := _state(context.instance, key)) is not None}
         telling = Telling(opened, urls, context.log.info)
         telling.tell(found, now)
@@ -44,7 +34,8 @@ def alarms_sensor(lake: str, checks: Iterable[dg.AssetCheckKey], alarms: Sequenc
         cursor = json.dumps({name: asdict(one) for name, one in telling.opened.items()})
         return dg.SensorResult(skip_reason=telling.summary, cursor=cursor)
 
-    return sensor
+    about = "Tells people of checks that fail, each once until it passes again."
+    return looking_sensor(f"{lake}__alarms", INTERVAL_SECONDS, about, look)
 
 
 class Telling:

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import dagster as dg
 
-from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.sensors.due import INTERVAL_SECONDS, Due, next_point, not_ended, unfinished
+from lakechime_dagster.sensors.looking import looking_sensor
 from lakechime_dagster.triggers.grid import Schedule, from_milliseconds
 
 KeysOf = Callable[[Platform, Sequence[str]], list[dg.AssetCheckKey]]
@@ -20,19 +19,9 @@ def checks_sensor(job: str, schedules: Mapping[str, Schedule], description: str,
     while a run has not ended, are made up for by one run.
     """
 
-    @dg.sensor(
-        name=dagster_name(job),
-        job_name=job,
-        minimum_interval_seconds=INTERVAL_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=description,
-    )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        try:
-            platform = open_platform()
-            now = from_milliseconds(platform.store.now())
-        except LakeChimeError as error:
-            return dg.SensorResult(skip_reason=str(error))
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        platform = open_platform()
+        now = from_milliseconds(platform.store.now())
         due = Due.by(schedules, now, context.cursor)
         if not due.tables:
             return dg.SensorResult(skip_reason=next_point(schedules, now), cursor=due.cursor())
@@ -42,4 +31,4 @@ def checks_sensor(job: str, schedules: Mapping[str, Schedule], description: str,
         request = dg.RunRequest(run_key=run_key, asset_check_keys=keys_of(platform, due.tables))
         return dg.SensorResult(run_requests=[request], cursor=due.cursor())
 
-    return sensor
+    return looking_sensor(job, INTERVAL_SECONDS, description, look, job)

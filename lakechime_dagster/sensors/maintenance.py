@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.names import MAINTENANCE_TAG, dagster_name, maintenance_name
+from lakechime_dagster.resources.names import MAINTENANCE_TAG, maintenance_name
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.sensors.due import INTERVAL_SECONDS, Due, next_point, not_ended, unfinished
+from lakechime_dagster.sensors.looking import looking_sensor
 from lakechime_dagster.triggers.grid import Schedule, from_milliseconds
 
 
@@ -19,25 +19,15 @@ def maintenance_sensor(job: str, schedules: Mapping[str, Schedule]) -> dg.Sensor
     run, and so are those that come while a run of the table has not ended.
     """
 
-    @dg.sensor(
-        name=dagster_name(job),
-        job_name=job,
-        minimum_interval_seconds=INTERVAL_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Launches the maintenance of tables as their schedules say.",
-    )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        try:
-            now = from_milliseconds(open_platform().store.now())
-        except LakeChimeError as error:
-            return dg.SensorResult(skip_reason=str(error))
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        now = from_milliseconds(open_platform().store.now())
         due = Due.by(schedules, now, context.cursor)
         running = [table for table in due.tables if unfinished(context.instance, tags={MAINTENANCE_TAG: table})]
         requests = [_request(table, due.points[table]) for table in due.tables if table not in running]
         why = None if requests else not_ended(running) if running else next_point(schedules, now)
         return dg.SensorResult(run_requests=requests, cursor=due.cursor(*running), skip_reason=why)
 
-    return sensor
+    return looking_sensor(job, INTERVAL_SECONDS, "Launches the maintenance of tables as their schedules say.", look, job)
 
 
 def _request(table: str, point: str) -> dg.RunRequest:

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lineage.notices.changes import ChangeState
-from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.sensors.looking import looking_sensor
 from lakechime_dagster.store.notices.outbox import KeptMessage, MessageState
 
 INTERVAL_SECONDS = 30
@@ -21,23 +20,14 @@ WHO = "dagster"
 def messages_sensor(lake: Lake) -> dg.SensorDefinition:
     """The sensor of a lake, for a code location with channels; of which changes it has reminded stands in its cursor."""
 
-    @dg.sensor(
-        name=dagster_name(f"{lake.name}__notice_messages"),
-        minimum_interval_seconds=INTERVAL_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Sends again what was not taken of notices that people sent, and reminds whoever has not seen one before it comes.",
-    )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        before: dict[str, str] = json.loads(context.cursor or "{}")
-        try:
-            platform = open_platform()
-            reminded, sentences = remind(platform, lake, before)
-            sentences += sent(platform, os.environ)
-        except LakeChimeError as error:
-            return dg.SensorResult(skip_reason=str(error))
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        platform = open_platform()
+        reminded, sentences = remind(platform, lake, json.loads(context.cursor or "{}"))
+        sentences += sent(platform, os.environ)
         return dg.SensorResult(skip_reason="; ".join(sentences) or "nothing is due", cursor=json.dumps(reminded))
 
-    return sensor
+    about = "Sends again what was not taken of notices that people sent, and reminds whoever has not seen one before it comes."
+    return looking_sensor(f"{lake.name}__notice_messages", INTERVAL_SECONDS, about, look)
 
 
 def remind(platform: Platform, lake: Lake, before: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lineage.notices.changes import ChangeState
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.sensors.looking import looking_sensor
 from lakechime_dagster.store.notices.changes import Notices
 
 INTERVAL_SECONDS = 60
@@ -21,25 +20,16 @@ MAX_SHOWN = 500  # assets a tick
 def notices_sensor(lake: Lake) -> dg.SensorDefinition:
     """The sensor of a lake; what it has shown is in its cursor, so that an asset is told of what is new alone."""
 
-    @dg.sensor(
-        name=dagster_name(f"{lake.name}__notices"),
-        minimum_interval_seconds=INTERVAL_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Shows planned changes on each asset that they reach.",
-    )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         before: dict[str, str] = json.loads(context.cursor or "{}")
-        try:
-            now = planned(open_platform(), lake)
-        except LakeChimeError as error:
-            return dg.SensorResult(skip_reason=str(error))
+        now = planned(open_platform(), lake)
         new = {table: now.get(table, NONE) for table in sorted({*before, *now}) if before.get(table) != now.get(table)}
         shown = dict(list(new.items())[:MAX_SHOWN])
         told = {**before, **shown}
         cursor = json.dumps({table: text for table, text in told.items() if text != NONE})
         return dg.SensorResult(skip_reason=_reason(shown, now), cursor=cursor, asset_events=observations(lake, shown))
 
-    return sensor
+    return looking_sensor(f"{lake.name}__notices", INTERVAL_SECONDS, "Shows planned changes on each asset that they reach.", look)
 
 
 def planned(platform: Platform, lake: Lake) -> dict[str, str]:

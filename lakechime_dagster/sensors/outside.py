@@ -2,10 +2,9 @@
 
 import dagster as dg
 
-from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.resources.lineage.outside import NotReloadedError, look_outside, reload_outside
-from lakechime_dagster.resources.names import dagster_name
+from lakechime_dagster.sensors.looking import looking_sensor
 from lakechime_dagster.settings import load_settings
 
 INTERVAL_SECONDS = 60
@@ -15,18 +14,9 @@ UNSET = "it shows what it read when it was loaded last: set LAKECHIME_WEBSERVER_
 def outside_sensor(lake: Lake) -> dg.SensorDefinition:
     """The sensor of a lake; its cursor is the digest of what the location was told to show last."""
 
-    @dg.sensor(
-        name=dagster_name(f"{lake.name}__outside"),
-        minimum_interval_seconds=INTERVAL_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Has the code location `outside` loaded anew when other dashboards, people or data sets are in use.",
-    )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         settings = load_settings()
-        try:
-            looked = look_outside(settings, lake)
-        except LakeChimeError as error:
-            return dg.SensorResult(skip_reason=str(error))
+        looked = look_outside(settings, lake)
         if looked.digest == context.cursor:
             return dg.SensorResult(skip_reason=looked.sentence, cursor=context.cursor)
         if not settings.webserver_url:
@@ -37,4 +27,5 @@ def outside_sensor(lake: Lake) -> dg.SensorDefinition:
             return dg.SensorResult(skip_reason=f"{looked.sentence}; {error}", cursor=context.cursor)
         return dg.SensorResult(skip_reason=f"{looked.sentence}; the location was loaded anew", cursor=looked.digest)
 
-    return sensor
+    about = "Has the code location `outside` loaded anew when other dashboards, people or data sets are in use."
+    return looking_sensor(f"{lake.name}__outside", INTERVAL_SECONDS, about, look)

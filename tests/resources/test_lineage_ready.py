@@ -6,7 +6,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.errors import StoreUnreachableError
 from lakechime_dagster.lineage.graph.network import Network
-from lakechime_dagster.resources.lineage.ready import ReadyNetwork, warm
+from lakechime_dagster.resources.lineage.ready import ReadyNetwork
 from lakechime_dagster.store.lineage.network import CurrentNetwork
 from lakechime_dagster.store.lineage.records import SqlLineage
 from tests.lineage.factories import make_record, make_statement
@@ -53,5 +53,5 @@ def test_a_store_that_is_away_is_asked_again() -> None:
     assert len(asked) == 3
 
 
-def test_a_network_without_a_table_is_warm(sqlite_engine: Engine) -> None:
-    warm(CurrentNetwork(sqlite_engine).network())
+def test_a_network_without_a_table_is_ready_too(sqlite_engine: Engine) -> None:
+    assert ReadyNetwork(CurrentNetwork(sqlite_engine)).network().tables == {}
