@@ -11,6 +11,7 @@ from lakechime_dagster.dce.partition import PartitionLevels, recanonical
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import Availability
 from lakechime_dagster.store.schema import dce_availability
+from lakechime_dagster.store.slices import slices
 from lakechime_dagster.store.tables import TableRow
 
 CHUNK = 500
@@ -25,8 +26,8 @@ def kept_availability(connection: Connection, table: TableRow, canonicals: Itera
         return [_availability(row, table) for row in connection.execute(query)]
     wanted = sorted(set(canonicals))
     found: list[Availability] = []
-    for start in range(0, len(wanted), CHUNK):
-        chosen = query.where(dce_availability.c.partition_key.in_(wanted[start : start + CHUNK]))
+    for some in slices(wanted, CHUNK):
+        chosen = query.where(dce_availability.c.partition_key.in_(some))
         found.extend(_availability(row, table) for row in connection.execute(chosen))
     return found
 

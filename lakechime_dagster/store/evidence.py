@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -34,13 +34,13 @@ from lakechime_dagster.store.queries import (
     is_through,
 )
 from lakechime_dagster.store.schema import HISTORY, dce_availability, dce_event, dce_folded, dce_table
+from lakechime_dagster.store.slices import slices
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
 from lakechime_dagster.triggers.unread import Unread
 
 CHUNK = 5_000  # parameters of one statement
 NO_COLUMNS: Mapping[str, frozenset[str]] = MappingProxyType({})
-Item = TypeVar("Item")
 TableKey = tuple[str, str]  # cluster, name
 
 
@@ -84,7 +84,7 @@ def table_ids(connection: Connection, tables: Sequence[TableKey]) -> dict[TableK
     """The ids and current uids of the tables that the store has heard of."""
     names = {name for _, name in tables}
     found: dict[TableKey, tuple[int, TableUid | None]] = {}
-    for chunk in chunks(sorted(names)):
+    for chunk in slices(sorted(names), CHUNK):
         query = sa.select(dce_table.c.cluster, dce_table.c.name, dce_table.c.table_id, dce_table.c.table_uid).where(
             dce_table.c.name.in_(chunk)
         )
@@ -186,7 +186,7 @@ def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str
             by_table.setdefault(ids[atom.cluster, atom.table][0], {})[atom.canonical] = atom
     states: dict[Atom, AtomState] = {}
     for table_id, partitions in by_table.items():
-        for chunk in chunks(list(partitions)):
+        for chunk in slices(list(partitions), CHUNK):
             states |= {partitions[key]: state for key, state in _states(connection, table_id, chunk, tags, through)}
     return states
 
@@ -299,8 +299,3 @@ def late_lanes(connection: Connection, flow_id: int, looked: Position, through: 
         .group_by(ledger.lane.c.key)
     )  # fmt: skip
     return {row.key: row.events for row in connection.execute(query)}
-
-
-def chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """The items in pieces that fit one statement."""
-    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))

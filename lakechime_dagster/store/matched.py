@@ -10,9 +10,10 @@ from lakechime_dagster.dce.event import SnapshotId, TableUid
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.engine import reading
-from lakechime_dagster.store.evidence import TableKey, chunks, table_ids
+from lakechime_dagster.store.evidence import CHUNK, TableKey, table_ids
 from lakechime_dagster.store.queries import carries, is_through
 from lakechime_dagster.store.schema import HISTORY, dce_event, dce_folded_version
+from lakechime_dagster.store.slices import slices
 
 
 def matched_before(
@@ -24,7 +25,7 @@ def matched_before(
     found: set[SnapshotId] = set()
     with reading(engine) as connection:
         table_id, _ = table_ids(connection, [table])[table]
-        for event, chunk in itertools.product(HISTORY, chunks(snapshots)):
+        for event, chunk in itertools.product(HISTORY, slices(snapshots, CHUNK)):
             named = sa.select(event.c.snapshot_id).where(
                 event.c.table_id == table_id, is_through(through, event), among(connection, event.c.snapshot_id, chunk),
                 _carried(connection.dialect.name, dict(tags), event), sa.or_(event.c.table_uid.is_(None), event.c.table_uid == uid),

@@ -29,6 +29,7 @@ from lakechime_dagster.store.ledger_rows import FlowRow, blocked_sentence
 from lakechime_dagster.store.orders import flows_with_orders
 from lakechime_dagster.store.queries import changes_data, for_the_first_time, is_after, is_data, is_through
 from lakechime_dagster.store.schema import FOLDED_VERSIONS, HISTORY, dce_event, dce_table
+from lakechime_dagster.store.slices import slices
 from lakechime_dagster.triggers.decision import Decision, LaneView, Waiting, decide_snapshot
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
@@ -252,7 +253,7 @@ class Sweep:
         )
         ids = [self.rows[name].flow_id for name in names]
         found = {}
-        for chunk in evidence.chunks(ids):
+        for chunk in slices(ids, evidence.CHUNK):
             for row in connection.execute(query.where(among(connection, flow.flow_id, chunk))):
                 name = self._ids[row.flow_id]
                 found[name] = _view(name, self.rows[name], row)
@@ -313,7 +314,7 @@ def _new_events(connection: Connection, since: Position, through: Position) -> d
 def _versions(connection: Connection, firsts: Sequence[int]) -> dict[int, list[tuple[int, Tags]]]:
     """All versions of amended events, folded ones too, by the number of the first."""
     found: dict[int, list[tuple[int, Tags]]] = {}
-    for chunk in evidence.chunks(firsts):
+    for chunk in slices(firsts, evidence.CHUNK):
         one_of = sa.or_(among(connection, dce_event.c.seq, chunk), among(connection, dce_event.c.amends_seq, chunk))
         for row in connection.execute(sa.select(dce_event.c.seq, dce_event.c.amends_seq, dce_event.c.tags).where(one_of)):
             found.setdefault(row.amends_seq or row.seq, []).append((row.seq, Tags(row.tags)))

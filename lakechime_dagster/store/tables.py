@@ -14,6 +14,7 @@ from lakechime_dagster.dce.event import SnapshotId, TableUid
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels
 from lakechime_dagster.store.dialect import insert_if_absent
 from lakechime_dagster.store.schema import dce_table
+from lakechime_dagster.store.slices import slices
 
 TableKey = tuple[str, str]  # cluster and name
 CHUNK = 200  # tables per statement
@@ -66,8 +67,7 @@ def locked_tables(connection: Connection, keys: Iterable[TableKey]) -> dict[Tabl
 def locked_whole(connection: Connection, table_ids: Iterable[int]) -> None:
     """Lock tables against everyone who registers or changes."""
     ids = sorted(set(table_ids))
-    for start in range(0, len(ids), CHUNK):
-        chunk = ids[start : start + CHUNK]
+    for chunk in slices(ids, CHUNK):
         connection.execute(
             select(dce_table.c.table_id).where(dce_table.c.table_id.in_(chunk)).order_by(dce_table.c.table_id).with_for_update()
         )
@@ -95,8 +95,7 @@ def _columns() -> Select[Any]:
 def _selected(connection: Connection, query: Select[Any], keys: Iterable[TableKey]) -> dict[TableKey, TableRow]:
     wanted = sorted(set(keys))
     found: dict[TableKey, TableRow] = {}
-    for start in range(0, len(wanted), CHUNK):
-        chunk = wanted[start : start + CHUNK]
+    for chunk in slices(wanted, CHUNK):
         matching = query.where(tuple_(dce_table.c.cluster, dce_table.c.name).in_(chunk)).order_by(dce_table.c.table_id)
         found.update((row.key, row) for row in map(_table_row, connection.execute(matching)))
     return found

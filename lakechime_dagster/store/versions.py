@@ -1,6 +1,6 @@
 """Which events are there already: per identity its first position and its newest version."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.queries import select_events
 from lakechime_dagster.store.rows import event_of
 from lakechime_dagster.store.schema import dce_event, dce_folded
+from lakechime_dagster.store.slices import slices
 
 CHUNK = 10_000  # keys per statement; SQLite binds at most 32,766 values
 Key = TypeVar("Key", bytes, int)
@@ -34,7 +35,7 @@ class Version:
 def versions_of(connection: Connection, identities: Sequence[bytes]) -> dict[bytes, Version]:
     """Those of the identities that the store knows, folded ones included."""
     known: dict[bytes, Version] = {}
-    for keys in _chunks(sorted(set(identities))):
+    for keys in slices(sorted(set(identities)), CHUNK):
         for row in connection.execute(select(dce_folded).where(among(connection, dce_folded.c.event_key, keys))):
             tags = None if row.tags is None else Tags(row.tags)
             known[row.event_key] = Version(Position(row.tx_id, row.seq), None, row.event_ts, tags)
@@ -47,17 +48,12 @@ def amendment_key(identity: bytes, position: Position) -> bytes:
     return digest(["amends", identity.hex(), position.seq])
 
 
-def _add_live(connection: Connection, known: dict[bytes, Version], keys: list[bytes]) -> None:
+def _add_live(connection: Connection, known: dict[bytes, Version], keys: Sequence[bytes]) -> None:
     firsts = {known[key].first.seq: key for key in keys if key in known}  # a folded event may be amended
     for row in connection.execute(select_events().where(among(connection, dce_event.c.event_key, keys))):
         known[row.event_key] = Version(Position(row.tx_id, row.seq), event_of(row), row.event_ts)
         firsts[row.seq] = row.event_key
-    for numbers in _chunks(sorted(firsts)):
+    for numbers in slices(sorted(firsts), CHUNK):
         amendments = select_events().where(among(connection, dce_event.c.amends_seq, numbers)).order_by(dce_event.c.tx_id, dce_event.c.seq)
         for row in connection.execute(amendments):
             known[firsts[row.amends_seq]].newest = event_of(row)
-
-
-def _chunks(keys: list[Key]) -> Iterator[list[Key]]:
-    for start in range(0, len(keys), CHUNK):
-        yield keys[start : start + CHUNK]

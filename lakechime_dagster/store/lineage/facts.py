@@ -11,6 +11,7 @@ from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.lineage import schema
 from lakechime_dagster.store.lineage.names import MANY, key_of
+from lakechime_dagster.store.slices import slices
 
 
 def recorded_since(engine: Engine) -> int | None:
@@ -36,8 +37,8 @@ def facts_of(engine: Engine, tables: Collection[str]) -> dict[str, TableFacts]:
     found: dict[str, TableFacts] = {}
     names = sorted(set(tables))
     with reading(engine) as connection:
-        for at in range(0, len(names), MANY):
-            keys = [key_of(ColumnRef(name)) for name in names[at : at + MANY]]
+        for some in slices(names, MANY):
+            keys = [key_of(ColumnRef(name)) for name in some]
             for row in connection.execute(query.where(among(connection, schema.node.c.key, keys))):
                 one = TableFacts(
                     owners=tuple(row.owners), jobs=(f"{row.namespace}/{row.job}",), links=row.links, since_ms=row.since_ms,

@@ -1,6 +1,6 @@
 """What recorded lineage says, read into arrays: what was told, which of it holds, and the nodes between which it leads."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,6 +16,7 @@ from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.lineage import schema
 from lakechime_dagster.store.lineage.names import MANY
+from lakechime_dagster.store.slices import slices
 
 ROWS = 100_000  # that are fetched at once
 Told = NDArray[np.int64]  # rows of (what was told, source, target, kind), by the numbers of the drawing
@@ -87,7 +88,7 @@ class Held:
     def _read_datasets(self, connection: Connection, datasets: Iterable[int]) -> None:
         """Add these data sets with their columns."""
         keys = schema.node.c.node_id, schema.node.c.dataset_id
-        for some in _chunks(sorted(set(datasets) - self._numbers.keys())):
+        for some in slices(sorted(set(datasets) - self._numbers.keys()), MANY):
             self._draw(connection, sa.or_(*(among(connection, key, some) for key in keys)))
 
     def _draw(self, connection: Connection, which: sa.ColumnElement[bool]) -> None:
@@ -112,7 +113,7 @@ class Held:
         told = schema.told.c
         query = sa.select(told.told_id, told.target_id, told.opaque, told.unknown)
         rows: list[tuple[int, int, int, int]] = []
-        for some in _chunks(sorted(sources)):
+        for some in slices(sorted(sources), MANY):
             for one in connection.execute(query.where(among(connection, told.told_id, some))):
                 target = self._numbers[one.target_id]
                 nodes = [self._drawing.column(target, name) for name in one.opaque] + ([target] if one.unknown else [])
@@ -134,8 +135,3 @@ def _fetched(connection: Connection, query: sa.Select[Any], number: sa.Column[An
 
 def _array(rows: Sequence[sa.Row[Any]]) -> Told:
     return np.fromiter(chain.from_iterable(rows), np.int64, 4 * len(rows)).reshape(-1, 4)
-
-
-def _chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    for at in range(0, len(numbers), MANY):
-        yield numbers[at : at + MANY]

@@ -16,6 +16,7 @@ from lakechime_dagster.store.lineage import schema as lineage_schema
 from lakechime_dagster.store.lineage.names import MANY, digest
 from lakechime_dagster.store.lineage.reads import keep_reads, note_way
 from lakechime_dagster.store.lineage.records import record_all_on
+from lakechime_dagster.store.slices import slices
 
 MORE_MS = 7 * 24 * 3_600_000  # so long more may come of a run; what comes of a finished one later changes nothing
 
@@ -91,8 +92,8 @@ def _known(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, Facts]:
     """What came of these runs before; nobody else adds to them until the transaction ends."""
     found: dict[bytes, Facts] = {}
     row = schema.arriving.c
-    for at in range(0, len(keys), MANY):
-        query = sa.select(row.key, row.facts).where(among(connection, row.key, keys[at : at + MANY])).order_by(row.key).with_for_update()
+    for some in slices(keys, MANY):
+        query = sa.select(row.key, row.facts).where(among(connection, row.key, some)).order_by(row.key).with_for_update()
         for key, kept in connection.execute(query):
             found[bytes(key)] = frozenset(tuple(fact) for fact in kept)
     return found

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from lakechime_dagster.store.dialect import TransactionId, among
 from lakechime_dagster.store.lineage import schema
 from lakechime_dagster.store.lineage.names import MANY
+from lakechime_dagster.store.slices import slices
 
 NOBODY = 0  # the number of no writer
 
@@ -82,9 +83,9 @@ class Intervals:
         self._newest[interval.writer] = interval
 
     def _load(self, writers: Collection[int]) -> None:
-        row, wanted = schema.interval.c, sorted(writers)
-        for at in range(0, len(wanted), MANY):
-            query = sa.select(schema.interval).where(row.to_ms.is_(None), among(self._connection, row.writer_id, wanted[at : at + MANY]))
+        row = schema.interval.c
+        for some in slices(sorted(writers), MANY):
+            query = sa.select(schema.interval).where(row.to_ms.is_(None), among(self._connection, row.writer_id, some))
             self._newest |= {one.writer_id: _interval(one) for one in self._connection.execute(query)}
 
 

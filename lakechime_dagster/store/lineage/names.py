@@ -17,6 +17,7 @@ from lakechime_dagster.lineage.graph.parts import edges_of, parts_of
 from lakechime_dagster.lineage.record import Producer, Statement
 from lakechime_dagster.store.dialect import among, insert_if_absent
 from lakechime_dagster.store.lineage import schema
+from lakechime_dagster.store.slices import slices
 
 MANY = 500  # keys that one statement asks for
 Parts = Mapping[str, int]  # how each data set takes part
@@ -153,9 +154,8 @@ def _ensured(connection: Connection, table: sa.Table, values: Mapping[bytes, Map
 def _known(connection: Connection, table: sa.Table, keys: Collection[bytes]) -> dict[bytes, int]:
     (number,) = table.primary_key.columns
     found: dict[bytes, int] = {}
-    wanted = sorted(keys)
-    for at in range(0, len(wanted), MANY):
-        query = sa.select(table.c.key, number).where(among(connection, table.c.key, wanted[at : at + MANY]))
+    for some in slices(sorted(keys), MANY):
+        query = sa.select(table.c.key, number).where(among(connection, table.c.key, some))
         found |= {bytes(key): value for key, value in connection.execute(query)}
     return found
 

@@ -1,6 +1,6 @@
 """What lies outside of a lake and was used since a time, in a store: so many of those that were used last, and how many there are."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +14,7 @@ from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.lineage import ingest_schema
 from lakechime_dagster.store.lineage import schema as lineage_schema
 from lakechime_dagster.store.lineage.names import MANY, key_of
+from lakechime_dagster.store.slices import slices
 
 READ, NODE = ingest_schema.read.c, lineage_schema.node.c
 INTERVAL, TOLD, INPUT, WRITER = lineage_schema.interval.c, lineage_schema.told.c, lineage_schema.told_input.c, lineage_schema.writer.c
@@ -76,7 +77,7 @@ def _tables(
     total = connection.execute(sa.select(sa.func.count()).select_from(used)).scalar_one()
     keys = [key_of(ColumnRef(name)) for name in sorted(lake)]
     known = sa.select(sa.func.count()).join_from(used, lineage_schema.node, NODE.node_id == used.c.node_id)
-    total -= sum(connection.execute(known.where(among(connection, NODE.key, some))).scalar_one() for some in _chunks(keys))
+    total -= sum(connection.execute(known.where(among(connection, NODE.key, some))).scalar_one() for some in slices(keys, MANY))
     return _described(connection, found, sa.and_(holds, ~ours), holds), total
 
 
@@ -96,7 +97,7 @@ def _described(
     out = out.join(lineage_schema.told_input, INPUT.told_id == INTERVAL.told_id)
     readers = _pairs(connection, out.where(holds), INPUT.source_id, numbers)
     owners: dict[int, list[str]] = {}
-    for some in _chunks(numbers):
+    for some in slices(numbers, MANY):
         for row in connection.execute(sa.select(WRITER.target_id, WRITER.owners).where(among(connection, WRITER.target_id, some))):
             owners.setdefault(row.target_id, []).extend(row.owners)
     return [
@@ -111,15 +112,10 @@ def _described(
 def _pairs(connection: Connection, query: sa.Select[Any], number: sa.Column[Any], numbers: Iterable[int]) -> dict[int, tuple[str, ...]]:
     """By a number the names of the data sets beside it; the query tells a number and that of a data set."""
     pairs: dict[int, set[int]] = {}
-    for some in _chunks(list(numbers)):
+    for some in slices(list(numbers), MANY):
         for one, dataset in connection.execute(query.where(among(connection, number, some))):
             pairs.setdefault(one, set()).add(dataset)
     names: dict[int, str] = {}
-    for some in _chunks(sorted({dataset for several in pairs.values() for dataset in several})):
+    for some in slices(sorted({dataset for several in pairs.values() for dataset in several}), MANY):
         names |= dict(connection.execute(sa.select(NODE.node_id, NODE.name).where(among(connection, NODE.node_id, some))).tuples().all())
     return {one: tuple(sorted(names[dataset] for dataset in several)) for one, several in pairs.items()}
-
-
-def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for at in range(0, len(values), MANY):
-        yield values[at : at + MANY]

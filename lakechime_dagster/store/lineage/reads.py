@@ -17,6 +17,7 @@ from lakechime_dagster.store.lineage import ingest_schema as schema
 from lakechime_dagster.store.lineage import schema as lineage_schema
 from lakechime_dagster.store.lineage.names import MANY, digest, ensured_nodes, key_of
 from lakechime_dagster.store.lineage.standing import refs_of
+from lakechime_dagster.store.slices import slices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +59,8 @@ class SqlReads:
         found: list[Reader] = []
         names = sorted(set(tables))
         with reading(self.engine) as connection:
-            for at in range(0, len(names), MANY):
-                found += _readers(connection, names[at : at + MANY], since_ms)
+            for some in slices(names, MANY):
+                found += _readers(connection, some, since_ms)
         return sorted(found, key=lambda one: (-one.last_ms, one.consumer, str(one.ref)))
 
     def ways(self) -> list[Way]:
@@ -131,9 +132,8 @@ def _ensured_consumers(connection: Connection, reads: Iterable[Read]) -> dict[Co
     connection.execute(insert_if_absent(connection, schema.consumer), rows)
     found: dict[Consumer, int] = {}
     row = schema.consumer.c
-    ordered = sorted(keys)
-    for at in range(0, len(ordered), MANY):
-        query = sa.select(schema.consumer).where(among(connection, row.key, ordered[at : at + MANY])).order_by(row.key).with_for_update()
+    for some in slices(sorted(keys), MANY):
+        query = sa.select(schema.consumer).where(among(connection, row.key, some)).order_by(row.key).with_for_update()
         for kept in connection.execute(query).all():
             who = keys[bytes(kept.key)]
             found[who] = kept.consumer_id

@@ -27,6 +27,7 @@ from lakechime_dagster.store.lineage.names import (
     key_of_told,
     storable_statement,
 )
+from lakechime_dagster.store.slices import slices
 
 Place = tuple[int, bytes]  # of a run: its writer, and its key
 
@@ -115,8 +116,8 @@ def _new(connection: Connection, records: Mapping[Place, LineageRecord]) -> dict
     row, there = schema.run.c, set[Place]()
     writers = sorted({writer for writer, _ in records})
     runs = sorted({run for _, run in records})
-    for at in range(0, len(runs), MANY):
-        is_one = sa.and_(among(connection, row.run_key, runs[at : at + MANY]), among(connection, row.writer_id, writers))
+    for some in slices(runs, MANY):
+        is_one = sa.and_(among(connection, row.run_key, some), among(connection, row.writer_id, writers))
         there |= {(writer, bytes(run)) for writer, run in connection.execute(sa.select(row.writer_id, row.run_key).where(is_one))}
     return {place: record for place, record in records.items() if place not in there}
 
@@ -126,8 +127,8 @@ def _forget_others(connection: Connection, records: Mapping[Place, LineageRecord
     run, told = schema.run.c, schema.told.c
     runs = sorted({key for _, key in records})
     writers = sorted({writer for writer, _ in records})
-    for at in range(0, len(runs), MANY):
-        is_one = sa.and_(among(connection, run.run_key, runs[at : at + MANY]), among(connection, run.writer_id, writers))
+    for some in slices(runs, MANY):
+        is_one = sa.and_(among(connection, run.run_key, some), among(connection, run.writer_id, writers))
         query = sa.select(run.writer_id, run.run_key, run.at_ms, told.key).join_from(schema.run, schema.told, told.told_id == run.told_id)
         for writer, key, at_ms, what in connection.execute(query.where(is_one)).all():
             record = records.get((writer, bytes(key)))

@@ -1,8 +1,7 @@
-"""As much of recorded lineage as a question about few data sets needs; of all of it `lineage_network` makes a network."""
+"""As much of recorded lineage as a question about few data sets needs; of all of it `network` makes one."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
@@ -17,8 +16,8 @@ from lakechime_dagster.store.lineage import schema
 from lakechime_dagster.store.lineage.held import Held
 from lakechime_dagster.store.lineage.names import MANY, key_of
 from lakechime_dagster.store.lineage.standing import hold
+from lakechime_dagster.store.slices import slices
 
-Key = TypeVar("Key", int, bytes)
 LARGE = 5_000  # data sets: to look for more of them costs more than to read all
 
 
@@ -85,7 +84,7 @@ class _Search:
         row, told = schema.interval.c, schema.told.c
         query = sa.select(row.interval_id, told.told_id).join_from(schema.told, schema.interval, row.told_id == told.told_id)
         found: dict[int, int] = {}
-        for some in _chunks(targets):
+        for some in slices(sorted(targets), MANY):
             which = among(self.connection, told.target_id, some)
             found |= dict(self.connection.execute(query.where(which, self.holds)).tuples().all())
         return found
@@ -100,12 +99,14 @@ class _Search:
             .join(schema.interval, row.told_id == told.told_id)
             .join(schema.node, schema.node.c.node_id == there)
         )
-        several = (self.connection.execute(query.where(among(self.connection, here, some), self.holds)) for some in _chunks(numbers))
+        several = (
+            self.connection.execute(query.where(among(self.connection, here, some), self.holds)) for some in slices(sorted(numbers), MANY)
+        )
         return {name for rows in several for (name,) in rows}
 
     def _numbers_of(self, names: Iterable[str]) -> set[int]:
         found, row = set[int](), schema.node.c
-        for some in _chunks(key_of(ColumnRef(name)) for name in names):
+        for some in slices(sorted(key_of(ColumnRef(name)) for name in names), MANY):
             found.update(self.connection.execute(sa.select(row.node_id).where(among(self.connection, row.key, some))).scalars())
         return found
 
@@ -117,9 +118,3 @@ def _declared_steps(declared: Iterable[Statement], *, upstream: bool) -> dict[st
             start, end = (one.target, name) if upstream else (name, one.target)
             steps.setdefault(start, set()).add(end)
     return steps
-
-
-def _chunks(keys: Iterable[Key]) -> Iterator[list[Key]]:
-    several = sorted(keys)
-    for at in range(0, len(several), MANY):
-        yield several[at : at + MANY]

@@ -52,7 +52,7 @@ told = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# A data set that is read; `parts` tells how it takes part, by the bits of `lineage.network`.
+# A data set that is read; `parts` tells how it takes part, by the bits of `lineage.graph.parts`.
 told_input = sa.Table(
     "lc_lineage_input",
     metadata,
@@ -69,7 +69,7 @@ told_edge = sa.Table(
     sa.Column("told_id", BIG, sa.ForeignKey("lc_lineage_told.told_id"), primary_key=True, autoincrement=False),
     sa.Column("target_id", BIG, primary_key=True, autoincrement=False),
     sa.Column("source_id", BIG, primary_key=True, autoincrement=False),
-    sa.Column("kind", sa.SmallInteger, primary_key=True, autoincrement=False),  # by `lineage.network`; a masking one is negative
+    sa.Column("kind", sa.SmallInteger, primary_key=True, autoincrement=False),  # by `lineage.graph.parts`; a masking one is negative
 )
 
 # From when to when something was the newest that a writer told: `from` included, `to` not. `last` is when it was told last.

@@ -1,4 +1,4 @@
-"""What recorded lineage says of few data sets, as statements; of all of them `lineage_network` makes a graph."""
+"""What recorded lineage says of few data sets, as statements; of all of them `network` makes a graph."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.lineage import schema
 from lakechime_dagster.store.lineage.names import MANY, key_of
+from lakechime_dagster.store.slices import slices
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class LineageStandings:
         """What holds of some targets."""
         names, found = sorted(set(targets)), []
         with reading(self.engine) as connection:
-            for at in range(0, len(names), MANY):
-                keys = [key_of(ColumnRef(name)) for name in names[at : at + MANY]]
+            for some in slices(names, MANY):
+                keys = [key_of(ColumnRef(name)) for name in some]
                 is_of = schema.told.c.target_id.in_(sa.select(schema.node.c.node_id).where(among(connection, schema.node.c.key, keys)))
                 found += _standings(connection, sa.and_(hold(at_ms), is_of))
         return found
@@ -76,17 +77,23 @@ def _standings(connection: Connection, which: sa.ColumnElement[bool]) -> list[St
 
 def _statements(connection: Connection, numbers: Collection[int]) -> dict[int, Statement]:
     found: dict[int, Statement] = {}
-    wanted = sorted(numbers)
-    for at in range(0, len(wanted), MANY):
-        some = wanted[at : at + MANY]
+    for some in slices(sorted(numbers), MANY):
         told = connection.execute(sa.select(schema.told).where(among(connection, schema.told.c.told_id, some))).all()
         inputs = connection.execute(sa.select(schema.told_input).where(among(connection, schema.told_input.c.told_id, some))).all()
         edges = connection.execute(sa.select(schema.told_edge).where(among(connection, schema.told_edge.c.told_id, some))).all()
         numbers_met = {number for row in edges for number in (row.source_id, row.target_id)}
         names = refs_of(connection, numbers_met | {row.source_id for row in inputs} | {row.target_id for row in told})
+        inputs_of, edges_of = _by_told(inputs), _by_told(edges)
         for row in told:
-            of_inputs = [names[one.source_id].table for one in inputs if one.told_id == row.told_id]
-            found[row.told_id] = _statement(row, of_inputs, [one for one in edges if one.told_id == row.told_id], names)
+            of_inputs = [names[one.source_id].table for one in inputs_of.get(row.told_id, ())]
+            found[row.told_id] = _statement(row, of_inputs, edges_of.get(row.told_id, ()), names)
+    return found
+
+
+def _by_told(rows: Iterable[sa.Row[Any]]) -> dict[int, list[sa.Row[Any]]]:
+    found: dict[int, list[sa.Row[Any]]] = {}
+    for row in rows:
+        found.setdefault(row.told_id, []).append(row)
     return found
 
 
@@ -107,12 +114,12 @@ def _statement(row: sa.Row[Any], inputs: Iterable[str], edges: Iterable[sa.Row[A
 def refs_of(connection: Connection, numbers: Collection[int]) -> dict[int, ColumnRef]:
     """The names of data sets and columns."""
     found: dict[int, ColumnRef] = {}
-    dataset, wanted = schema.node.alias("dataset"), sorted(numbers)
-    for at in range(0, len(wanted), MANY):
+    dataset = schema.node.alias("dataset")
+    for some in slices(sorted(numbers), MANY):
         query = (
             sa.select(schema.node.c.node_id, schema.node.c.name, dataset.c.name.label("dataset"))
             .outerjoin(dataset, dataset.c.node_id == schema.node.c.dataset_id)
-            .where(among(connection, schema.node.c.node_id, wanted[at : at + MANY]))
+            .where(among(connection, schema.node.c.node_id, some))
         )
         for row in connection.execute(query):
             found[row.node_id] = ColumnRef(row.name) if row.dataset is None else ColumnRef(row.dataset, row.name)
