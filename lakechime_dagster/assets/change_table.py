@@ -20,7 +20,7 @@ KINDS = ("deltalake", "spark")
 
 
 def bronze_asset(lake: Lake, table: BronzeTable, flow: Flow) -> dg.AssetsDefinition:
-    """The asset of a table of messages; it depends on what is outside of the lake: its topic, and the database's table where declared.
+    """The asset of a table of messages; it depends on what is outside of the lake: its topic or folder, and the declared database's table.
 
     Raises:
         DeclarationError: its envelope cannot be read by what is declared of it.

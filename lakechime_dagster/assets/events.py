@@ -40,7 +40,7 @@ OF_ASSET = frozenset(("metadata", "tags", "code_version", "automation_condition"
 
 
 def event_asset(lake: Lake, table: EventTable, flow: Flow) -> dg.AssetsDefinition:
-    """The asset of a stream's table; it depends on the table, or on the topic outside of the lake, that is its feed."""
+    """The asset of a stream's table; it depends on the table, or on the topic or folder outside of the lake, that is its feed."""
     kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
     metadata = {
         "waits for": flow.condition, "dagster/table_name": table.name, "source": str(table.feed),

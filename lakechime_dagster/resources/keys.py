@@ -8,8 +8,9 @@ from lakechime_dagster.resources.names import EACH_EVENT_ONCE, IS_PROVEN, KEEPS_
 
 
 def asset_key(table: str) -> dg.AssetKey:
-    """The asset key of a table: its name split at dots, and of one outside of the lake at slashes too."""
-    return dg.AssetKey([part for part in asset_name(table).split("/") if part] or [table])
+    """The asset key of a table: its name split at dots, and of one outside of the lake, which has slashes, at these alone."""
+    text = table if "/" in table else asset_name(table)
+    return dg.AssetKey([part for part in text.split("/") if part] or [table])
 
 
 def verify_check_key(group: EventGroup) -> dg.AssetCheckKey:

@@ -5,7 +5,7 @@ import pytest
 
 from lakechime_dagster.assets.outside import ACTIVE_TAG, outside_specs
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, Database, KafkaTopic, Lake, Maxwell, SourceTable, change_table, sql_table
+from lakechime_dagster.lake import CDCMerge, Database, JsonLines, KafkaTopic, Lake, Maxwell, SourceTable, change_table, sql_table
 from lakechime_dagster.lineage.outside import ForeignTable, Outside, UsedConsumer, in_circles
 from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer, ConsumerKind
 from lakechime_dagster.resources.lineage.outside import Looked
@@ -49,7 +49,7 @@ def test_who_read_more_than_a_day_ago_is_not_active() -> None:
 
 def test_a_table_of_a_database_is_of_its_kind_and_links_to_the_page() -> None:
     found = specs(ForeignTable(table="mysql/shop.orders", last_ms=NOW, readers=("bronze.orders",)), page="http://lake/")
-    one = found["mysql/shop/orders"]
+    one = found["mysql/shop.orders"]
     assert (one.kinds, one.group_name, one.metadata["is read by"]) == ({"mysql"}, "mysql", "bronze.orders")
     assert one.metadata["lineage"] == dg.MetadataValue.url("http://lake/lineage?table=mysql%2Fshop.orders")
 
@@ -107,7 +107,10 @@ def test_what_feeds_a_lake_is_an_input_by_declaration_so_that_a_column_is_follow
     followed = Lake("f", [change_table("silver.orders", source=topic, envelope=Maxwell(), merge=merge, schema_from=database)])
     graph = build_definitions(followed).resolve_asset_graph()
     above = graph.get(dg.AssetKey(["silver", "orders__changes"])).parent_keys
-    assert {key.to_user_string() for key in above} == {"mysql/shop/orders", "kafka:/kafka:9092/shop/orders"}
+    assert {key.to_user_string() for key in above} == {"mysql/shop.orders", "kafka:/kafka:9092/shop.orders"}
+    files = Lake("g", [change_table("silver.orders", source=JsonLines("in"), envelope=Maxwell(), merge=merge, types={"id": "bigint"})])
+    (folder,) = build_definitions(files).resolve_asset_graph().get(dg.AssetKey(["silver", "orders__changes"])).parent_keys
+    assert (folder.path[0], folder.path[-1]) == ("file", "*.jsonl")
     back = ForeignTable(table="mysql/shop.orders", last_ms=NOW, inputs=("silver.orders",))
     (spec,) = outside_specs(Looked(outside=Outside(tables=(back,)), now_ms=NOW), followed)
     assert parents(spec) == set()  # written back to where it comes from: a circle

@@ -225,7 +225,7 @@ def test_both_tables_are_assets_of_which_a_person_sees_where_they_come_from() ->
     graph = built.resolve_asset_graph()
     nodes = {key.to_user_string(): graph.get(key) for key in graph.get_all_asset_keys()}
     bronze, followed = nodes["shop/orders__changes"], nodes["shop/orders"]
-    assert {key.to_user_string() for key in bronze.parent_keys} == {"kafka:/broker:9092/shop/orders"}  # which lies outside of the lake
+    assert {key.to_user_string() for key in bronze.parent_keys} == {"kafka:/broker:9092/shop.orders"}  # which lies outside of the lake
     assert {key.to_user_string() for key in followed.parent_keys} == {"shop/orders__changes"}
     assert (set(bronze.kinds), set(followed.kinds)) == ({"deltalake", "spark", "kafka"}, {"deltalake", "spark"})
     assert bronze.metadata["source"] == "shop.orders at broker:9092"

@@ -96,8 +96,8 @@ def feed_of(table: BronzeTable | EventTable) -> str:
 
 
 def outside_inputs(table: BronzeTable | EventTable) -> tuple[str, ...]:
-    """What a table is fed from outside of the lake, as it is declared: a topic, and the table of a database behind it."""
-    names = (feed_of(table),) if isinstance(table.feed, KafkaTopic) else ()
+    """What a table is fed from outside of the lake, as it is declared: a topic or a folder, and the table of a database behind it."""
+    names = () if isinstance(table.feed, TableRows) else (feed_of(table),)
     return (*names, source_of(table)) if isinstance(table, BronzeTable) and table.schema_from is not None else names
 
 
