@@ -75,14 +75,14 @@ def test_the_lake_that_follows_a_database_loads_as_printed():
     names: dict = {"__name__": "followed_lake"}
     exec(compile(code_of("docs/follow-a-database.md", "Declare it"), "follow-a-database.md", "exec"), names)
     assets = build_definitions(names["lake"]).resolve_asset_graph().get_all_asset_keys()
-    assert {key.to_user_string() for key in assets} == {"shop/orders__changes", "shop/orders"}
+    assert {key.to_user_string() for key in assets} == {"file/landing/orders/*.jsonl", "shop/orders__changes", "shop/orders"}
 
 
 def test_the_lake_with_a_stream_loads_as_printed():
     names: dict = {"__name__": "streamed_lake"}
     exec(compile(code_of("docs/events.md", "Declare"), "events.md", "exec"), names)
     assets = build_definitions(names["lake"]).resolve_asset_graph().get_all_asset_keys()
-    assert {key.to_user_string() for key in assets} == {"game/events", "game_other", "shop"}
+    assert {key.to_user_string() for key in assets} == {"file/in/*.jsonl", "game/events", "game_other", "shop"}
     assert names["shop"].table("shop.buy").name == "shop.shop__buy"
 
 

@@ -34,6 +34,7 @@ def code(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_
     monkeypatch.setenv("LAKECHIME_LAKE", "planned_lake:lake")
     monkeypatch.setenv("LAKECHIME_SPARK_DRIVER", "local")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a text as long, of the same second, is taken for the compiled one
 
     def write(times: int = 2, read: str = "twice") -> None:
         (tmp_path / "planned_lake.py").write_text(LAKE.format(times=times, read=read), encoding="utf-8")
