@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
+from lakechime_dagster.lineage.planned.types import fits, said
 
 
 class Class(StrEnum):
@@ -101,19 +102,27 @@ def _columns_changed(before: PlannedTable, after: PlannedTable) -> Iterator[Find
         now = after.by_name.get(column.name)
         if now is None:
             yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what="is gone")
-        elif now.type != column.type:
-            yield Finding(kind=Class.BREAKS, table=after.name, column=column.name, what=f"is {said(now.type)}, was {said(column.type)}")
-        elif now.digest != column.digest and column.digest and not now.opaque:
+            continue
+        is_fitting = fits(column.type, now.type)
+        if said(now.type) != said(column.type) or not is_fitting:
+            kind = Class.INFORMS if is_fitting else Class.BREAKS
+            yield Finding(kind=kind, table=after.name, column=column.name, what=f"is {said(now.type)}, was {said(column.type)}")
+        if is_fitting and now.digest != column.digest and column.digest and not now.opaque:
             yield Finding(kind=Class.VALUES, table=after.name, column=column.name, what="is computed otherwise")
-        elif now.nullable != column.nullable:
-            can = "may be null" if now.nullable else "is never null"
-            yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=f"{can}, which was not so")
+        elif is_fitting and (now.nullable, now.type) != (column.nullable, column.type) and said(now.type) == said(column.type):
+            yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=_nullability(column, now))
     for column in after.columns:
         if column.name not in before.by_name:
             yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=f"is new, {said(column.type)}")
     kept = [column.name for column in after.columns if column.name in before.by_name]
     if kept != [column.name for column in before.columns if column.name in after.by_name]:
         yield Finding(kind=Class.INFORMS, table=after.name, column=None, what="has its columns in another order")
+
+
+def _nullability(before: PlannedColumn, after: PlannedColumn) -> str:
+    if before.nullable == after.nullable:
+        return "has within what may be null, or never is, which was not so"
+    return "may be null, which was not so" if after.nullable else "is never null, which was not so"
 
 
 def _followed(own: Iterable[Finding], before: Manifest, after: Manifest) -> Iterator[Finding]:
@@ -178,16 +187,3 @@ def _told(finding: Finding, tables: Mapping[str, PlannedTable], accepted: Mappin
 def _laid_out(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     return "; ".join(f"{name}: {after.get(name, 'nothing')}, was {before.get(name, 'nothing')}" for name in changed)
-
-
-def said(kind: object) -> str:
-    """A type of Spark's JSON as a person writes it."""
-    if isinstance(kind, Mapping):
-        match kind.get("type"):
-            case "struct":
-                return f"struct<{', '.join(one['name'] + ': ' + said(one['type']) for one in kind['fields'])}>"
-            case "array":
-                return f"array<{said(kind['elementType'])}>"
-            case "map":
-                return f"map<{said(kind['keyType'])}, {said(kind['valueType'])}>"
-    return {"long": "bigint", "integer": "int"}.get(str(kind), str(kind))

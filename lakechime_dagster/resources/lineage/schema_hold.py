@@ -15,7 +15,7 @@ from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
 from lakechime_dagster.lineage.notices.changes import Change, ChangeKind
-from lakechime_dagster.lineage.planned.gate import said
+from lakechime_dagster.lineage.planned.types import said
 from lakechime_dagster.lineage.record import Producer, Statement
 from lakechime_dagster.resources.lakechime import declared_flows
 from lakechime_dagster.resources.notices.drafting import draft

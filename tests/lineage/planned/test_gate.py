@@ -80,6 +80,41 @@ def test_another_type_breaks_and_its_readers_have_other_values() -> None:
     assert found(with_column(PAID, "id", type="string")) == {(Class.BREAKS, "silver.paid", "id"), (Class.VALUES, "gold.ids", "id")}
 
 
+ADDRESS = {"city": "string", "zip": "integer"}
+
+
+def struct(fields: dict[str, str], is_nullable: bool = True) -> dict[str, object]:
+    return {"type": "struct", "fields": [{"name": name, "type": kind, "nullable": is_nullable} for name, kind in fields.items()]}
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [("integer", "long"), ("decimal(10,2)", "decimal(12,2)"), (struct(ADDRESS), struct({**ADDRESS, "country": "string"}))],
+)  # fmt: skip
+def test_a_wider_number_and_a_new_field_inform_and_the_way_back_breaks(was: object, now: object) -> None:
+    narrow, wide = with_column(SOURCE, "amount", type=was), with_column(SOURCE, "amount", type=now)
+    reader = replace(PAID, columns=(make_column("city", "bronze.orders.amount", kind=Kind.TRANSFORMATION),))
+    widened = compare(make_manifest(narrow, reader), make_manifest(wide, reader))
+    narrowed = compare(make_manifest(wide, reader), make_manifest(narrow, reader))
+    assert [(one.kind, one.table, one.column) for one in widened] == [(Class.INFORMS, "bronze.orders", "amount")]
+    assert (Class.BREAKS, "bronze.orders", "amount") in {(one.kind, one.table, one.column) for one in narrowed}
+
+
+def test_a_wider_number_that_is_computed_otherwise_has_other_values_too() -> None:
+    narrow = with_column(PAID, "twice", type="integer")
+    wide = with_column(PAID, "twice", type="long", digest="other")
+    findings = compare(make_manifest(SOURCE, narrow, TOWNS), make_manifest(SOURCE, wide, TOWNS))
+    assert {(one.kind, one.table) for one in findings} == {
+        (Class.INFORMS, "silver.paid"), (Class.VALUES, "silver.paid"), (Class.VALUES, "gold.towns"),
+    }  # fmt: skip
+
+
+def test_what_may_be_null_within_a_column_informs() -> None:
+    before, after = with_column(SOURCE, "city", type=struct(ADDRESS)), with_column(SOURCE, "city", type=struct(ADDRESS, is_nullable=False))
+    (finding,) = compare(make_manifest(before), make_manifest(after))
+    assert (finding.kind, "null" in finding.what) == (Class.INFORMS, True)
+
+
 def test_what_does_not_resolve_any_more_breaks_and_who_waits_for_it_is_unsure() -> None:
     broken = replace(TOWNS, columns=(), unknown=("[UNRESOLVED_COLUMN] twice",))
     assert found(broken) == {(Class.BREAKS, "gold.towns", None)}

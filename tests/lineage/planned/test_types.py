@@ -1,0 +1,62 @@
+"""Which types may stand in for which, in the JSON of Spark."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from lakechime_dagster.lineage.planned.types import fits, said
+
+INTEGERS = ("byte", "short", "integer", "long")
+
+
+def struct(**fields: object) -> Mapping[str, object]:
+    return {"type": "struct", "fields": [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields.items()]}
+
+
+def array(kind: object, contains_null: bool = True) -> Mapping[str, object]:
+    return {"type": "array", "elementType": kind, "containsNull": contains_null}
+
+
+def mapping(key: object, value: object) -> Mapping[str, object]:
+    return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+
+
+ADDRESS = struct(city="string", zip="integer")
+
+
+@pytest.mark.parametrize("later", INTEGERS)
+@pytest.mark.parametrize("earlier", INTEGERS)
+def test_an_integer_fits_where_it_is_as_wide_or_wider(earlier: str, later: str) -> None:
+    assert fits(earlier, later) == (INTEGERS.index(earlier) <= INTEGERS.index(later))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("float", "double"), ("integer", "double"), ("decimal(10,2)", "decimal(12,2)"), ("decimal(10,2)", "decimal(12,4)"),
+        (ADDRESS, struct(city="string", zip="integer", country="string")), (ADDRESS, struct(zip="long", city="string")),
+        (array(ADDRESS), array(struct(city="string", zip="long", country="string"), contains_null=False)),
+        (mapping("string", array("integer")), mapping("string", array("long"))),
+        (struct(a=struct(b="integer")), struct(a=struct(b="integer", c="string"))),
+    ],
+)  # fmt: skip
+def test_wider_numbers_and_new_fields_fit_at_any_depth_and_not_the_other_way_round(earlier: object, later: object) -> None:
+    assert (fits(earlier, earlier), fits(earlier, later), fits(later, earlier)) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("long", "string"), ("string", "long"), ("long", "double"), ("date", "timestamp"), ("decimal(10,2)", "decimal(11,4)"),
+        ("decimal(10,2)", "double"), ("long", "decimal(38,0)"), (ADDRESS, struct(city="string")), (ADDRESS, "string"),
+        (ADDRESS, struct(city="long", zip="integer")), (array("long"), "long"), (array("long"), array("string")),
+        (mapping("string", "long"), mapping("long", "long")), (array(ADDRESS), ADDRESS),
+        ({"type": "udt", "class": "a"}, {"type": "udt", "class": "b"}),
+    ],
+)  # fmt: skip
+def test_nothing_else_fits(earlier: object, later: object) -> None:
+    assert not fits(earlier, later)
+
+
+def test_a_type_is_said_as_people_write_it() -> None:
+    assert said(mapping("string", array(struct(id="long")))) == "map<string, array<struct<id: bigint>>>"
