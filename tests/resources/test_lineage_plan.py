@@ -15,6 +15,9 @@ from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable, read_manifest
+from lakechime_dagster.lineage.plans.digests import Digests
+from lakechime_dagster.lineage.plans.dump import Node
+from lakechime_dagster.resources.lineage import plan
 from lakechime_dagster.resources.lineage.plan import manifest_by
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.settings import load_settings
@@ -32,6 +35,10 @@ def paid(orders: DataFrame) -> DataFrame:
 
 def paid_table(function: Callable[..., DataFrame] = paid, **fields: Any) -> LakeTable:
     return spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, **fields)(function)
+
+
+def paid_table_of(name: str, function: Callable[..., DataFrame]) -> LakeTable:
+    return spark_table(name, keys=["id"], reads={"orders": orders.changes()})(function)
 
 
 def towns_table(sql: str = "SELECT city, sum(twice) AS total FROM silver.paid GROUP BY city") -> LakeTable:
@@ -100,6 +107,56 @@ def test_digests_tell_what_changed(planned: Callable[..., Manifest]) -> None:
     assert [one == other for one, other in zip(was, value, strict=True)] == [True, True, False, True]
     assert [one == other for one, other in zip(was, rows, strict=True)] == [False, True, True, True]
     assert again == was
+
+
+MADE = {
+    "explode": "SELECT id, explode(array(amount, id)) AS one FROM bronze.orders",
+    "explode_outer": "SELECT id, place, one FROM bronze.orders LATERAL VIEW OUTER posexplode(array(amount, id)) AS place, one",
+    "stack": "SELECT id, k, v FROM bronze.orders LATERAL VIEW stack(2, 'a', amount, 'i', id) AS k, v",
+    "inline": "SELECT id, inline(array(named_struct('a', amount))) FROM bronze.orders",
+    "json": "SELECT id, parsed.a FROM bronze.orders LATERAL VIEW json_tuple(city, 'a') parsed AS a",
+    "lateral": "SELECT o.id, t.twice FROM bronze.orders o, LATERAL (SELECT o.amount * 2 AS twice) t",
+}  # by what makes its columns
+
+
+def mapped(orders: DataFrame) -> DataFrame:
+    return orders.select("id", "city").mapInPandas(lambda frames: frames, "id long, city string")
+
+
+def test_columns_that_no_expression_makes_are_known_and_leave_other_tables_as_they_are(planned: Callable[..., Manifest]) -> None:
+    tables = [sql_table(f"silver.{name}", sql=sql, keys=["id"]) for name, sql in MADE.items()]
+    found = planned(paid_table(), paid_table_of("silver.mapped", mapped), *tables)
+    alone = planned(paid_table()).tables["silver.paid"]
+    assert found.tables["silver.paid"] == alone
+    for table in (one for one in found.tables.values() if one.is_computed):
+        assert all((table.rows, *(column.digest for column in table.columns))), (table.name, table.unknown)
+
+
+def test_another_generator_changes_what_it_makes(planned: Callable[..., Manifest]) -> None:
+    def digests(sql: str) -> tuple[str, ...]:
+        table = planned(sql_table("silver.made", sql=sql, keys=["id"])).tables["silver.made"]
+        return (table.rows, *(column.digest for column in table.columns))
+
+    was, now = digests(MADE["explode"]), digests(MADE["explode"].replace("(amount, id)", "(amount)"))
+    assert [one == other for one, other in zip(was, now, strict=True)] == [False, True, False]
+
+
+def test_a_plan_that_no_digest_can_be_made_of_makes_its_own_table_unknown(
+    planned: Callable[..., Manifest], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    whole = planned(paid_table(), towns_table())
+    digests_of = plan.digests_of
+
+    def fails(node: Node) -> Digests:
+        if any(one.name == "Aggregate" for one in node.walk()):
+            raise RecursionError("too deep")
+        return digests_of(node)
+
+    monkeypatch.setattr(plan, "digests_of", fails)
+    tables = planned(paid_table(), towns_table()).tables
+    assert tables["silver.paid"] == whole.tables["silver.paid"]
+    assert tables["gold.towns"].unknown == ("not known: its plan could not be read: RecursionError: too deep",)
+    assert list(tables["gold.towns"].by_name) == ["city", "total"]
 
 
 def test_what_cannot_be_asked_is_said(planned: Callable[..., Manifest]) -> None:

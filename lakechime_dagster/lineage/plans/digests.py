@@ -11,8 +11,22 @@ from dataclasses import dataclass, field
 from lakechime_dagster.lineage.plans.deep import deeply
 from lakechime_dagster.lineage.plans.dump import Field, Node, Unknown
 
-CARRYING = frozenset({"Project", "SubqueryAlias", "View", "Result", "Window", "ResolvedHint", "WithCTE", "CTERelationDef", "Repartition"})
+CARRYING = frozenset({
+    "Project", "SubqueryAlias", "View", "Result", "Window", "ResolvedHint", "WithCTE", "CTERelationDef", "CTERelationRef", "Repartition",
+})  # fmt: skip
 """Nodes that give the rows of what is below them."""
+
+CHOOSING = frozenset({
+    "Filter", "Sort", "GlobalLimit", "LocalLimit", "Offset", "Sample", "Aggregate", "Deduplicate", "Join", "LateralJoin", "AsOfJoin",
+    "Union", "Expand", "Generate", "RepartitionByExpression", "RebalancePartitions", "CollectMetrics",
+})  # fmt: skip
+"""Nodes whose rows are those below them and what their own expressions say; of others any column below may decide on them."""
+
+COMPARING = frozenset({"Distinct", "Except", "Intersect", "UnionLoop"})
+"""Nodes whose rows are decided by the values of all columns, whatever these are called."""
+
+DECIDING = {"Aggregate": ("groupingExpressions",), "Generate": ("generator", "outer"), "LateralJoin": ("joinType", "condition")}
+"""The parameters that decide on the rows of a node, where these are not all that are no plans."""
 
 BY_POSITION = frozenset({"Union", "Except", "Intersect", "Expand", "CTERelationRef", "UnionLoop"})
 UNSAID = frozenset({"exprId", "cteId", "id", "rdd", "resultId", "loopId", "resultIds", "maxDepth", "limit_"})  # other each time
@@ -29,11 +43,14 @@ class Digests:
 
 @dataclass(frozen=True)
 class _Frame:
+    """What a node gives: its columns by id, and their names in the same order."""
+
     columns: tuple[tuple[int, str], ...]
     rows: str
+    names: tuple[str, ...] = ()
 
-    def by_id(self) -> dict[int, str]:
-        return dict(self.columns)
+    def whole(self, names: tuple[str, ...] = ()) -> str:
+        return _digest(self.rows, *names, *(digest for _, digest in self.columns))
 
 
 def digests_of(plan: Node) -> Digests:
@@ -48,12 +65,19 @@ class _Digesting:
     plan: Node
     definitions: dict[int, Node] = field(default_factory=dict)
     defined: dict[int, _Frame] = field(default_factory=dict)
+    framed: dict[tuple[int, int], tuple[_Frame, Mapping[int, str]]] = field(default_factory=dict)  # which keeps what has the second id
 
     def __post_init__(self) -> None:
         self.definitions = {node.number("id"): node for node in self.plan.walk() if node.name == "CTERelationDef"}
 
     def frame(self, node: Node, outer: Mapping[int, str]) -> _Frame:
-        """What a node gives, each column with its digest."""
+        """What a node gives, each column with its digest; a node that several have as a part is looked at once."""
+        key = id(node), id(outer)
+        if key not in self.framed:
+            self.framed[key] = self._frame(node, outer), outer
+        return self.framed[key][0]
+
+    def _frame(self, node: Node, outer: Mapping[int, str]) -> _Frame:
         below = [self.frame(child, outer) for child in node.plans()]
         if node.name == "CTERelationRef":
             below = [self._cte(node, outer)]
@@ -61,13 +85,19 @@ class _Digesting:
             below = [self.frame(node.node("plan"), outer)]
         if not below:
             return self._leaf(node, outer)
-        known = {**outer, **{number: digest for one in below for number, digest in one.columns}}
-        own = self._own(node, known)
-        columns = tuple(
-            (one.id, self._column(node, place, one.id, own, below, known)) for place, one in enumerate(node.output or ())
-        )  # fmt: skip
-        rows = [one.rows for one in below]
-        return _Frame(columns, rows[0] if node.name in CARRYING and len(rows) == 1 else _digest(self._deciding(node, known), *rows))
+        known = _known(outer, below)
+        if node.name == "LateralJoin":  # its right side sees the columns of the left one
+            below.append(self.frame(node.node("right").node("plan"), known))
+            known = _known(outer, below)
+        own = self._own(node, below, known)
+        output = node.output or ()
+        columns = tuple((one.id, self._column(node, place, one.id, own, below, known)) for place, one in enumerate(output))
+        return _Frame(columns, self._rows(node, below, known), tuple(one.name for one in output))
+
+    def _rows(self, node: Node, below: list[_Frame], known: Mapping[int, str]) -> str:
+        if node.name in CARRYING and len(below) == 1:
+            return below[0].rows
+        return _digest(self._deciding(node, known), *(_counting(node, one) for one in below))
 
     def _cte(self, node: Node, outer: Mapping[int, str]) -> _Frame:
         number = node.number("cteId")
@@ -79,14 +109,26 @@ class _Digesting:
 
     def _leaf(self, node: Node, outer: Mapping[int, str]) -> _Frame:
         name = node.text("name") if node.name == "Table" else self._said(_without(node, "output"), outer)
-        columns = tuple((one.id, _digest(node.name, name, one.name)) for one in node.output or ())
-        return _Frame(columns, _digest(node.name, name))
+        output = node.output or ()
+        columns = tuple((one.id, _digest(node.name, name, one.name)) for one in output)
+        return _Frame(columns, _digest(node.name, name), tuple(one.name for one in output))
 
-    def _own(self, node: Node, known: Mapping[int, str]) -> dict[int, str]:
-        """The columns that a node itself makes; of an aggregate what it groups by is part of each value."""
+    def _own(self, node: Node, below: list[_Frame], known: Mapping[int, str]) -> dict[int, str]:
+        """The columns that a node itself makes; of an aggregate what it groups by is part of each value.
+
+        What it makes by no expression that has the column's id, as Python does of a frame, may rest on all that is below it.
+        """
+        if node.name == "Generate":
+            said = self._deciding(node, known)
+            return {one.number("exprId"): _digest(said, str(place)) for place, one in enumerate(node.nodes("generatorOutput"))}
         groups = self._said(node.fields.get("groupingExpressions"), known) if node.name == "Aggregate" else ""
         made = [one for one in _named(node) if one.name != "AttributeReference"]
-        return {number: self._made(one, groups, known) for one in made if isinstance(number := one.fields.get("exprId"), int)}
+        own = {number: self._made(one, groups, known) for one in made if isinstance(number := one.fields.get("exprId"), int)}
+        others = [(place, one.id) for place, one in enumerate(node.output or ()) if one.id not in own and one.id not in known]
+        if node.name in BY_POSITION or not others:
+            return own
+        whole = _digest(self._deciding(node, known), *(one.whole(one.names) for one in below))
+        return own | {number: _digest(whole, str(place)) for place, number in others}
 
     def _made(self, named: Node, groups: str, known: Mapping[int, str]) -> str:
         """The digest of an expression; one that only gives a column another name has that of the column."""
@@ -104,13 +146,11 @@ class _Digesting:
             if node.name == "CTERelationRef" and said:
                 return said[0]
             return _digest(node.name, str(place), self._deciding(node, known) if node.name == "Expand" else "", *said)
-        if number in own:
-            return own[number]
-        return known[number] if number in known else _digest(self._said(node, known), str(place))
+        return own[number] if number in own else known[number]
 
     def _deciding(self, node: Node, known: Mapping[int, str]) -> str:
-        """What of a node decides on its rows: of an aggregate what it groups by, of others all that is no plan."""
-        said = node.fields.get("groupingExpressions") if node.name == "Aggregate" else _without(node)
+        """What of a node decides on its rows, as a text."""
+        said = {name: node.fields.get(name) for name in DECIDING[node.name]} if node.name in DECIDING else _without(node)
         return f"{node.name}({self._said(said, known)})"
 
     def _said(self, value: Field, known: Mapping[int, str]) -> str:
@@ -137,6 +177,18 @@ class _Digesting:
             inside = ",".join(f"{one.rows}:{','.join(digest for _, digest in one.columns)}" for one in frames)
             return f"{node.name}<{inside}>({self._said(_without(node), known)})" if node.output is None else f"plan<{inside}>"
         return f"{node.name}({self._said(node.fields, known)})"
+
+
+def _counting(node: Node, below: _Frame) -> str:
+    """What of a frame below a node decides on the node's rows; what has no rule may go by the names of columns."""
+    if node.name in CHOOSING:
+        return below.rows
+    return below.whole() if node.name in COMPARING else below.whole(below.names)
+
+
+def _known(outer: Mapping[int, str], below: Iterable[_Frame]) -> Mapping[int, str]:
+    """The columns that the expressions of a node may name."""
+    return {**outer, **{number: digest for one in below for number, digest in one.columns}}
 
 
 def _without(node: Node, *names: str) -> Mapping[str, Field]:

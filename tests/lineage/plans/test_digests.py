@@ -1,0 +1,182 @@
+"""What a plan says as digests: equal as long as it says the same, other where it says something else, and there is one of any plan."""
+
+from collections.abc import Callable, Container
+from functools import cache
+
+import pytest
+
+from lakechime_dagster.lineage.plans.digests import Digests, digests_of
+from lakechime_dagster.lineage.plans.dump import Field, Node, dump_of
+from lakechime_dagster.lineage.plans.statements import statements_of
+from tests.lineage.plans.factories import Node as Made
+from tests.lineage.plans.factories import alias, column, literal, make_dump, project, table
+from tests.lineage.plans.told import LAKE, stored
+
+NAMING = frozenset({"Alias", "AttributeReference", "OuterReference"})
+DOUBLED = frozenset({"SortOrder", "LateralSubquery"})
+"""What a plan has twice, as the order of a window, or what says nothing beside the plan that is in it."""
+
+
+@cache
+def plans(*parts: str) -> dict[str, tuple[Node, ...]]:
+    several = {f"{part}/{shape}": dumps for part in parts for shape, dumps in stored(part).items()}
+    return {shape: found for shape, dumps in several.items() if (found := tuple(one.plan for one in dumps if one.plan is not None))}
+
+
+EVERY, SHAPES = plans("frames", "writes", "handmade"), {name: plan for name, (plan,) in plans("frames").items()}
+
+
+Change = Callable[[Node], Node]
+
+
+def changed(value: Field, chosen: Container[Node], change: Change) -> Field:
+    """A plan in which some of its nodes are others."""
+    if isinstance(value, Node):
+        fields = {name: changed(one, chosen, change) for name, one in value.fields.items()}
+        return change(value) if value in chosen else Node(value.name, fields, value.output, value.depth)
+    if isinstance(value, tuple):
+        return tuple(changed(one, chosen, change) for one in value)
+    return {name: changed(one, chosen, change) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def digests_with(plan: Node, chosen: Container[Node], change: Change) -> Digests:
+    other = changed(plan, chosen, change)
+    assert isinstance(other, Node)
+    return digests_of(other)
+
+
+def another_name(table: Node) -> Node:
+    return Node(table.name, {**table.fields, "name": "another"}, table.output, table.depth)
+
+
+def another_class(expression: Node) -> Node:
+    return Node(f"Other{expression.name}", expression.fields, expression.output, expression.depth)
+
+
+def made(plan: Made) -> Digests:
+    dump = make_dump(plan)
+    assert dump.plan is not None
+    return digests_of(dump.plan)
+
+
+@pytest.mark.parametrize("shape", EVERY)
+def test_any_plan_has_digests_which_are_the_same_each_time(shape: str) -> None:
+    for plan in EVERY[shape]:
+        found = digests_of(plan)
+        assert list(found.columns) == list(dict.fromkeys(one.name for one in plan.output or ()))
+        assert all((found.rows, *found.columns.values()))
+        assert digests_of(plan) == found
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_another_expression_anywhere_is_another_digest(shape: str) -> None:
+    plan = SHAPES[shape]
+    was = digests_of(plan)
+    expressions = [one for one in plan.walk() if one.output is None and one.name not in NAMING | DOUBLED]
+    assert [one.name for one in expressions if digests_with(plan, [one], another_class) == was] == []
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_comes_from_another_table_has_another_digest(shape: str) -> None:
+    plan, was = SHAPES[shape], digests_of(SHAPES[shape])
+    (statement,) = statements_of(stored("frames")[shape.partition("/")[2]], LAKE).statements
+    for name in {one.text("name") for one in plan.walk() if one.name == "Table"}:
+        now = digests_with(plan, [one for one in plan.walk() if one.name == "Table" and one.text("name") == name], another_name)
+        refs = {one.column: {(source.ref.table, source.ref.column is None) for source in one.sources} for one in statement.columns}
+        resting = [column for column, several in refs.items() if (name, False) in several]
+        assert [column for column in resting if now.columns[column] == was.columns[column]] == []
+        assert now != was
+
+
+def attribute(number: int, name: str = "a") -> Made:
+    return {"n": "AttributeReference", "f": {"name": name, "exprId": number}}
+
+
+def exploded(child: Made, *made: tuple[int, str], of: int = 2, **fields: object) -> Made:
+    """The rows of a table with columns 1 and 2, once for each element of one of them."""
+    generator = {"n": "Explode", "f": {"child": column(of)}}
+    fields = {"generator": generator, "outer": False, "generatorOutput": [attribute(*one) for one in made], "child": child, **fields}
+    return {"n": "Generate", "f": fields, "out": [*child["out"], *([number, name] for number, name in made)]}
+
+
+def in_python(child: Made, *names: str, function: str = "longest") -> Made:
+    output = [[90 + place, name] for place, name in enumerate(names)]
+    children = [column(number, name) for number, name in child["out"]]
+    called = {"n": "PythonUDF", "f": {"name": function, "children": children}}
+    return {"n": "MapInPandas", "f": {"func": called, "output": [attribute(*one) for one in output], "child": child}, "out": output}
+
+
+def differing(was: Made, now: Made) -> set[str]:
+    """The columns whose digests differ, and `rows` if that of the rows does."""
+    one, other = made(was), made(now)
+    return {name for name, digest in {"rows": one.rows, **one.columns}.items() if digest != {"rows": other.rows, **other.columns}[name]}
+
+
+LAKE_TABLE = table("bronze.orders", id=1, tags=2)
+EXPLODED = exploded(LAKE_TABLE, (5, "tag"))
+
+
+def test_another_generator_is_other_rows_and_other_columns_of_its_own() -> None:
+    assert differing(EXPLODED, exploded(LAKE_TABLE, (5, "tag"), of=1)) == {"rows", "tag"}
+    assert differing(EXPLODED, exploded(LAKE_TABLE, (5, "tag"), outer=True)) == {"rows", "tag"}
+
+
+def test_what_a_generator_calls_its_columns_and_carries_along_says_nothing() -> None:
+    wider = exploded(table("bronze.orders", at=3, id=1, tags=2), (7, "piece"))
+    assert differing(project(EXPLODED, alias(column(5), "tag", 9)), project(wider, alias(column(7), "tag", 9))) == set()
+
+
+def test_the_columns_of_a_generator_are_apart() -> None:
+    several = made(exploded(LAKE_TABLE, (5, "k"), (6, "v"))).columns
+    assert several["k"] != several["v"]
+
+
+def lateral(right: Made, kind: str = "inner") -> Made:
+    subquery = {"n": "LateralSubquery", "f": {"plan": right}}
+    output = [*LAKE_TABLE["out"], *right["out"]]
+    return {"n": "LateralJoin", "f": {"left": LAKE_TABLE, "right": subquery, "joinType": kind, "condition": None}, "out": output}
+
+
+def test_the_right_side_of_a_lateral_join_sees_the_columns_of_the_left_one() -> None:
+    def side(outer: int) -> Made:
+        return project(
+            table("bronze.items", item=3), alias({"n": "OuterReference", "f": {"exprId": outer}}, "o", 8), alias(column(3), "i", 9)
+        )
+
+    assert differing(lateral(side(1)), lateral(side(2))) == {"o"}
+    assert differing(lateral(side(1)), lateral(side(1), "left")) == {"rows"}
+    of_others = {"n": "Filter", "f": {"condition": literal(), "child": side(1)}, "out": side(1)["out"]}
+    assert differing(lateral(side(1)), lateral(of_others)) == {"rows"}
+
+
+def test_what_python_makes_of_a_frame_rests_on_all_that_is_below_by_whatever_it_looks_at() -> None:
+    was = in_python(LAKE_TABLE, "id", "tag")
+    everything = {"rows", "id", "tag"}
+    others = table("bronze.others", id=1, tags=2)
+    fewer = {"n": "Filter", "f": {"condition": literal(), "child": LAKE_TABLE}, "out": LAKE_TABLE["out"]}
+    renamed = {**LAKE_TABLE, "n": "SubqueryAlias", "f": {"child": LAKE_TABLE}, "out": [[1, "id"], [2, "labels"]]}
+    for now in (
+        in_python(LAKE_TABLE, "id", "tag", function="shortest"),
+        *(in_python(one, "id", "tag") for one in (others, fewer, renamed)),
+    ):
+        assert differing(was, now) == everything
+    assert made(was).columns["id"] != made(was).columns["tag"]
+
+
+def test_rows_that_differ_by_a_column_that_is_left_out_later_are_others() -> None:
+    def towns(of: Made) -> Made:
+        distinct = project(LAKE_TABLE, alias(column(1), "id", 7), alias(of, "t", 8))
+        return project({"n": "Distinct", "f": {"child": distinct}, "out": distinct["out"]}, alias(column(7), "id", 9))
+
+    upper, lower = ({"n": name, "f": {"child": column(2)}} for name in ("Upper", "Lower"))
+    assert differing(towns(upper), towns(lower)) == {"rows"}
+    assert differing(towns(upper), towns(upper)) == set()
+
+
+def test_a_part_that_many_have_is_looked_at_once() -> None:
+    nodes: list[Made] = [LAKE_TABLE]
+    for place in range(64):  # each twice below the next
+        nodes.append({"n": "Union", "f": {"children": [{"#": place}, {"#": place}]}, "out": LAKE_TABLE["out"]})
+    plan = dump_of({"v": 1, "name": "result", "error": None, "plan": {"#": 64}, "nodes": nodes}).plan
+    assert plan is not None
+    assert digests_of(plan).columns.keys() == {"id", "tags"}
