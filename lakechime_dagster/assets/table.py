@@ -49,7 +49,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.Asse
         injected |= shared_with(table, {"context": context, "lakechime": lakechime, "spark": spark})
 
         def attempt(running: RunningExecution) -> SparkAttempt:
-            check_fits(running, lake, table)
+            check_fits(running, lake, table, context.log.warning)
             return spark.refresh(running, job_of(lake, table, running, injected), context.log.info, table.write_as)
 
         reports = each_key(keys, lambda key: materialise(context, lakechime, lake, table, flow, key, attempt))

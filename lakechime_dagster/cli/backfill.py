@@ -72,12 +72,13 @@ def run(
 def _drafted(platform: "Platform", planned: "BackfillPlan", backfill_id: str, by: "By") -> int:
     """The number of the draft that tells of it, for a person to send."""
     from lakechime_dagster.lineage.columns import ColumnRef
-    from lakechime_dagster.lineage.notices.changes import MAX_REFS, Change, ChangeKind
-    from lakechime_dagster.resources.notices.drafting import draft
+    from lakechime_dagster.lineage.notices.changes import ChangeKind
+    from lakechime_dagster.lineage.notices.drafts import change_of_itself
+    from lakechime_dagster.resources.notices.drafting import draft_by_itself
 
     refs = (*planned.asked.columns, *(ColumnRef(table) for table in planned.asked.tables))
-    change = Change(kind=ChangeKind.BACKFILL, what=f"It is computed again: {by.reason}", refs=refs[:MAX_REFS])
-    return draft(platform, change, by.who, source=f"backfill/{backfill_id}").change_id
+    change = change_of_itself(ChangeKind.BACKFILL, f"It is computed again: {by.reason}", refs)
+    return draft_by_itself(platform, change, by.who, f"backfill/{backfill_id}").kept.change_id
 
 
 @app.command()

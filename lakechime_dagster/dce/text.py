@@ -37,6 +37,12 @@ def storable(text: str) -> str:
     return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def shortened(text: str, limit: int) -> str:
+    """The text as `checked_text` takes it: storable, without white space around it, and ending in `…` where more than `limit` was cut."""
+    kept = storable(text.strip()).strip()
+    return kept if len(kept) <= limit else f"{kept[: limit - 1].rstrip()}…"
+
+
 def checked_milliseconds(field: str, value: object) -> int:
     """The value itself, if it is a time in milliseconds since the epoch between 1970 and 9999."""
     if isinstance(value, bool) or not isinstance(value, int):

@@ -1,6 +1,8 @@
 """A step whose input lost or retyped a column that the table reads is held before Spark starts, and goes on when it fits again."""
 
+import datetime as dt
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,13 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake import Lake, SourceTable, spark_table
 from lakechime_dagster.lineage.notices.changes import ChangeState
+from lakechime_dagster.resources.lineage.schema_hold import HELD
 from lakechime_dagster.resources.notices.sending import notices
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.interventions import By, Interventions
+from lakechime_dagster.store.notices import schema
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.assets.test_table import Location, shown
 from tests.support.home import local_home
@@ -75,6 +81,46 @@ def test_a_column_that_is_gone_holds_who_reads_it_alone_until_it_is_back(locatio
     resumed = location.run_of("silver_paid")
     assert resumed.success
     assert location.rows("silver.paid") == [(1, 1)]
+
+
+def test_another_held_step_leaves_alone_what_a_person_made_of_the_draft(location: Location) -> None:
+    @spark_table("silver.owed", keys=["id"], reads=dict(paid.reads), refresh="full", trigger=SnapshotTrigger(["bronze.orders"]))
+    def owed(orders: Any) -> Any:
+        return orders.where("amount < 10").select("id", "amount")
+
+    location.definitions = build_definitions(Lake("shop", [orders, paid, owed]))
+    rewrite(location, ORDERS)
+    assert location.run_of("silver_paid").success
+    assert location.run_of("silver_owed").success
+    rewrite(location, ORDERS.remove(1))
+    with pytest.raises(LaneHeldError):
+        location.run_of("silver_paid")
+    several = notices(location.platform)
+    (kept,) = several.changes()
+    written = replace(kept.change, what="We dropped it.", on=dt.date(2100, 1, 1), sender="team:ops")
+    several.announce(several.amend(kept.change_id, written, "me"), [], "me")
+    told = several.get(kept.change_id)
+
+    with pytest.raises(LaneHeldError):
+        location.run_of("silver_owed")
+    assert several.changes() == [told]
+    several.done(told.change_id, By(who="me", reason="all have adapted"))
+    (owing,) = (row for row in location.platform.ledger.flows_held_for(HELD) if row.name == "silver.owed")
+    Interventions(location.platform.ledger).resume(owing, By(who="me", reason="we look again"))
+    with pytest.raises(LaneHeldError):
+        location.run_of("silver_owed")
+    assert [one.state for one in several.changes()] == [ChangeState.PLANNED, ChangeState.DONE]
+
+
+def test_a_step_is_held_though_nothing_can_be_drafted(location: Location) -> None:
+    rewrite(location, ORDERS)
+    assert location.run_of("silver_paid").success
+    rewrite(location, ORDERS.remove(1))
+    with writing(location.platform.store.engine) as connection:
+        schema.notice_change.drop(connection)
+    with pytest.raises(LaneHeldError, match=r"bronze\.orders\.amount is gone since version 1"):
+        location.run_of("silver_paid")
+    assert "HELD" in str(location.tick("silver_paid").skip_message)
 
 
 def test_another_type_holds_and_a_wider_one_does_not(location: Location) -> None:

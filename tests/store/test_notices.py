@@ -9,15 +9,17 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.lineage.notices.changes import ChangeState
+from lakechime_dagster.lineage.notices.drafts import Again, Drafting
 from lakechime_dagster.lineage.notices.occasions import ANNOUNCED, WITHDRAWN
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.notices import schema
-from lakechime_dagster.store.notices.changes import ChangeMovedError, KeptChange, NoticeAction, Notices
+from lakechime_dagster.store.notices.changes import ChangeMovedError, Drafted, KeptChange, NoticeAction, Notices
 from lakechime_dagster.store.notices.outbox import MAX_ATTEMPTS, Message, MessageState, Outbox
 from tests.lineage.notices.changes import make_change
 
 ME = By(who="me", reason="it is over")
+HOLD = "schema/bronze.weather.humid/7"
 
 
 def make_message(owner: str = "bo", **fields: str) -> Message:
@@ -83,12 +85,13 @@ def test_another_deployment_has_changes_of_its_own(engine: Engine) -> None:
 
 def test_what_drafts_by_itself_drafts_once_and_says_anew_what_changed(engine: Engine) -> None:
     notices = Notices(engine, "test")
-    first = notices.draft(make_change(), "gate", source="schema/bronze.weather@7")
-    assert notices.draft(make_change(), "gate", source="schema/bronze.weather@7") == first
-    second = notices.draft(make_change(what="More is gone."), "gate", source="schema/bronze.weather@7")
-    assert (second.change_id, second.version, second.state) == (first.change_id, 2, ChangeState.PLANNED)
-    notices.withdraw(first.change_id, ME)
-    assert notices.draft(make_change(), "gate", source="schema/bronze.weather@7").state is ChangeState.WITHDRAWN
+    first = notices.draft_of(HOLD, make_change(), "hold")
+    assert (first.outcome, first.kept.source) == (Drafting.DRAFTED, HOLD)
+    assert notices.draft_of(HOLD, make_change(), "hold") == Drafted(kept=first.kept, outcome=Drafting.KEPT)
+    second = notices.draft_of(HOLD, make_change(what="More is gone."), "hold")
+    assert (second.outcome, second.kept.change_id, second.kept.version) == (Drafting.RENEWED, first.kept.change_id, 2)
+    notices.withdraw(first.kept.change_id, ME)
+    assert notices.draft_of(HOLD, make_change(), "hold").kept.state is ChangeState.WITHDRAWN
     assert notices.draft(make_change(), "gate").change_id != notices.draft(make_change(), "gate").change_id
 
 
@@ -213,3 +216,74 @@ def test_an_owner_who_was_told_acknowledges_once(engine: Engine) -> None:
         notices.acknowledge(kept.change_id, "cy", "cy")
     with pytest.raises(NotFoundError, match="version 2"):
         notices.acknowledge(kept.change_id, "bo", "bo", version=2)
+
+
+def test_what_comes_by_itself_writes_over_nothing_that_a_person_wrote_or_told(engine: Engine) -> None:
+    notices, outbox = Notices(engine, "test"), Outbox(engine, "test")
+    number = notices.draft_of(HOLD, make_change(), "hold").kept.change_id
+    written = notices.amend(number, make_change(what="We drop it.", sender="team:ops"), "me")
+    kept = notices.draft_of(HOLD, make_change(what="More is gone."), "hold")
+    assert (kept.outcome, kept.kept) == (Drafting.KEPT, written)
+
+    notices.announce(written, [make_message()], "me")
+    told = notices.draft_of(HOLD, make_change(what="More is gone."), "hold")
+    assert (told.outcome, told.kept, told.kept.state) == (Drafting.TOLD, notices.get(number), ChangeState.ANNOUNCED)
+    assert outbox.claim("s") is not None
+    assert [(step.action, step.version) for step in notices.steps(number)] == [
+        (NoticeAction.DRAFTED, 1), (NoticeAction.AMENDED, 2), (NoticeAction.ANNOUNCED, 2)
+    ]  # fmt: skip
+
+
+def test_what_is_done_comes_again_as_another_draft_and_what_a_person_took_back_does_not(engine: Engine) -> None:
+    notices = Notices(engine, "test")
+    first = notices.draft_of(HOLD, make_change(), "hold", again=Again.AFTER_DONE).kept
+    notices.announce(first, [], "me")
+    done = notices.done(first.change_id, ME)
+    assert notices.draft_of(HOLD, make_change(), "hold") == Drafted(kept=done, outcome=Drafting.OVER)
+    second = notices.draft_of(HOLD, make_change(), "hold", again=Again.AFTER_DONE)
+    assert (second.outcome, second.kept.change_id != first.change_id) == (Drafting.DRAFTED, True)
+    assert notices.draft_of(HOLD, make_change(), "hold", again=Again.AFTER_DONE).kept == second.kept
+    withdrawn = notices.withdraw(second.kept.change_id, ME)
+    assert notices.draft_of(HOLD, make_change(), "hold", again=Again.AFTER_DONE) == Drafted(kept=withdrawn, outcome=Drafting.OVER)
+    assert notices.changes() == [withdrawn, done]
+
+
+def test_a_source_that_says_another_thing_than_what_is_over_drafts_another_one(engine: Engine) -> None:
+    notices, says = Notices(engine, "test"), Again.SAID_OTHERWISE
+    first = notices.draft_of("gate/silver.paid", make_change(), "gate", again=says).kept
+    notices.amend(first.change_id, make_change(what="We have thought again."), "me")
+    notices.withdraw(first.change_id, ME)
+    assert notices.draft_of("gate/silver.paid", make_change(), "gate", again=says).outcome is Drafting.OVER
+    other = notices.draft_of("gate/silver.paid", make_change(what="It is another code."), "gate", again=says)
+    assert (other.outcome, other.kept.version) == (Drafting.DRAFTED, 1)
+    renewed = notices.draft_of("gate/silver.paid", make_change(what="It is yet another."), "gate", again=says)
+    assert (renewed.outcome, renewed.kept.change_id, renewed.kept.version) == (Drafting.RENEWED, other.kept.change_id, 2)
+
+
+@pytest.mark.parametrize("was_done", [False, True])
+def test_steps_that_are_held_at_once_leave_one_draft(engine: Engine, was_done: bool) -> None:
+    notices, start = Notices(engine, "test"), threading.Barrier(4)
+    if was_done:
+        notices.announce(notices.draft_of(HOLD, make_change(), "hold").kept, [], "me")
+        notices.done(notices.changes()[0].change_id, ME)
+    drafted = list[Drafted]()
+
+    def hold() -> None:
+        start.wait()
+        drafted.append(notices.draft_of(HOLD, make_change(), "hold", again=Again.AFTER_DONE))
+
+    held = [threading.Thread(target=hold) for _ in range(4)]
+    for one in held:
+        one.start()
+    for one in held:
+        one.join()
+    assert Counter(one.outcome for one in drafted) == {Drafting.DRAFTED: 1, Drafting.KEPT: 3}
+    assert [one.kept for one in drafted] == notices.changes(ChangeState.PLANNED) * 4
+
+
+def test_a_source_may_be_long_and_odd_and_each_is_another_one(engine: Engine) -> None:
+    notices, long = Notices(engine, "test"), "schema/bronze.weather." + "é" * 600
+    sources = [long, long + "1", "a\nb", "a\0b", "a\N{REPLACEMENT CHARACTER}b", "\ud800"]
+    kept = [notices.draft_of(source, make_change(), "hold").kept for source in sources]
+    assert len({one.change_id for one in kept}) == len(sources)
+    assert [notices.draft_of(source, make_change(), "hold").kept for source in sources] == kept

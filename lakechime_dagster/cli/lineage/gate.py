@@ -26,7 +26,6 @@ Reason = Annotated[str | None, typer.Option("--reason", help="Why it is accepted
 Live = Annotated[bool, typer.Option("--live", help="Take the columns of sources from the tables that are there, not from the file.")]
 Draft = Annotated[bool, typer.Option("--draft", help="Keep a notice for each table whose change hits others, for a person to send.")]
 NOTHING = "nothing"
-MAX_WHAT = 1_000  # characters of a notice
 
 
 def gate(
@@ -101,18 +100,20 @@ def remedies_of(lake: "Lake") -> dict[str, str]:
 
 
 def _draft(platform: "Platform", found: "tuple[Finding, ...]") -> None:
-    """Keep a draft for each table that others read and that itself changes; again it is the same one."""
+    """Keep a draft for each table that others read and that itself changes; again it is the same one, also where a person has it."""
     from lakechime_dagster.lineage.columns import ColumnRef
-    from lakechime_dagster.lineage.notices.changes import Change, ChangeKind
+    from lakechime_dagster.lineage.notices.changes import ChangeKind
+    from lakechime_dagster.lineage.notices.drafts import Again, change_of_itself
     from lakechime_dagster.resources.notices import drafting
 
     own = [one for one in found if not one.because and not one.accepted and one.kind is not Class.INFORMS]
     for table in dict.fromkeys(one.table for one in own):
         mine = [one for one in own if one.table == table]
-        what = "; ".join(f"{one.column or table} {one.what}" for one in mine)[:MAX_WHAT]
-        refs = tuple(dict.fromkeys(ColumnRef(table, one.column) for one in mine))
-        kept = drafting.draft(platform, Change(kind=ChangeKind.SCHEMA_CHANGE, what=what, refs=refs), "lineage gate", source=f"gate/{table}")
-        note(f"notice {kept.change_id} is drafted for {table}; see it with `lakechime notice show {kept.change_id}`")
+        what = "; ".join(f"{one.column or table} {one.what}" for one in mine)
+        change = change_of_itself(ChangeKind.SCHEMA_CHANGE, what, [ColumnRef(table, one.column) for one in mine])
+        drafted = drafting.draft_by_itself(platform, change, "lineage gate", f"gate/{table}", Again.SAID_OTHERWISE)
+        number = drafted.kept.change_id
+        note(f"notice {number} is {drafted.outcome} for {table}; see it with `lakechime notice show {number}`")
 
 
 def _checked(fail_on: str) -> Class | None:

@@ -3,7 +3,7 @@
 Which columns a table reads is what its newest run told, as long as its code is the same. What nobody knows holds nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,12 @@ from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
-from lakechime_dagster.lineage.notices.changes import Change, ChangeKind
+from lakechime_dagster.lineage.notices.changes import ChangeKind
+from lakechime_dagster.lineage.notices.drafts import Again, change_of_itself
 from lakechime_dagster.lineage.planned.types import said
 from lakechime_dagster.lineage.record import Producer, Statement
 from lakechime_dagster.resources.lakechime import declared_flows
-from lakechime_dagster.resources.notices.drafting import draft
+from lakechime_dagster.resources.notices.drafting import draft_by_itself
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.store.interventions import By, Interventions
@@ -47,8 +48,10 @@ class Misfit:
     sentence: str
 
 
-def check_fits(running: RunningExecution, lake: Lake, table: LakeTable) -> None:
+def check_fits(running: RunningExecution, lake: Lake, table: LakeTable, log: Callable[[str], None]) -> None:
     """Let a step begin only if its inputs have what it reads; a draft for the owners of all who read it is left for a person to send.
+
+    What hinders the draft is logged.
 
     Raises:
         LaneHeldError: naming which column of which table changed, with which version and by whom.
@@ -58,10 +61,11 @@ def check_fits(running: RunningExecution, lake: Lake, table: LakeTable) -> None:
     if not found:
         return
     for one in found:
-        changed = Change(
-            kind=ChangeKind.SCHEMA_CHANGE, what=one.sentence, refs=(one.ref,), action="adapt what reads it, or have it put back"
-        )
-        draft(platform, changed, BY.who, source=f"schema/{one.ref}/{one.version}")
+        try:
+            changed = change_of_itself(ChangeKind.SCHEMA_CHANGE, one.sentence, [one.ref], ACTION)
+            draft_by_itself(platform, changed, BY.who, f"schema/{one.ref}/{one.version}", Again.AFTER_DONE)
+        except Exception as error:  # noqa: BLE001 - whatever hinders the draft, the step must not go on
+            log(f"no notice of {one.ref} is drafted: {error}")
     raise LaneHeldError(HELD + "; ".join(one.sentence for one in found))
 
 

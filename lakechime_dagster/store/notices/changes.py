@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine
 from lakechime_dagster.dce.text import checked_text
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 from lakechime_dagster.lineage.notices.changes import Change, ChangeState
+from lakechime_dagster.lineage.notices.drafts import Again, Drafting, drafting_of, source_key
 from lakechime_dagster.store.dialect import insert_if_absent, now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.interventions import By
@@ -33,7 +34,7 @@ class NoticeAction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class KeptChange:
-    """A change as the store has it; `source` is what drafted it, None a person; times are in milliseconds since the epoch."""
+    """A change as the store has it; `source` is what drafted it by itself, None a person; times are in milliseconds since the epoch."""
 
     change_id: int
     version: int
@@ -43,6 +44,14 @@ class KeptChange:
     made_ts: int
     source: str | None = None
     announced_ts: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drafted:
+    """What became of a draft that came by itself, and the change of its source as it is now."""
+
+    kept: KeptChange
+    outcome: Drafting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,24 +84,23 @@ class Notices:
     engine: Engine
     deployment: str
 
-    def draft(self, change: Change, who: str, *, source: str | None = None) -> KeptChange:
-        """Keep a draft that nobody is told of.
+    def draft(self, change: Change, who: str) -> KeptChange:
+        """Keep the draft of a person, that nobody is told of."""
+        checked_text("who", who, limit=128)
+        with writing(self.engine) as connection:
+            change_id = self._added(connection, change, who, None)
+            assert change_id is not None  # as only a source can be there already
+            return self._one(connection, change_id)
 
-        What comes again from the same `source` is the same change: told anew in other words it becomes its next version;
-        one that was done or withdrawn stays so.
+    def draft_of(self, source: str, change: Change, who: str, *, again: Again = Again.NEVER) -> Drafted:
+        """Keep a draft that comes by itself; from one `source` there is one that is open, of however many at once.
+
+        Told in other words it becomes its next version, unless a person has amended or announced it: then it stays as it is. One
+        that is done or withdrawn stays so, and whether there is another one after it `again` says.
         """
         checked_text("who", who, limit=128)
         with writing(self.engine) as connection:
-            values = {"deployment": self.deployment, "source": source, "version": 1, "state": ChangeState.PLANNED.value}
-            values |= {"change": change.to_json(), "who": who, "made_ts": now_ms(connection)}
-            added = insert_if_absent(connection, schema.notice_change).values(values).returning(schema.notice_change.c.change_id)
-            change_id = connection.execute(added).scalar_one_or_none()
-            if change_id is not None:
-                _record(connection, change_id, 1, NoticeAction.DRAFTED, who, "" if source is None else source, change)
-                return self._one(connection, change_id)
-            this = (schema.notice_change.c.deployment == self.deployment, schema.notice_change.c.source == source)
-            known = self._locked(connection, connection.execute(sa.select(schema.notice_change.c.change_id).where(*this)).scalar_one())
-            return self._amended(connection, known, change, who) if known.state.is_open else known
+            return self._drafted(connection, source, 1, change, who, again)
 
     def amend(self, change_id: int, change: Change, who: str) -> KeptChange:
         """Say another thing of an open change: its next version, which is a draft again; nothing if it says the same.
@@ -101,7 +109,7 @@ class Notices:
             ChangeMovedError: it is done or withdrawn.
         """
         with writing(self.engine) as connection:
-            return self._amended(connection, self._locked(connection, change_id), change, checked_text("who", who, limit=128))
+            return self._amended(connection, self._locked(connection, change_id), change, checked_text("who", who, limit=128), "")
 
     def announce(self, known: KeptChange, messages: Iterable[Message], who: str) -> int:
         """Put what is to be sent into the outbox, with the move to ANNOUNCED; returns how many messages are new.
@@ -182,20 +190,48 @@ class Notices:
         step = schema.notice_step
         query = sa.select(step).where(step.c.change_id == change_id).order_by(step.c.step_id)
         with reading(self.engine) as connection:
-            return [
-                NoticeStep(
-                    action=NoticeAction(row.action), version=row.version, who=row.who, reason=row.reason, ts=row.ts,
-                    change=None if row.change is None else Change.from_json(row.change),
-                )
-                for row in connection.execute(query)
-            ]  # fmt: skip
+            return [_step(row) for row in connection.execute(query)]
 
     def acknowledged(self, change_id: int, version: int) -> list[Acknowledged]:
         """Who has acknowledged a version, by owner."""
         with reading(self.engine) as connection:
             return self._acknowledged(connection, change_id, version)
 
-    def _amended(self, connection: Connection, known: KeptChange, change: Change, who: str) -> KeptChange:
+    def _drafted(self, connection: Connection, source: str, number: int, change: Change, who: str, again: Again) -> Drafted:
+        """What becomes of a draft of a source that had so many changes, but one, which are over."""
+        key = source_key(source, number)
+        change_id = self._added(connection, change, who, key)
+        if change_id is not None:
+            return Drafted(kept=self._one(connection, change_id), outcome=Drafting.DRAFTED)
+        this = (schema.notice_change.c.deployment == self.deployment, schema.notice_change.c.source == key)
+        known = self._locked(connection, connection.execute(sa.select(schema.notice_change.c.change_id).where(*this)).scalar_one())
+        told = self._told(connection, known.change_id)
+        says_same = next((step.change for step in told if step.reason == key), None) == change
+        match drafting_of(known.state, is_own=told[0].reason == key, says_same=says_same, again=again):
+            case Drafting.DRAFTED:
+                return self._drafted(connection, source, number + 1, change, who, again)
+            case Drafting.RENEWED as outcome:
+                return Drafted(kept=self._amended(connection, known, change, who, key), outcome=outcome)
+            case outcome:
+                return Drafted(kept=known, outcome=outcome)
+
+    def _added(self, connection: Connection, change: Change, who: str, key: str | None) -> int | None:
+        """The number of a new change; None if its source has one."""
+        values = {"deployment": self.deployment, "source": key, "version": 1, "state": ChangeState.PLANNED.value}
+        values |= {"change": change.to_json(), "who": who, "made_ts": now_ms(connection)}
+        added = insert_if_absent(connection, schema.notice_change).values(values).returning(schema.notice_change.c.change_id)
+        change_id: int | None = connection.execute(added).scalar_one_or_none()
+        if change_id is not None:
+            _record(connection, change_id, 1, NoticeAction.DRAFTED, who, key or "", change)
+        return change_id
+
+    def _told(self, connection: Connection, change_id: int) -> list[NoticeStep]:
+        """The steps that made a version, the newest first; those of a source have its key as the reason."""
+        step = schema.notice_step
+        query = sa.select(step).where(step.c.change_id == change_id, step.c.change.is_not(None)).order_by(step.c.step_id.desc())
+        return [_step(row) for row in connection.execute(query)]
+
+    def _amended(self, connection: Connection, known: KeptChange, change: Change, who: str, reason: str) -> KeptChange:
         _check_open(known)
         if known.change == change:
             return known
@@ -204,7 +240,7 @@ class Notices:
         this = schema.notice_change.c.change_id == known.change_id
         connection.execute(sa.update(schema.notice_change).where(this).values(values))
         put_off(connection, known.change_id)
-        _record(connection, known.change_id, version, NoticeAction.AMENDED, who, "", change)
+        _record(connection, known.change_id, version, NoticeAction.AMENDED, who, reason, change)
         return self._one(connection, known.change_id)
 
     def _end(self, change_id: int, action: NoticeAction, by: By, messages: Iterable[Message]) -> KeptChange:
@@ -248,6 +284,13 @@ def _kept(row: sa.Row) -> KeptChange:
     return KeptChange(
         change_id=row.change_id, version=row.version, state=ChangeState(row.state), change=Change.from_json(row.change), who=row.who,
         made_ts=row.made_ts, source=row.source, announced_ts=row.announced_ts,
+    )  # fmt: skip
+
+
+def _step(row: sa.Row) -> NoticeStep:
+    return NoticeStep(
+        action=NoticeAction(row.action), version=row.version, who=row.who, reason=row.reason, ts=row.ts,
+        change=None if row.change is None else Change.from_json(row.change),
     )  # fmt: skip
 
 
