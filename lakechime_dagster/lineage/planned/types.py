@@ -21,6 +21,21 @@ def fits(before: object, after: object) -> bool:
     return before == after or (before, after) in WIDER or _is_wider_decimal(before, after)
 
 
+def misfit(before: object, after: object | None) -> tuple[tuple[str, ...], object, object | None]:
+    """Where two types do not fit: the fields that lead to the innermost ones that do not, as it was and as it is, None if it is gone."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping) and before.get("type") == after.get("type"):
+        match before.get("type"):
+            case "struct":
+                is_now = _fields(after)
+                for name, kind in _fields(before).items():
+                    if name not in is_now or not fits(kind, is_now[name]):
+                        path, inner_before, inner_after = misfit(kind, is_now.get(name))
+                        return (name, *path), inner_before, inner_after
+            case "array":
+                return misfit(before["elementType"], after["elementType"])
+    return (), before, after
+
+
 def said(kind: object) -> str:
     """A type as a person writes it."""
     if isinstance(kind, Mapping):

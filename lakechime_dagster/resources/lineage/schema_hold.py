@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakechime_dagster.dce.commits import CommitsMissingError
 from lakechime_dagster.dce.event import version_of
+from lakechime_dagster.dce.text import shortened
 from lakechime_dagster.errors import LaneHeldError, TableUnreadableError
 from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
@@ -16,7 +17,7 @@ from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
 from lakechime_dagster.lineage.notices.changes import ChangeKind
 from lakechime_dagster.lineage.notices.drafts import Again, change_of_itself
-from lakechime_dagster.lineage.planned.types import said
+from lakechime_dagster.lineage.planned.types import fits, misfit, said
 from lakechime_dagster.lineage.record import Producer, Statement
 from lakechime_dagster.resources.lakechime import declared_flows
 from lakechime_dagster.resources.notices.drafting import draft_by_itself
@@ -35,8 +36,7 @@ HELD = "a column that it reads changed: "  # how the reason of such a hold begin
 BY = By(who="lakechime", reason="schema and code fit again")
 ACTION = "adapt what reads it, or have it put back"
 FEW = 50  # commits
-WIDER = frozenset({("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"), ("integer", "long"),
-                   ("float", "double"), ("integer", "double"), ("short", "double"), ("byte", "double")})  # fmt: skip
+MAX_SAID = 200  # characters of a type, or of the name of a column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,8 +145,7 @@ def _changed(log: "DeltaLog", columns: Mapping[str, bool], start: int | None, en
         is_worked_with = columns[name] or name not in after
         if name in before and is_worked_with and not _fits(before[name], after.get(name)):
             version = _first(log, name, before[name], start, last)
-            what = f"is {said(after[name])}, was {said(before[name])}" if name in after else "is gone"
-            sentence = f"{log.table}.{name} {what} since version {version} ({_writer(log, version)})"
+            sentence = f"{log.table}.{_misfit(name, before[name], after.get(name))} since version {version} ({_writer(log, version)})"
             yield Misfit(ref=ColumnRef(log.table, name), version=version, sentence=sentence)
 
 
@@ -164,8 +163,16 @@ def _types(log: "DeltaLog", version: int) -> Mapping[str, Any]:
     return {name: kind for name, kind, _ in log.columns(version)}
 
 
-def _fits(before: object, after: object) -> bool:
-    return before == after or (isinstance(before, str) and isinstance(after, str) and (before, after) in WIDER)
+def _fits(before: object, after: object | None) -> bool:
+    """Whether a column may go on as it is now; None says that it is gone."""
+    return after is not None and fits(before, after)
+
+
+def _misfit(name: str, before: object, after: object | None) -> str:
+    """A column, or the field of it, that is gone or of another type, in words that are short whatever the types are."""
+    path, was, now = misfit(before, after)
+    what = "is gone" if now is None else f"is {shortened(said(now), MAX_SAID)}, was {shortened(said(was), MAX_SAID)}"
+    return f"{shortened('.'.join((name, *path)), MAX_SAID)} {what}"
 
 
 def _first(log: "DeltaLog", name: str, before: object, start: int, last: int) -> int:

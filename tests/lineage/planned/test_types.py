@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from lakechime_dagster.lineage.planned.types import fits, said
+from lakechime_dagster.lineage.planned.types import fits, misfit, said
 
 INTEGERS = ("byte", "short", "integer", "long")
 
@@ -56,6 +56,20 @@ def test_wider_numbers_and_new_fields_fit_at_any_depth_and_not_the_other_way_rou
 )  # fmt: skip
 def test_nothing_else_fits(earlier: object, later: object) -> None:
     assert not fits(earlier, later)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "expected"),
+    [
+        ("long", "string", ((), "long", "string")), ("long", None, ((), "long", None)), (ADDRESS, "string", ((), ADDRESS, "string")),
+        (ADDRESS, struct(zip="integer"), (("city",), "string", None)),
+        (struct(b="long", a=ADDRESS), struct(b="long", a="date"), (("a",), ADDRESS, "date")),
+        (array(struct(a=array(ADDRESS))), array(struct(a=array(struct(city="string", zip="string")))), (("a", "zip"), "integer", "string")),
+        (mapping("string", ADDRESS), mapping("string", "long"), ((), mapping("string", ADDRESS), mapping("string", "long"))),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_told_where_it_is(earlier: object, later: object | None, expected: object) -> None:
+    assert misfit(earlier, later) == expected
 
 
 def test_a_type_is_said_as_people_write_it() -> None:
