@@ -92,10 +92,11 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     ]
     known = [*lake.tables, *(table for group in lake.groups for table in named_types(lake, group))]
     names, page_url = {asset_key(table.name): table.name for table in known}, load_settings().lineage_url
+    keys = frozenset(key for asset in assets for key in ([asset.key] if isinstance(asset, dg.AssetSpec) else asset.keys))
     tables = dg.Definitions(
         assets=[linked(asset, names, page_url) for asset in assets],
         jobs=list(jobs.values()),
-        sensors=[*sensors, events_sensor(lake, partitioned), notices_sensor(lake), outside_sensor(lake)],
+        sensors=[*sensors, events_sensor(lake, partitioned), notices_sensor(lake, keys), outside_sensor(lake)],
         resources={"lakechime": LAKECHIME, "spark": SPARK},
         executor=dg.in_process_executor,
     )

@@ -1,7 +1,10 @@
-"""The sensor that shows planned changes on each asset that they reach, as long as they are planned or announced."""
+"""The sensor that shows planned changes on each asset that they reach, as long as they are planned or announced.
+
+What they reach outside of the lake is no asset here: the page of lineage and the texts to its owners tell of it.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import dagster as dg
 
@@ -17,17 +20,17 @@ NONE = "none any more"
 MAX_SHOWN = 500  # assets a tick
 
 
-def notices_sensor(lake: Lake) -> dg.SensorDefinition:
-    """The sensor of a lake; what it has shown is in its cursor, so that an asset is told of what is new alone."""
+def notices_sensor(lake: Lake, keys: Collection[dg.AssetKey]) -> dg.SensorDefinition:
+    """The sensor of a lake whose assets have these keys; its cursor holds what it has shown, so that it tells an asset of what is new."""
 
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         before: dict[str, str] = json.loads(context.cursor or "{}")
-        now = planned(open_platform(), lake)
+        now = {table: text for table, text in planned(open_platform(), lake).items() if asset_key(table) in keys}
         new = {table: now.get(table, NONE) for table in sorted({*before, *now}) if before.get(table) != now.get(table)}
         shown = dict(list(new.items())[:MAX_SHOWN])
         told = {**before, **shown}
         cursor = json.dumps({table: text for table, text in told.items() if text != NONE})
-        return dg.SensorResult(skip_reason=_reason(shown, now), cursor=cursor, asset_events=observations(lake, shown))
+        return dg.SensorResult(skip_reason=_reason(shown, now), cursor=cursor, asset_events=observations(shown))
 
     return looking_sensor(f"{lake.name}__notices", INTERVAL_SECONDS, "Shows planned changes on each asset that they reach.", look)
 
@@ -47,17 +50,18 @@ def planned(platform: Platform, lake: Lake) -> dict[str, str]:
     return {table: "\n".join(lines) for table, lines in found.items()}
 
 
-def observations(lake: Lake, shown: Mapping[str, str]) -> list[dg.AssetObservation]:
-    """What is shown on the assets of the lake's tables."""
-    tables = {table.name for table in lake.tables}
+def observations(shown: Mapping[str, str]) -> list[dg.AssetObservation]:
+    """What is shown on the assets of tables."""
     return [
-        dg.AssetObservation(asset_key(table), metadata={"planned changes": dg.MetadataValue.text(text)})
-        for table, text in shown.items()
-        if table in tables
+        dg.AssetObservation(asset_key(table), metadata={"planned changes": dg.MetadataValue.text(text)}) for table, text in shown.items()
     ]
 
 
 def _reason(shown: Mapping[str, str], now: Mapping[str, str]) -> str:
     if shown:
-        return f"what is planned is shown anew on {len(shown)} tables"
-    return f"what is planned is shown on {len(now)} tables" if now else "no change is planned"
+        return f"what is planned is shown anew on {_tables(shown)}"
+    return f"what is planned is shown on {_tables(now)}" if now else "no change is planned"
+
+
+def _tables(several: Mapping[str, str]) -> str:
+    return f"{len(several)} table{'' if len(several) == 1 else 's'}"
