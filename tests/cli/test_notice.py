@@ -5,6 +5,7 @@ import logging
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
@@ -21,6 +22,7 @@ from lakechime_dagster.triggers.grid import from_milliseconds
 from tests.lineage.factories import make_record, make_statement
 from tests.support.cli import Answer, Cli
 from tests.support.inboxes import MailServer, Webhook
+from tests.support.tables import write
 
 HUMID = ("bronze.weather.humid", "--kind", "deprecation", "--what", "The station stops measuring it.", "--action", "Use dew points.")
 WHY = ("--who", "me", "--reason", "it is over")
@@ -266,6 +268,32 @@ def test_a_deprecation_is_not_done_while_somebody_reads_it(notice: Cli) -> None:
     assert notice("notice", "show", "1", "--json").json["steps"][-1] | {"ts": 0} == {
         "action": "done", "version": 1, "who": "me", "reason": "it is over", "ts": 0,
     }  # fmt: skip
+
+
+def test_only_who_reads_what_is_gone_hinders_that_a_change_of_a_schema_is_done(notice: Cli) -> None:
+    location = Path(notice.platform.location("bronze.weather"))
+    location.mkdir(parents=True)
+    columns = pa.schema([("humid", pa.int64()), ("wind", pa.int64())])
+    write(location, pa.Table.from_pylist([{"humid": 1, "wind": 1}], columns))
+    for change, kind in enumerate(("retention", "schema change", "schema change"), 1):
+        drafted(notice, "bronze.weather.humid", "bronze.weather.wind", "--kind", kind, "--what", "It is another thing.", "--who", "me")
+        notice("notice", "send", str(change), "--yes")
+    assert [notice("notice", "done", change, *WHY).out for change in "12"] == ["change 1 is done\n", "change 2 is done\n"]
+    write(location, pa.Table.from_pylist([{"wind": 1}], columns.remove(0)), mode="overwrite", schema_mode="overwrite")
+    refused = notice("notice", "done", "3", *WHY)
+    assert (refused.code, "gold.wet, silver.flights (ana@example.com) may still read what it is of" in refused.err) == (1, True)
+
+
+def test_a_day_that_is_over_is_refused_but_of_what_may_have_come_already(notice: Cli) -> None:
+    refused = drafted(notice, *HUMID, "--on", "2020-01-01")
+    assert refused.code == 2
+    assert "'2020-01-01' is over; name a day from" in refused.err
+    assert "only incident and backfill may have come already" in refused.err
+    assert drafted(notice, *HUMID, "--kind", "incident", "--on", "2020-01-01").code == 0
+    assert notice("notice", "draft", "--change", "1", "--what", "It was wrong.").code == 0
+    assert notice("notice", "draft", "--change", "1", "--kind", "deprecation").code == 2
+    assert drafted(notice).code == 0
+    assert notice("notice", "draft", "--change", "2", "--on", "2020-01-01").code == 2
 
 
 def test_where_runs_told_of_columns_only_who_reads_the_column_is_told_and_what_of(notice: Cli) -> None:

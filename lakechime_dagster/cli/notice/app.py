@@ -121,16 +121,17 @@ def done(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Say that an announced change has come; refused while somebody reads what is to go away or to become another thing."""
+    """Say that an announced change has come; refused while somebody reads what is deprecated, or is gone."""
     from lakechime_dagster.lineage.notices.digests import still_reading
-    from lakechime_dagster.resources.notices.hits import hits_of
+    from lakechime_dagster.resources.notices.hits import columns_now, hits_of
     from lakechime_dagster.resources.notices.sending import notices
 
     platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
     one = notices(platform).get(change)
-    if one.change.kind.ends_reading and not anyway:
-        hits = hits_of(platform, declared_lake(platform.settings), one.change.refs)
+    lake = declared_lake(platform.settings)
+    if not anyway and (ended := one.change.ended(lambda table: columns_now(platform, lake, table))):
+        hits = hits_of(platform, lake, ended)
         if still := still_reading(hits, platform.store.now()):
             raise StillReadError(change, still)
     if not dry_run:

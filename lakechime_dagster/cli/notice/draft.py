@@ -1,7 +1,6 @@
 """`lakechime notice draft`: what is to be told of a planned change; nobody is told yet."""
 
 import datetime as dt
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,14 +17,14 @@ if TYPE_CHECKING:
     from lakechime_dagster.resources.lineage.asked import AskedLineage
 
 KINDS = "deprecation, retention, schema change, incident, backfill"
-FIELDS = {"what": "--what", "action": "--action", "sender": "--from", "refs": "OF", "table": "OF", "column": "OF"}
+FIELDS = {"what": "--what", "on": "--on", "action": "--action", "sender": "--from", "refs": "OF", "table": "OF", "column": "OF"}
 
 
 Of = Annotated[list[str] | None, typer.Argument(metavar="[OF]...", help="Tables, as schema.table, or columns, schema.table.column.")]
 Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help=f"One of: {KINDS}.")]
 What = Annotated[str | None, typer.Option("--what", help="What happens, in a sentence or two.")]
 Action = Annotated[str | None, typer.Option("--action", help="What readers are to do.")]
-On = Annotated[str | None, typer.Option("--on", metavar="DATE", help="When it comes, such as 2026-12-31.")]
+On = Annotated[str | None, typer.Option("--on", metavar="DATE", help="When it comes, such as 2026-12-31, or came.")]
 From = Annotated[str | None, typer.Option("--from", metavar="OWNER", help="In whose name; whoever owns the tables unless given.")]
 Amended = Annotated[int | None, typer.Option("--change", metavar="CHANGE", min=1, help="Amend this one: the rest stays as it was.")]
 
@@ -37,18 +36,13 @@ def draft(
     """Draft a notice of a change, or draft the next version of one. `lakechime notice send` shows whom it concerns."""
     from lakechime_dagster.resources.lineage.asked import AskedLineage
     from lakechime_dagster.resources.notices import drafting
-    from lakechime_dagster.resources.notices.sending import notices
 
     platform = open_platform()
     asked = AskedLineage(platform, declared_lake(platform.settings))
     by = parse.by(who, "draft")
     given = _given(of, kind, what, action, on, sender, asked)
-    if change is None:
-        kept = drafting.draft(platform, _new(given, asked), by.who)
-    else:
-        several = notices(platform)
-        with parse.reading_fields(FIELDS):
-            kept = several.amend(change, replace(several.get(change).change, **given), by.who)
+    with parse.reading_fields(FIELDS):
+        kept = drafting.draft(platform, _new(given, asked), by.who) if change is None else drafting.amend(platform, change, given, by.who)
     if as_json:
         print_json(document(kept))
     else:
@@ -91,9 +85,8 @@ def _new(given: dict[str, Any], asked: "AskedLineage") -> "Change":
     for name, option in (("kind", "--kind"), ("what", "--what"), ("refs", "OF")):
         if name not in given:
             raise parse.wrong(option, "is missing; say what is to be told")
-    with parse.reading_fields(FIELDS):
-        values: dict[str, Any] = {"sender": _owner_of(given["refs"], asked)} | given
-        return Change(**values)
+    values: dict[str, Any] = {"sender": _owner_of(given["refs"], asked)} | given
+    return Change(**values)
 
 
 def _owner_of(refs: "tuple[ColumnRef, ...]", asked: "AskedLineage") -> str:

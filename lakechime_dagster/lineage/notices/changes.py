@@ -1,9 +1,10 @@
 """A change that people are told of before it comes: what, when, what they are to do, and which tables and columns it is of."""
 
 import datetime as dt
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, assert_never
 
 from lakechime_dagster.dce.text import checked_text
 from lakechime_dagster.errors import InvalidValueError
@@ -11,6 +12,7 @@ from lakechime_dagster.lineage.columns import ColumnRef
 
 MAX_TEXT = 2000  # characters of what it is, and of what to do
 MAX_REFS = 1000
+LAST_ZONE = dt.timezone(dt.timedelta(hours=-12))  # where a day ends last
 
 
 class ChangeKind(StrEnum):
@@ -23,9 +25,9 @@ class ChangeKind(StrEnum):
     BACKFILL = "backfill"
 
     @property
-    def ends_reading(self) -> bool:
-        """Whether it is done only when nobody reads any more what it is of."""
-        return self in (ChangeKind.DEPRECATION, ChangeKind.RETENTION, ChangeKind.SCHEMA_CHANGE)
+    def may_have_come(self) -> bool:
+        """Whether it may be told of after its day: that values were wrong, or that they are computed again."""
+        return self in (ChangeKind.INCIDENT, ChangeKind.BACKFILL)
 
 
 class ChangeState(StrEnum):
@@ -76,6 +78,23 @@ class Change:
         first, more = self.refs[0], len(self.refs) - 1
         return f"{kind}: {first}" + (f" and {more} more" if more else "") + (f" on {self.on}" if self.on else "")
 
+    def ended(self, columns_of: Callable[[str], Collection[str] | None]) -> tuple[ColumnRef, ...]:
+        """What nobody may read any more once it is done: all that is deprecated, and of a schema change what is gone.
+
+        `columns_of` tells the columns that a table has now, none of one that is gone, and None where nobody knows: then all of it counts.
+        Whoever reads a column of another type, or a table that keeps less, may go on.
+        """
+        match self.kind:
+            case ChangeKind.DEPRECATION:
+                return self.refs
+            case ChangeKind.SCHEMA_CHANGE:
+                columns = {ref.table: columns_of(ref.table) for ref in self.refs}
+                return tuple(ref for ref in self.refs if _is_gone(ref.column, columns[ref.table]))
+            case ChangeKind.RETENTION | ChangeKind.INCIDENT | ChangeKind.BACKFILL:
+                return ()
+            case _:
+                assert_never(self.kind)
+
     def to_json(self) -> dict[str, Any]:
         """As the store keeps it."""
         return {
@@ -92,6 +111,23 @@ class Change:
             on=None if document["on"] is None else dt.date.fromisoformat(document["on"]),
             refs=tuple(ColumnRef(table, column) for table, column in document["refs"]),
         )  # fmt: skip
+
+
+def checked_day(change: Change, now: dt.datetime) -> Change:
+    """The change itself, unless its day is over wherever one is; only of some kinds may it be told of after it has come.
+
+    Raises:
+        InvalidValueError: naming the day.
+    """
+    first = now.astimezone(LAST_ZONE).date()
+    if change.on is not None and change.on < first and not change.kind.may_have_come:
+        kinds = " and ".join(kind.value for kind in ChangeKind if kind.may_have_come)
+        raise InvalidValueError("on", change.on.isoformat(), f"is over; name a day from {first} on: only {kinds} may have come already")
+    return change
+
+
+def _is_gone(column: str | None, columns: Collection[str] | None) -> bool:
+    return columns is None or (column not in columns if column is not None else not columns)
 
 
 def _without_columns_of_tables(refs: tuple[ColumnRef, ...]) -> tuple[ColumnRef, ...]:

@@ -1,7 +1,7 @@
 """Types of columns, in the JSON of Spark: whether one may stand in for another, and how a person writes one."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 WIDER = frozenset({("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"), ("integer", "long"),
                    ("float", "double"), ("integer", "double"), ("short", "double"), ("byte", "double")})  # fmt: skip
@@ -34,6 +34,16 @@ def misfit(before: object, after: object | None) -> tuple[tuple[str, ...], objec
             case "array":
                 return misfit(before["elementType"], after["elementType"])
     return (), before, after
+
+
+def paths_of(name: str, kind: object) -> Iterator[str]:
+    """A column and the fields of structs within it, those of the elements of an array too, as paths with dots."""
+    yield name
+    while isinstance(kind, Mapping) and kind.get("type") == "array":
+        kind = kind["elementType"]
+    if isinstance(kind, Mapping) and kind.get("type") == "struct":
+        for field, within in _fields(kind).items():
+            yield from paths_of(f"{name}.{field}", within)
 
 
 def said(kind: object) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
+from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake import Lake
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.graph import answers
@@ -9,6 +10,7 @@ from lakechime_dagster.lineage.graph.consumers import ConsumerHit
 from lakechime_dagster.lineage.graph.facts import TableFacts
 from lakechime_dagster.lineage.graph.reach import Certainty
 from lakechime_dagster.lineage.notices.digests import Hit, Reader, ReaderKind
+from lakechime_dagster.lineage.planned.types import paths_of
 from lakechime_dagster.lineage.reads import ConsumerKind
 from lakechime_dagster.resources.lineage.asked import AskedLineage
 from lakechime_dagster.resources.platform import Platform
@@ -28,6 +30,18 @@ def hits_of(platform: Platform, lake: Lake, refs: Collection[ColumnRef]) -> tupl
         *(_changed(table, refs, facts[table], readers) for table in sorted(changed)),
         *(_reached(one, facts[one.table], readers) for one in several),
     )
+
+
+def columns_now(platform: Platform, lake: Lake, table: str) -> frozenset[str] | None:
+    """The columns that a table of the lake has, and the fields within them; none of one that is not there, None where nobody knows."""
+    declared = next((one for one in lake.tables if one.name == table), None)
+    if declared is None:
+        return None
+    try:
+        found = platform.log(table, declared.location).columns()
+    except TableUnreadableError:
+        return None
+    return frozenset(path for name, kind, _ in found for path in paths_of(name, kind))
 
 
 def _changed(table: str, refs: Iterable[ColumnRef], facts: TableFacts, readers: Mapping[str, set[Reader]]) -> Hit:

@@ -1,4 +1,6 @@
-"""A change is checked as it is made, says in one line of what it is, and comes back from its JSON."""
+"""A change is checked as it is made, says in one line of what it is and what it ends, and comes back from its JSON."""
+
+import datetime as dt
 
 import pytest
 from hypothesis import given
@@ -6,10 +8,11 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.notices.changes import Change, ChangeKind
+from lakechime_dagster.lineage.notices.changes import Change, ChangeKind, checked_day
 from tests.lineage.notices.changes import make_change
 
 NAMES = st.text("abcé._", min_size=1, max_size=6)
+NOW = dt.datetime(2026, 5, 28, 11, tzinfo=dt.UTC)
 REFS = st.builds(ColumnRef, NAMES, st.none() | NAMES)
 
 
@@ -42,3 +45,33 @@ def test_what_nobody_could_be_told_is_refused(fields: dict[str, object], told: s
     with pytest.raises(InvalidValueError) as raised:
         make_change(**fields)
     assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "expected"),
+    [
+        (ChangeKind.DEPRECATION, {"humid", "wind"}, ["a.b.humid", "a.b.wind", "a.c"]),
+        (ChangeKind.SCHEMA_CHANGE, {"humid", "wind"}, []), (ChangeKind.SCHEMA_CHANGE, {"humid"}, ["a.b.wind"]),
+        (ChangeKind.SCHEMA_CHANGE, set(), ["a.b.humid", "a.b.wind", "a.c"]),
+        (ChangeKind.SCHEMA_CHANGE, None, ["a.b.humid", "a.b.wind", "a.c"]),
+        (ChangeKind.RETENTION, None, []), (ChangeKind.INCIDENT, None, []), (ChangeKind.BACKFILL, None, []),
+    ],
+)  # fmt: skip
+def test_what_is_deprecated_or_gone_is_read_by_nobody_once_it_is_done(
+    kind: ChangeKind, columns: set[str] | None, expected: list[str]
+) -> None:  # fmt: skip
+    change = make_change("a.b:humid", "a.b:wind", "a.c", kind=kind)
+    assert [str(ref) for ref in change.ended(lambda table: columns)] == expected
+
+
+@pytest.mark.parametrize("kind", ChangeKind)
+def test_a_day_is_over_once_it_is_over_everywhere_and_some_kinds_may_have_come(kind: ChangeKind) -> None:
+    may = kind in (ChangeKind.INCIDENT, ChangeKind.BACKFILL)
+    for change in (make_change(kind=kind, on=dt.date(2026, 5, 27)), make_change(kind=kind, on=None)):
+        assert checked_day(change, NOW) == change  # as it is still the 27th where days end last
+    over = make_change(kind=kind, on=dt.date(2026, 5, 26))
+    if may:
+        assert checked_day(over, NOW) == over
+    else:
+        with pytest.raises(InvalidValueError, match="is over; name a day from 2026-05-27 on: only incident and backfill may have come"):
+            checked_day(over, NOW)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from lakechime_dagster.lineage.planned.types import fits, misfit, said
+from lakechime_dagster.lineage.planned.types import fits, misfit, paths_of, said
 
 INTEGERS = ("byte", "short", "integer", "long")
 
@@ -70,6 +70,11 @@ def test_nothing_else_fits(earlier: object, later: object) -> None:
 )  # fmt: skip
 def test_what_does_not_fit_is_told_where_it_is(earlier: object, later: object | None, expected: object) -> None:
     assert misfit(earlier, later) == expected
+
+
+def test_fields_within_are_told_as_paths() -> None:
+    assert [*paths_of("a", "long")] == ["a"]
+    assert [*paths_of("a", struct(b=array(ADDRESS), c=mapping("string", ADDRESS)))] == ["a", "a.b", "a.b.city", "a.b.zip", "a.c"]
 
 
 def test_a_type_is_said_as_people_write_it() -> None:
