@@ -68,19 +68,19 @@ def _rows(frame: DataFrame, spans: Iterable[Span]) -> DataFrame:
 
 
 def _is_within(frame: DataFrame, span: Span) -> Column:
-    """Whether a row is of the span; of a table without its column each one is, also where that is no time."""
+    """Whether a row is of the span; of a table without its column each one is, also where that is no time.
+
+    Bounds are read in the time zone of the session, in which the table's days are told too, and not in that of the machine.
+    """
     name = next((name for name in frame.columns if span.column is not None and name.lower() == span.column.lower()), None)
     if name is None or not isinstance(frame.schema[name].dataType, DateType | TimestampType | TimestampNTZType):
         return F.lit(True)
-    value, conditions = column(name), []
-    is_date = isinstance(frame.schema[name].dataType, DateType)
-    if span.since is not None:
-        conditions.append(
-            value >= (F.lit(dt.datetime.fromisoformat(span.since).date()) if is_date else F.lit(dt.datetime.fromisoformat(span.since)))
-        )
-    if span.until is not None:
-        conditions.append(
-            value
-            < (F.lit(first_day_after(dt.datetime.fromisoformat(span.until))) if is_date else F.lit(dt.datetime.fromisoformat(span.until)))
-        )
-    return reduce(lambda one, other: one & other, conditions, F.lit(True))
+    kind, conditions = frame.schema[name].dataType, [F.lit(True)]
+    since, until = (None if bound is None else dt.datetime.fromisoformat(bound) for bound in (span.since, span.until))
+    if isinstance(kind, DateType):
+        since, until = since and since.date(), until and first_day_after(until)
+    if since is not None:
+        conditions.append(column(name) >= F.lit(str(since)).cast(kind))
+    if until is not None:
+        conditions.append(column(name) < F.lit(str(until)).cast(kind))
+    return reduce(lambda one, other: one & other, conditions)

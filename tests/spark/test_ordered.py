@@ -1,6 +1,8 @@
 """What a backfill orders is computed again beside what changed, and nothing else; equal outcomes leave no commit."""
 
-from collections.abc import Callable
+import datetime as dt
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,35 @@ def test_rows_of_the_ordered_days_are_computed_again_with_what_came_and_a_second
     assert result.notes == ("taken again for a backfill: rows of flights with DAY >= 2013-01-01 and < 2013-01-02",)
     again = flow.run(compute=version(10), ordered=(FIRST_DAY,))
     assert (again.outcome, again.committed, again.counts.unchanged) == (Outcome.NOTHING, None, 2)
+
+
+@pytest.fixture
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose time zone is another than the session's."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
+@pytest.mark.parametrize("zone", ["UTC", None], ids=["moment", "time of the clock"])
+def test_ordered_times_are_those_of_the_session_wherever_the_machine_is(spark: SparkSession, tmp_path: Path, zone: str | None) -> None:
+    visits = Source(tmp_path / "visits", pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", zone))]))
+    tz = dt.UTC if zone else None
+    visits.write(*((hour, dt.datetime(2013, 1, 2, hour, tzinfo=tz)) for hour in (0, 5, 6, 23)))
+
+    def marked(text: str) -> Callable[..., DataFrame]:
+        return lambda visits: visits.select("k", F.lit(text).alias("by"))
+
+    flow = make_flow(spark, tmp_path, {"visits": visits}, marked("old"), keys=("k",))
+    flow.run()
+    span = Span(tables=("visits",), column="at", since="2013-01-02", until="2013-01-02T06:00")
+    flow.run(compute=marked("new"), ordered=(span,))
+    assert by_key(flow.rows) == {0: "new", 5: "new", 6: "old", 23: "old"}
+    flow.run(compute=marked("newer"), ordered=(replace(span, since="2013-01-02T06", until="2013-01-02T23:00:00.5"),))
+    assert by_key(flow.rows) == {0: "new", 5: "new", 6: "newer", 23: "newer"}
 
 
 def test_groups_of_the_ordered_days_are_computed_whole_again_where_a_part_of_a_day_is_all_of_it(
