@@ -16,7 +16,7 @@ from lakechime_dagster.lineage.backfill.rerun import Rerun, TableHit, rerun
 from lakechime_dagster.lineage.backfill.window import Window, time_level
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.record import Statement
-from lakechime_dagster.resources.lineage.asked import planned_statements
+from lakechime_dagster.resources.lineage.asked import is_of_flow, planned_statements
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.backfills import Backfills
 from lakechime_dagster.store.interventions import By
@@ -127,11 +127,18 @@ def readers_hit(platform: Platform, lake: Lake, asked: Asked) -> Rerun:
 
 
 def _statements(platform: Platform, lake: Lake) -> list[Statement]:
-    """What runs told of how tables are written. Older code than that of now may have read other columns: the table may read all."""
-    tables, found = {table.name: table for table in lake.computed}, []
-    for standing in LineageStandings(platform.store.engine).all():
+    """What runs told of how tables are written. Older code than that of now may have read other columns: the table may read all.
+
+    So may one of which no flow of the lake has told, whatever others told that write it too.
+    """
+    tables, found, planned = {table.name: table for table in lake.computed}, [], planned_statements(lake)
+    standings = LineageStandings(platform.store.engine).all()
+    own = {one.statement.target for one in standings if is_of_flow(platform, lake, one)}
+    for name in {one.statement.target for one in standings} & tables.keys() - own:
+        found.append(planned.get(name) or Statement(target=name, inputs=tables[name].inputs, unknown=("no run of its flow told yet",)))
+    for standing in standings:
         table = tables.get(standing.statement.target)
-        is_older = table is not None and standing.code not in (None, code_digest(table))
+        is_older = table is not None and is_of_flow(platform, lake, standing) and standing.code not in (None, code_digest(table))
         found.append(_of_older_code(table) if table is not None and is_older else standing.statement)
     return found
 

@@ -30,7 +30,9 @@ HOSTILE = '<img src=x onerror="document.title=1">'
 
 
 def make_writes(target: str, **sources: Any) -> LineageRecord:
-    return make_record(make_statement(target, **sources), job=target, run=target, owners=(f"team:{target.split('.')[0]}",))
+    return make_record(
+        make_statement(target, **sources), namespace="local", job=target, run=target, owners=(f"team:{target.split('.')[0]}",)
+    )
 
 
 HOUR = source("bronze.weather.hour", Kind.JOIN)

@@ -39,7 +39,7 @@ def keep_reading(page: Page) -> None:
         keep_reads(connection, reads)
         note_way(connection, "api", 3, 0, 0)
     statement = make_statement("gold.daily", delay="silver.flights.delay", wind="bronze.weather.wind")
-    SqlLineage(page.platform.store.engine).record(make_record(statement, at=now))
+    SqlLineage(page.platform.store.engine).record(make_record(statement, namespace="local", job="gold.daily", at=now))
 
 
 @pytest.fixture
@@ -77,7 +77,13 @@ def test_a_planned_change_is_on_each_table_that_it_reaches_as_long_as_it_is_open
         "gold.daily": [(kept.change_id, True)],
         "silver.flights": [(kept.change_id, False)],
     }
-    again = make_record(make_statement("gold.daily", delay="silver.flights.delay"), at=page.platform.store.now(), run="run-2")
+    again = make_record(
+        make_statement("gold.daily", delay="silver.flights.delay"),
+        namespace="local",
+        job="gold.daily",
+        at=page.platform.store.now(),
+        run="run-2",
+    )
     SqlLineage(page.platform.store.engine).record(again)  # it does not read the column any more
     assert planned()["gold.daily"] == [(kept.change_id, False)]
     notices(page.platform).withdraw(kept.change_id, By(who="me", reason="why"))

@@ -65,7 +65,7 @@ def flights(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         make_statement("gold.log", wind="silver.flights.wind"),
         make_statement("gold.days", day="bronze.weather.day", wind=source("bronze.weather.wind", Kind.AGGREGATION)),
     ]
-    SqlLineage(platform.store.engine).record_all(make_record(one, job=one.target, run=one.target) for one in told)
+    SqlLineage(platform.store.engine).record_all(make_record(one, namespace="local", job=one.target, run=one.target) for one in told)
     return lakechime
 
 
@@ -85,7 +85,7 @@ def test_exactly_what_reads_the_column_is_planned_and_what_is_spared_says_why(fl
 
 
 def test_a_table_whose_code_is_another_than_told_last_is_hit_and_unsure(flights: Cli) -> None:
-    told = make_record(make_statement("gold.routes", id="silver.flights.id"), job="gold.routes", run="later", at=2_000)
+    told = make_record(make_statement("gold.routes", id="silver.flights.id"), namespace="local", job="gold.routes", run="later", at=2_000)
     SqlLineage(flights.platform.store.engine).record(replace(told, code="what it was"))
     plan = flights("backfill", "plan", "--columns", "silver.flights.wind", "--except", "gold.log", "--json").json
     assert plan["unsure"] == ["gold.routes"]

@@ -31,8 +31,13 @@ DAY = 1_700_000_000_000
 @pytest.fixture
 def recorded(lakechime: Cli) -> Cli:
     """A store in which four runs left what they did."""
-    several = [(SILVER, "silver", ("team:ops",)), (ROUTES, "routes", ()), (GUESS, "guess", ("team:lab",)), (FIXED, "fixed", ())]
-    records = [make_record(one, job=job, at=DAY, owners=owners) for one, job, owners in several]
+    several = [
+        (SILVER, "silver.flights", ("team:ops",)),
+        (ROUTES, "gold.route_hour", ()),
+        (GUESS, "guess", ("team:lab",)),
+        (FIXED, "fixed", ()),
+    ]
+    records = [make_record(one, namespace="local", job=job, at=DAY, owners=owners) for one, job, owners in several]
     SqlLineage(lakechime.platform.store.engine).record_all(records)
     return lakechime
 
@@ -74,6 +79,18 @@ def test_depth_kind_and_limit_narrow_the_answer(recorded: Cli) -> None:
     assert tables("--kind", "direct") == []
     assert tables("--depth", "1") == ["gold.daily_delays", "silver.flights"]
     assert recorded("lineage", "downstream", "bronze.weather.time_hour", "--limit", "1", "--json").json["more"] > 0
+
+
+def test_what_another_program_tells_of_a_table_spares_it_nothing_that_its_flow_may_read(lakechime: Cli) -> None:
+    dbt = [
+        make_statement("gold.airline_scorecard", best="silver.flights.arr_delay"),
+        make_statement("lab.late", a="silver.flights.dep_delay"),
+    ]
+    SqlLineage(lakechime.platform.store.engine).record_all([make_record(one, namespace="dbt", job=one.target) for one in dbt])
+    told = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
+    assert ("gold.airline_scorecard", "unsure") in [(hit["table"], hit["kind"]) for hit in told["hits"]]
+    plan = lakechime("backfill", "plan", "--columns", "silver.flights.dep_delay", "--json").json
+    assert "gold.airline_scorecard" in plan["unsure"]
 
 
 def test_impact_tells_who_is_not_hit_and_why(recorded: Cli) -> None:
@@ -155,7 +172,7 @@ def test_what_no_run_told_of_for_long_is_stale(recorded: Cli, monkeypatch: pytes
 
 def test_what_came_and_what_went_between_two_times_is_told(recorded: Cli) -> None:
     later = make_statement("lab.guess", risk="silver.flights.wind", inputs=("silver.flights",))
-    SqlLineage(recorded.platform.store.engine).record(make_record(later, run="two", job="guess", at=DAY + 1_000))
+    SqlLineage(recorded.platform.store.engine).record(make_record(later, run="two", namespace="local", job="guess", at=DAY + 1_000))
     (target,) = recorded("lineage", "diff", "--since", str(DAY), "--json").json["targets"]
     assert target["target"] == "lab.guess"
     assert target["came"] == [{"column": "lab.guess.risk", "kind": "identity", "source": "silver.flights.wind"}]
@@ -166,8 +183,8 @@ def test_what_came_and_what_went_between_two_times_is_told(recorded: Cli) -> Non
 
 def test_what_runs_told_is_written_as_events_of_openlineage(recorded: Cli) -> None:
     events = {event["job"]["name"]: event for event in recorded("lineage", "export").json["events"]}
-    assert set(events) == {"silver", "routes", "guess", "fixed"}
-    (output,) = events["silver"]["outputs"]
+    assert set(events) == {"silver.flights", "gold.route_hour", "guess", "fixed"}
+    (output,) = events["silver.flights"]["outputs"]
     warehouse = str(recorded.home / "warehouse")
     assert (output["namespace"], output["name"]) == ("file", f"{warehouse}/silver/flights")
     assert output["facets"]["symlinks"]["identifiers"] == [{"namespace": "lakechime", "name": "silver.flights", "type": "TABLE"}]
@@ -177,9 +194,9 @@ def test_what_runs_told_is_written_as_events_of_openlineage(recorded: Cli) -> No
         {**weather, "field": "temp", "transformations": [{"type": "DIRECT", "subtype": "IDENTITY", "description": "", "masking": False}]}
     ]
     assert facet["dataset"][0]["transformations"][0] == {"type": "INDIRECT", "subtype": "JOIN", "description": "", "masking": False}
-    assert events["silver"]["job"]["facets"]["ownership"]["owners"] == [{"name": "team:ops"}]
+    assert events["silver.flights"]["job"]["facets"]["ownership"]["owners"] == [{"name": "team:ops"}]
     around = recorded("lineage", "export", "gold.route_hour", "--depth", "1").json["events"]
-    assert {event["job"]["name"] for event in around} == {"routes", "silver"}
+    assert {event["job"]["name"] for event in around} == {"gold.route_hour", "silver.flights"}
 
 
 def test_what_is_known_is_drawn_by_mermaid(recorded: Cli) -> None:
@@ -245,26 +262,26 @@ def test_dashboards_that_read_what_is_hit_are_told_with_owner_and_when(recorded:
 def test_jobs_are_told_by_what_they_write_and_read_and_which_go_before_which(recorded: Cli) -> None:
     told = recorded("lineage", "jobs", "--json").json["jobs"]
     assert [(one["job"], one["writes"], one["before"]) for one in told] == [
-        ("fixed", ["lab.fixed"], []), ("guess", ["lab.guess"], []), ("routes", ["gold.route_hour"], []),
-        ("silver", ["silver.flights"], ["test/guess", "test/routes"]),
+        ("fixed", ["lab.fixed"], []), ("gold.route_hour", ["gold.route_hour"], []), ("guess", ["lab.guess"], []),
+        ("silver.flights", ["silver.flights"], ["local/gold.route_hour", "local/guess"]),
     ]  # fmt: skip
     assert told[3]["owners"] == ["team:ops"]
-    assert "test/routes" in recorded("lineage", "jobs").out
+    assert "local/gold.route_hour" in recorded("lineage", "jobs").out
 
 
 def test_what_is_behind_a_job_is_told_by_steps_also_jobs_elsewhere_that_only_read(recorded: Cli) -> None:
     report = Read(consumer=Consumer(ConsumerKind.JOB, "bi", "report"), refs=(ColumnRef("gold.route_hour", "avg"),), at_ms=DAY)
     with writing(recorded.platform.store.engine) as connection:
         keep_reads(connection, [report])
-    told = recorded("lineage", "jobs", "silver", "--json").json
+    told = recorded("lineage", "jobs", "silver.flights", "--json").json
     assert told["of"]["writes"] == ["silver.flights"]
     assert [(one["layer"], one["job"], one["through"]) for one in told["jobs"]] == [
-        (1, "guess", ["silver.flights"]), (1, "routes", ["silver.flights"]), (2, "report", ["gold.route_hour"]),
+        (1, "gold.route_hour", ["silver.flights"]), (1, "guess", ["silver.flights"]), (2, "report", ["gold.route_hour"]),
     ]  # fmt: skip
     before = recorded("lineage", "jobs", "bi/report", "--upstream", "--depth", "1", "--json").json["jobs"]
-    assert [(one["layer"], one["job"], one["writes"]) for one in before] == [(1, "routes", ["gold.route_hour"])]
-    wrong = recorded("lineage", "jobs", "silber")
-    assert (wrong.code, wrong.err) == (3, "error: lineage knows no job 'silber'; did you mean test/silver?\n")
+    assert [(one["layer"], one["job"], one["writes"]) for one in before] == [(1, "gold.route_hour", ["gold.route_hour"])]
+    wrong = recorded("lineage", "jobs", "silver.flight")
+    assert (wrong.code, wrong.err) == (3, "error: lineage knows no job 'silver.flight'; did you mean local/silver.flights?\n")
 
 
 def test_before_any_run_no_job_is_known(lakechime: Cli) -> None:

@@ -77,7 +77,9 @@ def test_a_draft_tells_nobody_and_shows_whom_it_concerns_and_why(notice: Cli, ma
 def test_a_column_that_a_table_does_not_have_is_refused_where_its_columns_are_known(notice: Cli) -> None:
     assert drafted(notice).code == 0
     statement = make_statement("silver.flights", damp="bronze.weather.humid")
-    SqlLineage(notice.platform.store.engine).record(make_record(statement, job="silver.flights", at=notice.platform.store.now()))
+    SqlLineage(notice.platform.store.engine).record(
+        make_record(statement, namespace="local", job="silver.flights", at=notice.platform.store.now())
+    )
     refused = notice("notice", "draft", "bronze.weather.humd", "--kind", "incident", "--what", "wrong values")
     assert (refused.code, refused.err.strip()) == (
         3, "error: bronze.weather has no column 'humd' that is known; did you mean humid?"
@@ -304,7 +306,7 @@ def test_where_runs_told_of_columns_only_who_reads_the_column_is_told_and_what_o
         make_statement("gold.daily", dep="silver.flights.dep"),
         make_statement("gold.wet", wind="bronze.weather.wind"),
     ):
-        lineage.record(make_record(statement, job=statement.target, at=now))
+        lineage.record(make_record(statement, namespace="local", job=statement.target, at=now))
     reads = [
         Read(consumer=Consumer(kind, "bi", name), refs=(ColumnRef("silver.flights", column),), at_ms=now - days * 86_400_000, owners=owners)
         for kind, name, column, days, owners in (

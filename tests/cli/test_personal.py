@@ -30,8 +30,8 @@ GUESS = make_statement("lab.guess", inputs=("silver.members",), opaque={"risk": 
 def people(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """A lake of people, whose runs told what they did."""
     monkeypatch.setenv("LAKECHIME_LAKE", "tests.cli.people_lake:lake")
-    several = {"members": MEMBERS, "hosts": HOSTS, "towns": TOWNS, "guess": GUESS}
-    SqlLineage(lakechime.platform.store.engine).record_all([make_record(one, job=job) for job, one in several.items()])
+    several = (MEMBERS, HOSTS, TOWNS, GUESS)
+    SqlLineage(lakechime.platform.store.engine).record_all([make_record(one, namespace="local", job=one.target) for one in several])
     return lakechime
 
 

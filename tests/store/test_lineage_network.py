@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from lakechime_dagster.lineage.graph.network import Network, network_of
+from lakechime_dagster.lineage.graph.parts import Part
 from lakechime_dagster.lineage.record import LineageRecord, Statement
 from lakechime_dagster.store.engine import memory_engine
 from lakechime_dagster.store.lineage.network import CurrentNetwork, network_at
 from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.store.lineage.region import network_around
 from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.store.schema import metadata
 from tests.lineage.factories import make_record, make_statement
@@ -57,6 +59,26 @@ def test_a_network_is_read_from_every_database(engine: Engine) -> None:
     lineage.record(make_record(second, run="two", at=2))
     assert told(current.network()) == told(network_at(engine)) == told(network_of([second]))
     assert told(network_at(engine, 1)) == told(network_of([first]))
+
+
+def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_flow_reads(engine: Engine) -> None:
+    lineage, planned = SqlLineage(engine), make_statement("planned", a="s.x")
+    declared = [planned, Statement(target="planned", inputs=("s",)), *DECLARED]
+    current = CurrentNetwork(engine, declared, "lake")
+    other = [make_record(make_statement(one, b="s.y"), run="of another", namespace="dbt", job="t") for one in ("t", "planned")]
+    beside = make_record(make_statement("t", b="s.y"), run="of a program", namespace="lake", job="by hand")
+    lineage.record_all([*other, beside])
+    others = [one.statement for one in (*other, beside)]
+    assert told(current.network()) == told(network_of(others, declared, ()))
+    assert ("s", "t", Part.DECLARED) in told(current.network())[0]
+    assert ("s.x", "planned.a", 1) in told(current.network())[1]
+    own = make_record(make_statement("t", b="s.y"), run="of the flow", namespace="lake", job="t")
+    lineage.record(own)
+    assert told(current.network()) == told(network_at(engine, None, declared, "lake")) == told(network_of(others, declared, ("t",)))
+    assert ("s", "t", Part.DECLARED) not in told(current.network())[0]
+    part = network_around(engine, ["s"], declared=declared, namespace="lake")
+    assert part is not None
+    assert told(part) == told(current.network())
 
 
 @pytest.mark.parametrize("many", [1, 2])

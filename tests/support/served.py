@@ -64,7 +64,7 @@ def serving_page(home: Path, store: Path, lake: Lake, token: str = "", hosts: tu
     """The page over a copy of a store, as `lakechime lineage serve` serves it."""
     (home / "dce.sqlite").write_bytes(store.read_bytes())
     platform = open_platform(load_settings(home=home, store_url=""))
-    ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake)))
+    ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment))
     routers = (
         lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready)),
         notice_form(lambda: AskedLineage(platform, lake, None, ready), hosts),

@@ -44,7 +44,7 @@ def serve(
     check_address(host, token)
     types = event_types(platform)
     lake = declared_lake(platform.settings)
-    ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake)))
+    ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment))
     page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready))
     drafts = notice_form(lambda: AskedLineage(platform, lake, None, ready), _hosts(platform.settings))
     key = platform.settings.notice_key

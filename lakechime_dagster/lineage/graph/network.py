@@ -166,13 +166,18 @@ class Drawing:
 Rows = list[tuple[int, int, int]]
 
 
-def network_of(statements: Iterable[Statement], declared: Iterable[Statement] = ()) -> Network:
-    """The network of statements, and of what is declared beside them (`declared_drawn`)."""
+def network_of(statements: Iterable[Statement], declared: Iterable[Statement] = (), told: Collection[str] | None = None) -> Network:
+    """The network of statements, and of what is declared beside them (`declared_drawn`).
+
+    Args:
+        told: The data sets whose own flows told of them; all of which there are statements, unless given.
+    """
     drawing, inputs, edges, unsure = Drawing(), Rows(), Rows(), Rows()
     for one in statements:
         for rows, more in zip((inputs, edges, unsure), drawn(drawing, one), strict=True):
             rows += more
-    for rows, more in zip((inputs, edges, unsure), declared_drawn(drawing, declared, {row[:2] for row in inputs}), strict=True):
+    known = {row[:2] for row in inputs if told is None or drawing.labels[row[1]] in told}
+    for rows, more in zip((inputs, edges, unsure), declared_drawn(drawing, declared, known), strict=True):
         rows += more
     return drawing.network(edges_from(inputs), edges_from(edges), edges_from(unsure))
 
@@ -190,10 +195,10 @@ def drawn(drawing: Drawing, statement: Statement) -> tuple[Rows, Rows, Rows]:
 
 
 def declared_drawn(drawing: Drawing, declared: Iterable[Statement], known: Collection[tuple[int, int]]) -> tuple[Rows, Rows, Rows]:
-    """What declared statements add to the inputs that are known: as (source, target, kind) of inputs, edges and unsure ones.
+    """What declared statements add to the inputs that their flows told: as (source, target, kind) of inputs, edges and unsure ones.
 
-    One that tells columns, since it was planned, is drawn as if a run had told it, where no run told anything of its target. Of
-    others, and elsewhere, the inputs that are not known are declared ones.
+    One that tells columns, since it was planned, is drawn as if a run had told it, where no run of its flow told anything of its
+    target; what others write there says nothing of it. Of others, and elsewhere, the inputs that are not known are declared ones.
     """
     inputs, edges, unsure = Rows(), Rows(), Rows()
     told, pairs = {target for _, target in known}, set(known)

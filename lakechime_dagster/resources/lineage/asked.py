@@ -53,6 +53,11 @@ def planned_statements(lake: Lake) -> dict[str, Statement]:
     }
 
 
+def is_of_flow(platform: Platform, lake: Lake, standing: Standing) -> bool:
+    """Whether a flow of the lake told it, and not another program that writes the same table."""
+    return standing.producer.namespace == platform.ledger.deployment and standing.producer.job in {table.name for table in lake.targets}
+
+
 def declared_facts(lake: Lake) -> dict[str, TableFacts]:
     """Who owns the tables of a lake by their declarations, and which are written elsewhere."""
     return {
@@ -80,7 +85,7 @@ class AskedLineage:
         """All that is known. Questions about few data sets read less."""
         if self.current is not None and self.at_ms is None:
             return self.current.network()
-        return network_at(self.platform.store.engine, self.at_ms, self._declared)
+        return network_at(self.platform.store.engine, self.at_ms, self._declared, self.platform.ledger.deployment)
 
     @cached_property
     def _declared(self) -> list[Statement]:
@@ -99,8 +104,9 @@ class AskedLineage:
         question = frozenset(ref.table for ref in refs), upstream, depth
         if (found := self._networks.get(question)) is None:
             around = network_around(
-                self.platform.store.engine, question[0], upstream=upstream, depth=depth, at_ms=self.at_ms, declared=self._declared
-            )
+                self.platform.store.engine, question[0], upstream=upstream, depth=depth, at_ms=self.at_ms, declared=self._declared,
+                namespace=self.platform.ledger.deployment,
+            )  # fmt: skip
             found = self._networks[question] = around if around is not None else self.network
         return found.having(refs)
 

@@ -116,7 +116,7 @@ class Search:
         """Where a subject with keys of these categories is not found though personal data is there, or may be."""
         ours = {table.name for table in self.lake.tables} | {*self._type_tables}
         planned = [one.statement for one in self.manifest.tables.values() if one.is_computed]
-        network = network_at(self.platform.store.engine, None, [*declared_statements(self.lake), *planned])
+        network = network_at(self.platform.store.engine, None, [*declared_statements(self.lake), *planned], self.platform.ledger.deployment)
         tagged = followed(network, self._data.tags, self._data.cleared)
         unread = {one.ref.table: "it is outside of the lake" for one in tagged if one.ref.table not in ours}
         unread |= {

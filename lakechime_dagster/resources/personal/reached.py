@@ -15,7 +15,7 @@ from lakechime_dagster.lineage.personal.decisions import Decision
 from lakechime_dagster.lineage.personal.declared import declared_tags, public_tables
 from lakechime_dagster.lineage.personal.tags import Leak, Tagged, followed, leaks
 from lakechime_dagster.lineage.record import Statement
-from lakechime_dagster.resources.lineage.asked import declared_statements
+from lakechime_dagster.resources.lineage.asked import declared_statements, is_of_flow
 from lakechime_dagster.resources.lineage.declared import paths_of
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.streams.event_types import event_types
@@ -68,14 +68,16 @@ class PersonalData:
         declared: dict[str, list[Statement]] = {}
         for one in declared_statements(self.lake):
             declared.setdefault(one.target, []).append(one)
-        told, beside, seen, layer = list[Statement](), list[Statement](), {table}, {table}
+        told, beside, seen, layer, own = list[Statement](), list[Statement](), {table}, {table}, set[str]()
         while layer:
-            new = [one.statement for one in known.of_targets(layer)]
+            standing = known.of_targets(layer)
+            own |= {one.statement.target for one in standing if is_of_flow(self.platform, self.lake, one)}
+            new = [one.statement for one in standing]
             more = [one for name in layer for one in declared.get(name, ())]
             told, beside = [*told, *new], [*beside, *more]
             layer = {name for one in [*new, *more] for name in parts_of(one)} - seen
             seen |= layer
-        return network_of(told, beside)
+        return network_of(told, beside, own)
 
     def decide(self, ref: ColumnRef, category: str | None, by: By) -> None:
         """Keep a person's word about a column.

@@ -48,12 +48,19 @@ class Held:
             self._read |= new
         return is_changed
 
-    def network(self, declared: Iterable[Statement]) -> Network:
-        """The network of what holds."""
+    def network(self, declared: Iterable[Statement], told: Collection[str] | None = None) -> Network:
+        """The network of what holds, and of what is declared (`declared_drawn`).
+
+        Args:
+            told: The data sets whose own flows told of them; of which anybody told, unless given.
+        """
         inputs, edges, unsure = (self._holding(rows) for rows in (self._inputs, self._edges, self._unsure))
         known = set(zip(inputs.sources.tolist(), inputs.targets.tolist(), strict=True))
+        if told is not None:
+            own = {number for name in told if (number := self._drawing.tables.get(name)) is not None}
+            known = {pair for pair in known if pair[1] in own}
         more = [edges_from(rows) for rows in declared_drawn(self._drawing, declared, known)]
-        whole = [joined_edges([told, beside]) for told, beside in zip((inputs, edges, unsure), more, strict=True)]
+        whole = [joined_edges([recorded, beside]) for recorded, beside in zip((inputs, edges, unsure), more, strict=True)]
         return self._drawing.network(*whole)
 
     def _holding(self, several: list[Told]) -> Edges:

@@ -15,6 +15,7 @@ from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.lineage import schema
 from lakechime_dagster.store.lineage.held import Held
 from lakechime_dagster.store.lineage.names import MANY, key_of
+from lakechime_dagster.store.lineage.network import told_of
 from lakechime_dagster.store.lineage.standing import hold
 from lakechime_dagster.store.slices import slices
 
@@ -23,12 +24,12 @@ LARGE = 5_000  # data sets: to look for more of them costs more than to read all
 
 def network_around(
     engine: Engine, tables: Collection[str], *, upstream: bool = False, depth: int | None = None, at_ms: int | None = None,
-    declared: Iterable[Statement] = (), large: int = LARGE,
+    declared: Iterable[Statement] = (), namespace: str | None = None, large: int = LARGE,
 ) -> Network | None:  # fmt: skip
     """What holds now, or held at a time, of what data sets lead to, or with `upstream` of what leads to them, within so many steps.
 
     What is asked of it in that direction has the answer of the whole network, since all that was told of each of its data sets is in
-    it. None where more than `large` data sets are found.
+    it. None where more than `large` data sets are found. `namespace` is as in `network_at`.
     """
     statements = list(declared)
     with reading(engine) as connection:
@@ -40,7 +41,9 @@ def network_around(
         search.add(found, planned - found.names)  # which columns of these data sets are known, they tell too
         held = Held(found.numbers)
         held.hold(connection, search.intervals_of(found.numbers))
-    return held.network(one for one in statements if one.target in found.names)
+        beside = [one for one in statements if one.target in found.names]
+        told = told_of(connection, beside, namespace, hold(at_ms))
+    return held.network(beside, told)
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,24 @@ def hold(at_ms: int | None) -> sa.ColumnElement[bool]:
     return sa.and_(row.from_ms <= at_ms, sa.or_(row.to_ms.is_(None), row.to_ms > at_ms))
 
 
+def told_by_flows(connection: Connection, declared: Collection[str], namespace: str, which: sa.ColumnElement[bool]) -> set[str]:
+    """Of the tables that a lake declares those of which one of its own flows told; what others write there too tells nothing of these."""
+    found, writer, node = set[str](), schema.writer.c, schema.node.c
+    query = (
+        sa.select(node.name)
+        .distinct()
+        .join_from(schema.told, schema.node, node.node_id == schema.told.c.target_id)
+        .join(schema.interval, schema.interval.c.told_id == schema.told.c.told_id)
+        .join(schema.writer, writer.writer_id == schema.interval.c.writer_id)
+        .where(which, writer.namespace == namespace)
+    )
+    flows = set(declared)
+    for some in slices(sorted(key_of(ColumnRef(name)) for name in flows), MANY):
+        rows = connection.execute(query.add_columns(writer.job).where(among(connection, node.key, some)))
+        found.update(name for name, job in rows if job in flows)
+    return found
+
+
 def _standings(connection: Connection, which: sa.ColumnElement[bool]) -> list[Standing]:
     writer, run = schema.writer, schema.run
     query = (
