@@ -169,8 +169,7 @@ Rows = list[tuple[int, int, int]]
 def network_of(statements: Iterable[Statement], declared: Iterable[Statement] = (), told: Collection[str] | None = None) -> Network:
     """The network of statements, and of what is declared beside them (`declared_drawn`).
 
-    Args:
-        told: The data sets whose own flows told of them; all of which there are statements, unless given.
+    `told` names the data sets whose own flows told of them: all of which there are statements, unless given.
     """
     drawing, inputs, edges, unsure = Drawing(), Rows(), Rows(), Rows()
     for one in statements:

@@ -51,8 +51,7 @@ class Held:
     def network(self, declared: Iterable[Statement], told: Collection[str] | None = None) -> Network:
         """The network of what holds, and of what is declared (`declared_drawn`).
 
-        Args:
-            told: The data sets whose own flows told of them; of which anybody told, unless given.
+        `told` names the data sets whose own flows told of them: of which anybody told, unless given.
         """
         inputs, edges, unsure = (self._holding(rows) for rows in (self._inputs, self._edges, self._unsure))
         known = set(zip(inputs.sources.tolist(), inputs.targets.tolist(), strict=True))

@@ -18,8 +18,7 @@ from lakechime_dagster.store.lineage.standing import hold, told_by_flows
 def network_at(engine: Engine, at_ms: int | None = None, declared: Sequence[Statement] = (), namespace: str | None = None) -> Network:
     """What holds now, or held at a time in milliseconds; what is declared is in it beside what runs told.
 
-    Args:
-        namespace: Of the flows that write what is declared: what others tell says nothing of them. None if anybody may.
+    `namespace` is that of the flows that write what is declared: what others tell says nothing of them. None if anybody may.
     """
     row, held = schema.interval.c, Held()
     with reading(engine) as connection:
