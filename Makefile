@@ -21,6 +21,7 @@ help: ## say what there is
 ready: ## the environment, Spark's jars and those of the tests' servers, and nothing else
 	@sh scripts/bootstrap.sh
 	@$(BIN)/python -m tests.support.stack_jars
+	@$(BIN)/python -m tests.support.iceberg_jar
 
 run: ## the flights lake, running by itself in the Dagster UI (Ctrl-C ends all of it; RUN_ARGS="--port 3001" goes to lakechime dev)
 	@sh scripts/bootstrap.sh
@@ -29,7 +30,8 @@ run: ## the flights lake, running by itself in the Dagster UI (Ctrl-C ends all o
 test: ## everything that can be tested on this machine in WORKERS=3 processes, then test-streams alone (PYTEST_ARGS="…" goes to pytest)
 	@sh scripts/bootstrap.sh
 	@mkdir -p build
-	@test -n "$(PYTEST_ARGS)" || { $(BIN)/python -m tests.support.stack_jars || :; $(BIN)/python -m tests.support.archive; }
+	@test -n "$(PYTEST_ARGS)" || { \
+		$(BIN)/python -m tests.support.stack_jars || :; $(BIN)/python -m tests.support.iceberg_jar || :; $(BIN)/python -m tests.support.archive; }
 	@status=0; $(BIN)/python -m pytest -n $(WORKERS) --junit-xml=build/tests.xml $(PYTEST_ARGS) || status=1; \
 		test -n "$(PYTEST_ARGS)" || $(MAKE) --no-print-directory test-streams || status=1; exit $$status
 

@@ -5,6 +5,7 @@ import signal
 pytest_plugins = [
     "tests.support.spark",
     "tests.support.postgres",
+    "tests.support.iceberg_jar",
     "tests.support.stack",
     "tests.support.stores",
     "tests.support.topics",

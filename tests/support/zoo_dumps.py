@@ -40,7 +40,7 @@ def write_dumps(spark: SparkSession, folder: str, names: Iterable[str] = ()) -> 
         make_target(spark, folder)
         with dumper.watched() as watched:
             write(tables, folder)
-        found[name] = [_placed(dump, folder) for dump in watched.dumps]
+        found[name] = [placed(dump, folder) for dump in watched.dumps]
     return found
 
 
@@ -53,7 +53,7 @@ def _executed(text: str) -> Write:
     return lambda tables, folder: tables.spark.sql(text.replace("{folder}", folder))
 
 
-def _placed(dump: Dump, folder: str) -> Dump:
+def placed(dump: Dump, folder: str) -> Dump:
     """The dump as if its tables were in a folder that is the same everywhere."""
     return json.loads(json.dumps(dump).replace(folder, "/lake"))
 
@@ -73,11 +73,12 @@ def main() -> None:
         open_driver(small_settings(conf=INTERPRETED), Path(home), jars=REPOSITORY / ".lakechime" / "jars") as driver,
     ):
         store_dumps(tpcds_dumps(driver.spark))
-        _keep("frames", frame_dumps(driver.spark))
-        _keep("writes", write_dumps(driver.spark, f"{home}/tables"))
+        keep("frames", frame_dumps(driver.spark))
+        keep("writes", write_dumps(driver.spark, f"{home}/tables"))
 
 
-def _keep(name: str, dumps: Mapping[str, object]) -> None:
+def keep(name: str, dumps: Mapping[str, object]) -> None:
+    """Store one part of the zoo, a shape a line."""
     lines = (f"{json.dumps(shape)}: {json.dumps(dump, separators=(',', ':'))}" for shape, dump in dumps.items())
     (FOLDER / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 

@@ -190,7 +190,7 @@ def _exists(node: Node, scope: Scope) -> Value:
 
 EXPRESSIONS: Mapping[str, Rule] = MappingProxyType({
     "AttributeReference": _attribute, "OuterReference": _outer,
-    "Alias": _child,
+    "Alias": _child, "AssertNotNull": _child,
     "Coalesce": _either, "If": _if, "CaseWhen": _case,
     "CreateNamedStruct": _struct, "GetStructField": _field, "With": _with, "CommonExpressionRef": _part,
     "AggregateExpression": _aggregated, "Count": _count, "HyperLogLogPlusPlus": _distinct,

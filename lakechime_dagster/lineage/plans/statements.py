@@ -13,9 +13,10 @@ from lakechime_dagster.lineage.plans.frames import Frame
 from lakechime_dagster.lineage.plans.nodes import NODES
 from lakechime_dagster.lineage.plans.nodes import Rule as NodeRule
 from lakechime_dagster.lineage.plans.reading import BATCHES, CHECKPOINTS, Checkpoints, Reading
+from lakechime_dagster.lineage.plans.targets import Rule as WriteRule
+from lakechime_dagster.lineage.plans.targets import Write, columns_by_name
 from lakechime_dagster.lineage.plans.values import CONSTANT, Value, together
-from lakechime_dagster.lineage.plans.writes import WRITES, Write, columns_by_name
-from lakechime_dagster.lineage.plans.writes import Rule as WriteRule
+from lakechime_dagster.lineage.plans.writes import WRITES
 from lakechime_dagster.lineage.record import Statement
 
 RESULT = "result"

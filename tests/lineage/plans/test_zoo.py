@@ -9,8 +9,10 @@ import pytest
 from lakechime_dagster.lineage.plans.statements import RULES
 from tests.lineage.plans.told import Dumps, known, stored, told
 
-PARTS = ("frames", "writes", "handmade")
-MEANINGS = {f"{part}/{shape}": meaning for part in PARTS for shape, meaning in known(part).items()}
+PARTS = {"frames": "frames", "writes": "writes", "handmade": "handmade", "copy-on-write": "iceberg", "merge-on-read": "iceberg"}
+"""Each part of the zoo, and where what its shapes mean is written down."""
+
+MEANINGS = {f"{part}/{shape}": meaning for part, written in PARTS.items() for shape, meaning in known(written).items()}
 
 
 @cache
@@ -25,6 +27,11 @@ def test_a_shape_means_what_a_person_wrote_down(shape: str) -> None:
 
 def test_the_zoo_has_a_meaning_for_each_dump() -> None:
     assert dumps().keys() == MEANINGS.keys()
+
+
+@pytest.mark.parametrize("shape", sorted(known("writes").keys() & known("iceberg").keys()))
+def test_a_statement_means_the_same_of_a_delta_and_of_an_iceberg_table(shape: str) -> None:
+    assert sorted(known("iceberg")[shape].splitlines()) == sorted(known("writes")[shape].splitlines())
 
 
 @cache

@@ -13,9 +13,9 @@ from lakechime_dagster.lineage.record import Statement
 
 ZOO = Path(__file__).parents[1] / "zoo"
 LAKE = Names(
-    tables=("target", "generated", "other", "made", "saved", "parted"),
+    tables=("target", "generated", "other", "made", "saved", "parted", "required", "numbered"),
     locations={table: f"/lake/{table}" for table in ("target", "generated", "other", "parted")},
-    aliases={"default.*": "*"},
+    aliases={"default.*": "*", "ice.zoo.*": "*"},
 )
 GENERATED = {"generated": {"double_amount": ("amount",)}}
 Dumps = tuple[Dump, ...]
