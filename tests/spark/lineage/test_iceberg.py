@@ -35,7 +35,7 @@ def with_iceberg(spark: SparkSession, iceberg_jar: Path) -> Iterator[SparkSessio
 
 def planned(spark: SparkSession, statement: str) -> dict[str, Any]:
     """The dump of a statement that is not executed."""
-    state, jvm = spark._jsparkSession.sessionState(), cast(Any, spark._jvm)
+    state, jvm = cast(Any, spark)._jsparkSession.sessionState(), cast(Any, spark._jvm)
     skipping = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
     plan = state.executePlan(state.sqlParser().parsePlan(statement), skipping).analyzed()
     return json.loads(str(PlanDumper(spark)._listener.dump(plan, '"name":"command",', False)))
