@@ -1,5 +1,6 @@
 """The page of lineage in a real browser, and the answers that it asks for; hostile names are text, and nothing comes from elsewhere."""
 
+import datetime as dt
 import json
 import threading
 import urllib.error
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.lineage_page import FILES, MAX_TABLES, lineage_page
@@ -35,6 +36,12 @@ def make_writes(target: str, **sources: Any) -> LineageRecord:
     )
 
 
+def late(run: str, hour: int, origin: str) -> LineageRecord:
+    """What a run told on the last day of January 2026, at an hour of UTC: from which table the amounts of another one come."""
+    at = round(dt.datetime(2026, 1, 31, hour, tzinfo=dt.UTC).timestamp() * 1000)
+    return make_record(make_statement("late.daily", amount=f"{origin}.amount"), run=run, at=at, job="late")
+
+
 HOUR = source("bronze.weather.hour", Kind.JOIN)
 RECORDS = [
     make_writes("silver.flights", delay="bronze.flights.dep_delay", wind="bronze.weather.wind", indirect=(HOUR,)),
@@ -42,6 +49,8 @@ RECORDS = [
     make_writes("gold.other", wind="silver.flights.wind"),
     make_writes(f"evil.{HOSTILE}", **{HOSTILE: "silver.flights.delay"}),
     *(make_writes(f"many.t{number}", x="hub.all.x") for number in range(200)),
+    late("1", 10, "late.old"),
+    late("2", 12, "late.new"),
 ]  # fmt: skip
 
 
@@ -166,3 +175,48 @@ def test_a_person_looks_around_with_mouse_and_keys(address: str, browser: Page) 
     browser.get_by_text("lineage knows no data set").wait_for(timeout=MILLISECONDS)
     assert [one for one in problems if "404" not in one] == []
     assert browser.title() != "1"
+
+
+def test_a_person_asks_for_a_time_and_a_way_in_whatever_zone_the_browser_is(address: str, browser: Page) -> None:
+    assert browser.context.browser is not None
+    person = browser.context.browser.new_page(timezone_id="Asia/Kolkata")
+    person.set_default_timeout(MILLISECONDS)
+
+    def fields() -> list[str]:
+        return [person.input_value(f"#{name}") for name in ("at", "up", "down")]
+
+    person.goto(f"{address}/lineage?table=late.daily")
+    old, new = (person.locator(f'g.box[data-table="late.{name}"]') for name in ("old", "new"))
+    new.wait_for()
+    person.get_by_label("at (UTC)").fill("2026-01-31T11:00:00")
+    person.fill("#up", "2")
+    person.locator("#asked button").click()
+    old.wait_for()
+    assert (new.count(), "at=2026-01-31T11%3A00%3A00Z" in person.url) == (0, True)
+    person.go_back()
+    new.wait_for()
+    assert fields() == ["", "1", "1"]
+    person.go_forward()
+    old.wait_for()
+    person.locator("#list a", has_text="late.old").click()
+    person.locator('g.box.asked[data-table="late.old"]').wait_for()
+    assert fields() == ["2026-01-31T11:00", "2", "1"]
+
+    def look_for_a_way(start: str, end: str, told: str) -> None:
+        person.fill("#name", start)
+        person.fill("#to", end)
+        person.locator("#way button").click()
+        expect(person.locator("#about")).to_have_text(told, timeout=MILLISECONDS)
+
+    look_for_a_way("late.old.amount", "late.daily.amount", "late.old.amount → late.daily.amount (identity)")
+    person.fill("#at", "")
+    look_for_a_way("late.old.amount", "late.daily.amount", "no way is known")
+    way = "bronze.flights.dep_delay → silver.flights.delay (identity); silver.flights.delay → gold.daily.delay (aggregation)"
+    look_for_a_way("bronze.flights.dep_delay", "gold.daily.delay", way)
+
+    person.goto(f"{address}/lineage?table=late.daily&at=2026-01-31T16:30:00%2B05:30")
+    old.wait_for()
+    assert fields() == ["2026-01-31T11:00", "1", "1"]
+    person.goto(f"{address}/lineage?table=late.daily&at=yesterday")
+    person.get_by_text("yesterday is no time").wait_for()
+    person.close()

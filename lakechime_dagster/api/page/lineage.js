@@ -31,8 +31,15 @@ async function asked(path, parameters) {
 
 function wanted() {
   const parameters = { table: at("name").value.trim(), up: at("up").value, down: at("down").value };
-  if (at("at").value) parameters.at = at("at").value + "Z";
+  if (at("at").value) parameters.at = moment(at("at").value);
   return parameters;
+}
+
+// A time as the server takes it, to the second; one without a zone is of UTC, as all times that the page shows.
+function moment(text) {
+  const isZoned = /[T ].*(Z|[+-]\d\d(:?\d\d)?)$/i.test(text) || !/[T ]/.test(text), found = new Date(isZoned ? text : text + "Z");
+  if (Number.isNaN(found.getTime())) throw new Error(`${text} is no time; write it as 2026-01-31T12:00:00Z`);
+  return found.toISOString().slice(0, 19) + "Z";
 }
 
 let asking = 0;
@@ -221,7 +228,7 @@ function tell() {
     const row = html("tr", "", body);
     html("td", String(table.layer), row);
     const name = html("td", "", row), link = html("a", table.table, name);
-    link.href = `?${new URLSearchParams({ table: table.table })}`;
+    link.href = `?${new URLSearchParams({ ...wanted(), table: table.table })}`;
     for (const tag of table.tags) html("span", tag, name).className = "tag";
     html("td", table.owners.join(", "), row);
     html("td", table.last || (table.is_source ? "written elsewhere" : ""), row);
@@ -263,7 +270,7 @@ async function way(event) {
   event.preventDefault();
   try {
     const ends = { source: at("name").value.trim(), target: at("to").value.trim() };
-    const found = await asked("/lineage/way", at("at").value ? { ...ends, at: at("at").value + "Z" } : ends);
+    const found = await asked("/lineage/way", at("at").value ? { ...ends, at: wanted().at } : ends);
     at("about").textContent = found.steps === null ? "no way is known" : found.steps.map((step) => `${said(step.source)} → ${said(step.target)} (${step.kinds.join(", ")})`).join("; ");
   } catch (problem) {
     at("about").textContent = problem.message;
@@ -279,10 +286,14 @@ async function suggest() {
 
 function read() {
   const given = new URLSearchParams(location.search);
-  for (const name of ["up", "down"]) if (given.has(name)) at(name).value = given.get(name);
-  if (given.has("at")) at("at").value = given.get("at").replace(/Z$/, "");
+  for (const name of ["up", "down"]) at(name).value = given.get(name) || at(name).defaultValue;
   at("name").value = given.get("table") || "";
-  if (at("name").value) show(false);
+  try {
+    at("at").value = given.get("at") ? moment(given.get("at")).slice(0, -1) : "";
+    if (at("name").value) show(false);
+  } catch (problem) {
+    at("told").textContent = problem.message;
+  }
 }
 
 document.addEventListener("DOMContentLoaded", () => {
