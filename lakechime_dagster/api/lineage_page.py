@@ -13,7 +13,9 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
+from lakechime_dagster.lineage.graph.gaps import Gap
 from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
+from lakechime_dagster.lineage.graph.network import Network
 from lakechime_dagster.lineage.personal.reach import Reach
 from lakechime_dagster.resources.lineage.asked import AskedLineage
 from lakechime_dagster.resources.lineage.marks import PlannedChange, PlannedChanges, TableReader, readers_of
@@ -28,7 +30,7 @@ HEADERS = {
     "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }  # fmt: skip
-MAX_TABLES, MAX_STEPS, MAX_NAMES, MAX_READERS = 150, 20, 20, 20
+MAX_TABLES, MAX_STEPS, MAX_NAMES, MAX_READERS, MAX_REASONS = 150, 20, 20, 20, 20
 NOBODY_TELLS = "who reads without writing, as nobody tells it"
 
 Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
@@ -67,9 +69,8 @@ def lineage_page(ask: Ask) -> APIRouter:
 
     @router.get("/lineage/names")
     def names(like: str = "") -> Response:
-        lineage = ask(None)
-        known = {*lineage.network.tables, *(table.name for table in lineage.lake.tables)}
-        wanted = like.casefold()
+        lineage, wanted = ask(None), like.casefold()
+        known = {*lineage.network.tables, *(table.name for table in lineage.lake.tables), *_columns(lineage.network, like)}
         found = (name for name in known if wanted in name.casefold())
         first = heapq.nsmallest(MAX_NAMES, found, key=lambda name: (not name.casefold().startswith(wanted), name))
         return JSONResponse({"names": first}, headers=HEADERS)
@@ -96,6 +97,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int, planned: P
     facts = lineage.facts(one.table for one in found.tables)
     names = {one.table for one in found.tables}
     tags, is_now = personal_json(lineage, names), lineage.at_ms is None
+    gaps = lineage.gaps(names)
     readers = readers_of(lineage.platform, names) if is_now else {}
     changes = planned.of(names, lineage.network) if is_now else {}
     tables = [
@@ -103,6 +105,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int, planned: P
             "table": one.table, "layer": one.layer, "columns": list(one.columns), "more": one.more,
             "owners": list(facts[one.table].owners), "is_source": facts[one.table].is_source,
             "last": _said(facts[one.table].last_ms), "tags": ["stale"] if lineage.is_stale(facts[one.table]) else [],
+            "gap": _gap(gaps.get(one.table)),
             "personal": tags.get(one.table, []), "readers": [_reader(who) for who in readers.get(one.table, [])[:MAX_READERS]],
             "more_readers": max(0, len(readers.get(one.table, [])) - MAX_READERS),
             "planned": [_change(change) for change in changes.get(one.table, [])],
@@ -116,11 +119,24 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int, planned: P
     }  # fmt: skip
 
 
+def _columns(network: Network, like: str) -> set[str]:
+    """The columns of the tables whose names, with a dot, begin a text."""
+    near = {like[:at] for at, character in enumerate(like) if character == "."} & network.tables.keys()
+    return {f"{table}.{network.labels[node]}" for table in near for node in network.columns_of(network.tables[table])}
+
+
 def _reader(one: TableReader) -> dict[str, Any]:
     return {
         "kind": one.consumer.kind, "name": one.consumer.name, "namespace": one.consumer.namespace, "columns": list(one.columns),
         "last": _said(one.last_ms), "active": one.is_active, "owners": list(one.owners), "link": one.link,
     }  # fmt: skip
+
+
+def _gap(one: Gap | None) -> dict[str, Any] | None:
+    """Why not all of a table is known; of many reasons the first ones."""
+    if one is None:
+        return None
+    return {"kind": one.kind.value, "reasons": list(one.reasons[:MAX_REASONS]), "more": max(0, len(one.reasons) - MAX_REASONS)}
 
 
 def _change(one: PlannedChange) -> dict[str, Any]:

@@ -51,6 +51,8 @@ RECORDS = [
     *(make_writes(f"many.t{number}", x="hub.all.x") for number in range(200)),
     late("1", 10, "late.old"),
     late("2", 12, "late.new"),
+    make_record(make_statement("late.guess", amount="late.daily.amount", opaque={"risk": "mapInPandas"}), job="guess"),
+    make_record(make_statement("late.blind", inputs=("late.daily",), opaque={f"x{number:02}": "an RDD" for number in range(22)}), job="b"),
 ]  # fmt: skip
 
 
@@ -105,6 +107,23 @@ def test_personal_columns_are_told_with_how(address: str) -> None:
     }  # fmt: skip
 
 
+def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
+    def told(question: str) -> dict[str, Any]:
+        return {one["table"]: one["gap"] for one in document(f"{address}/lineage/around?table={question}")["tables"]}
+
+    blind = [f"late.blind.x{number:02}: an RDD" for number in range(20)]
+    assert told("late.daily") == {
+        "late.daily": None,
+        "late.new": {"kind": "not known", "reasons": ["no run that wrote late.new has recorded lineage"], "more": 0},
+        "late.guess": {"kind": "not known in part", "reasons": ["late.guess.risk: mapInPandas"], "more": 0},
+        "late.blind": {"kind": "not known", "reasons": blind, "more": 2},
+    }
+    assert told("late.daily&at=2026-01-31T11:00:00Z").keys() == {"late.daily", "late.old", "late.guess", "late.blind"}
+    assert told("silver.flights")["bronze.flights"] == {
+        "kind": "written elsewhere", "reasons": ["bronze.flights is written elsewhere, and nobody has told from what"], "more": 0,
+    }  # fmt: skip
+
+
 def test_a_hub_is_told_in_part_and_the_rest_is_counted(address: str) -> None:
     told = document(f"{address}/lineage/around?table=hub.all")
     assert (len(told["tables"]), told["more"]) == (MAX_TABLES, 201 - MAX_TABLES)
@@ -131,6 +150,8 @@ def test_a_way_and_names_are_told(address: str) -> None:
     assert [step["target"] for step in way["steps"]] == [["silver.flights", "delay"], ["gold.daily", "delay"]]
     assert document(f"{address}/lineage/way?source=gold.daily.delay&target=bronze.flights")["steps"] is None
     assert document(f"{address}/lineage/names?like=FLIGHTS")["names"] == ["bronze.flights", "silver.flights"]
+    assert document(f"{address}/lineage/names?like=late.guess.")["names"] == ["late.guess.amount", "late.guess.risk"]
+    assert document(f"{address}/lineage/names?like=late.guess.RI")["names"] == ["late.guess.risk"]
 
 
 def test_everything_is_of_our_own_and_the_policy_says_so(address: str) -> None:
@@ -220,3 +241,27 @@ def test_a_person_asks_for_a_time_and_a_way_in_whatever_zone_the_browser_is(addr
     person.goto(f"{address}/lineage?table=late.daily&at=yesterday")
     person.get_by_text("yesterday is no time").wait_for()
     person.close()
+
+
+def test_a_person_sees_what_is_not_known_and_is_helped_with_names(address: str, browser: Page) -> None:
+    browser.goto(f"{address}/lineage?table=late.daily")
+    graph = browser.get_by_role("group", name="lineage graph")
+    graph.get_by_role("button", name="late.guess.risk: mapInPandas").press("Enter")
+    assert browser.locator("#about").text_content() == "late.guess is not known in partnot known: late.guess.risk: mapInPandas"
+    row = browser.locator("#list tbody tr", has_text="late.blind").first
+    row.locator("summary", has_text="not known").press("Enter")
+    reasons = [line.text_content() for line in row.get_by_role("listitem").all()]
+    assert (len(reasons), reasons[0], reasons[-1]) == (21, "not known: late.blind.x00: an RDD", "and 2 more that is not known")
+
+    browser.locator('g.box[data-table="late.guess"] text.column', has_text="amount").click()
+    assert browser.locator("#about h2").text_content() == "late.guess.amount"
+    assert browser.locator("#about li").all_text_contents()[0] == "comes from late.daily.amount (identity)"
+    browser.locator('g.box[data-table="late.guess"] text.column', has_text="amount").click()
+    assert browser.locator("#about").text_content() == ""
+
+    names = browser.locator("#names option")
+    browser.fill("#to", "gold.da")
+    expect(names).to_have_count(1, timeout=MILLISECONDS)
+    browser.fill("#to", "late.guess.")
+    expect(names).to_have_count(2, timeout=MILLISECONDS)
+    assert [one.get_attribute("value") for one in names.all()] == ["late.guess.amount", "late.guess.risk"]

@@ -108,7 +108,9 @@ def test_a_person_sees_readers_and_plans_and_drafts_a_notice(page: Page, browser
     assert told[0].startswith("dashboard Sales (superset) · read last ")
     assert told[0].endswith("active · reads delay, wind · team:bi open")
     assert (HOSTILE in told[1], browser.locator("#about a").count(), browser.locator("#about img").count()) == (True, 1, 0)
-    assert "3 read it: Sales" in str(browser.locator("#list tbody tr", has_text="gold.daily").first.text_content())
+    row = browser.locator("#list tbody tr", has_text="gold.daily").first
+    row.locator("summary", has_text="3 read it, 1 active").press("Enter")
+    assert (row.locator("li").all_text_contents(), row.locator("a", has_text="open").get_attribute("href")) == (told, "https://x.example/7")
 
     browser.locator("#telling summary").press("Enter")
     assert browser.locator("#of").text_content() == "gold.daily"
@@ -123,6 +125,21 @@ def test_a_person_sees_readers_and_plans_and_drafts_a_notice(page: Page, browser
     browser.locator("#notice button").press("Enter")  # without what happens: the browser itself asks for it
     assert [one for one in problems if "404" not in one] == []
     assert (len(notices(page.platform).changes()), browser.title()) == (1, "gold.daily · lineage")
+
+
+def test_of_many_planned_changes_it_is_told_how_many_more_there_are_and_all_of_them(page: Page, browser: Browser) -> None:
+    for number in range(5):
+        notices(page.platform).draft(make_change("gold.daily", what=f"It goes, {number}.", action=f"Read the other, {number}."), "me")
+    browser.goto(f"{page.url}/lineage?table=gold.daily")
+    marks = browser.locator('g.box[data-table="gold.daily"] text.planned')
+    marks.last.wait_for(timeout=MILLISECONDS)
+    assert [(mark.text_content() or "")[:3] for mark in marks.all()] == ["! D", "! D", "! D", "! +"]
+    assert (marks.last.text_content() or "").startswith("! +2 changes")
+    marks.last.press("Enter")
+    told = browser.locator("#about li").all_text_contents()
+    assert [text.endswith(f"It goes, {4 - number}. · Read the other, {4 - number}.") for number, text in enumerate(told)] == [True] * 5
+    listed = browser.locator("#list tbody tr", has_text="gold.daily").first.text_content() or ""
+    assert [listed.count(f"It goes, {number}. · Read the other, {number}.") for number in range(5)] == [1] * 5
 
 
 def test_a_person_logs_in_by_the_form_and_stays_so(tmp_path: Path, upgraded_sqlite: Path, browser: Browser) -> None:

@@ -48,6 +48,19 @@ def test_a_record_is_read_back_as_it_was_told(engine: Engine) -> None:
     assert (found.producer.job, found.from_ms, found.last_ms, found.to_ms, found.owners) == ("daily", 7, 7, None, ("team:ops",))
 
 
+def test_outlines_tell_columns_and_what_is_not_known_of_the_targets_asked_for_at_a_time(engine: Engine) -> None:
+    SqlLineage(engine).record_all([
+        make_record(OPAQUE, at=5, run="a"), make_record(WIND, at=9, run="b"), make_record(ELSEWHERE, job="other", at=5),
+    ])  # fmt: skip
+    found = LineageStandings(engine)
+    bare = Statement(target="gold.daily", columns=(ColumnLineage(column="delay"), ColumnLineage(column="wind")))
+    opaque = Statement(target="gold.daily", columns=(ColumnLineage(column="delay", opaque=("a UDF",)),), unknown=("an RDD",))
+    assert found.outlines(["gold.daily", "no.such"]) == {"gold.daily": [bare]}
+    assert found.outlines(["gold.daily"], at_ms=8) == {"gold.daily": [opaque]}
+    assert found.outlines(["gold.daily"], at_ms=4) == {}
+    assert found.outlines(["gold.daily", "gold.other"]).keys() == {"gold.daily", "gold.other"}
+
+
 def test_the_same_record_again_changes_nothing(engine: Engine) -> None:
     lineage = SqlLineage(engine)
     assert [lineage.record(make_record()) for _ in range(2)] == [True, False]

@@ -1,7 +1,7 @@
 "use strict";
 // The page of lineage: asks for what is around a table, places the tables by dagre, and draws them. Names are only ever text.
 
-const ROW = 17, WIDTH = 230, MOST = 14, SVG = "http://www.w3.org/2000/svg";
+const ROW = 17, WIDTH = 230, MOST = 14, MOST_CHANGES = 3, SVG = "http://www.w3.org/2000/svg";
 const DIRECT = ["identity", "transformation", "aggregation", "direct"], NOT_SURE = ["unsure", "declared", "reads"];
 const at = (id) => document.getElementById(id);
 let shown = null, picked = null;
@@ -61,6 +61,8 @@ async function show(push) {
   at("name").value = shown.column === null ? shown.table : `${shown.table}.${shown.column}`;
   if (push) history.pushState(null, "", `?${new URLSearchParams(wanted())}`);
   document.title = `${shown.table} · lineage`;
+  if (push) at("about").replaceChildren();
+  if (picked) tellColumn(shown.tables.find((one) => one.table === shown.table), shown.column);
   draw();
 }
 
@@ -159,10 +161,10 @@ function boxOf(node, columns) {
     const mine = key(table.table, column), tags = table.personal.filter((one) => one.column === column).map(wordsOf);
     const name = `column${mine === picked ? " picked" : ""}${tags.length ? " personal" : ""}`, shape = tags.length ? `\u25c6 ${column}` : column;
     const about = tags.length ? `${column}: ${tags.join(", ")}` : column;
-    button(shape, top + ROW * (row + 2) + 4, name, () => { picked = picked === mine ? null : mine; draw(); }, about);
+    button(shape, top + ROW * (row + 2) + 4, name, () => pick(table, column), about);
   });
-  marksOf(table).forEach(({ text, name, tell }, row) => {
-    button(text, top + ROW * (columns.length + row + 2) + 4, `mark ${name}`, tell);
+  marksOf(table).forEach(({ text, name, tell, about }, row) => {
+    button(text, top + ROW * (columns.length + row + 2) + 4, `mark ${name}`, tell, about);
   });
   const left_out = rowsLeft(table, columns), bottom = top + node.height - 6;
   if (left_out) button(`+${left_out} columns`, bottom, "more", () => { open.add(table.table); draw(); });
@@ -170,20 +172,37 @@ function boxOf(node, columns) {
   return group;
 }
 
-const readersOf = (table) => `${table.readers.length + table.more_readers} read${table.readers.length + table.more_readers === 1 ? "s" : ""} it`;
+function pick(table, column) {
+  const mine = key(table.table, column);
+  picked = picked === mine ? null : mine;
+  if (picked) tellColumn(table, column);
+  else at("about").replaceChildren();
+  draw();
+}
+
+function readersOf(table) {
+  const number = table.readers.length + table.more_readers, active = table.readers.filter((one) => one.active).length;
+  return `${number} read${number === 1 ? "s" : ""} it, ${active} active`;
+}
 
 function marksOf(table) {
-  const marks = [], active = table.readers.filter((one) => one.active).length;
-  if (table.readers.length) marks.push({ name: "readers", text: `${readersOf(table)}, ${active} active`, tell: () => tellReaders(table) });
-  for (const one of table.planned) marks.push({ name: "planned", text: `! ${one.title}`, tell: () => tellChange(one) });
-  return marks.slice(0, 4);
+  const marks = [], further = table.planned.slice(MOST_CHANGES), { gap } = table;
+  if (gap) marks.push({ name: `gap ${gap.kind === "written elsewhere" ? "elsewhere" : ""}`, text: `? ${gap.kind}`, tell: () => tellGap(table), about: gap.reasons.join("; ") });
+  if (table.readers.length) marks.push({ name: "readers", text: readersOf(table), tell: () => about(`Who reads ${table.table}`, readerLines(table)) });
+  for (const one of table.planned.slice(0, MOST_CHANGES)) marks.push({ name: "planned", text: `! ${one.title}`, tell: () => tellChange(one) });
+  if (further.length) marks.push({ name: "planned", text: `! +${further.length} change${further.length === 1 ? "" : "s"}`, tell: () => tellChanges(table) });
+  return marks;
 }
 
 function about(title, lines) {
   const section = at("about");
   section.replaceChildren();
   html("h2", title, section);
-  const list = html("ul", "", section);
+  items(lines, section);
+}
+
+function items(lines, parent) {
+  const list = html("ul", "", parent);
   for (const { text, link } of lines) {
     const item = html("li", text, list);
     if (!/^https?:\/\//i.test(link || "")) continue;
@@ -193,18 +212,50 @@ function about(title, lines) {
   }
 }
 
-function tellReaders(table) {
-  const lines = table.readers.map((one) => ({ link: one.link, text: [
+function folded(title, lines, parent) {
+  const details = html("details", "", parent);
+  html("summary", title, details);
+  items(lines, details);
+}
+
+function tellColumn(table, column) {
+  const mine = key(table.table, column), rows = key(table.table, null), lines = [], given = (link) => `${said(link.source)} (${link.kinds.join(", ")})`;
+  for (const link of shown.links) if (key(...link.target) === mine) lines.push({ text: `comes from ${given(link)}` });
+  for (const link of shown.links) if (key(...link.target) === rows && link.source[1] !== null) lines.push({ text: `its rows are decided by ${given(link)}` });
+  for (const link of shown.links) if (key(...link.source) === mine) lines.push({ text: `leads to ${said(link.target)} (${link.kinds.join(", ")})` });
+  for (const one of table.readers) if (!one.columns.length || one.columns.includes(column)) lines.push(readerLine(one));
+  lines.push(...moreReaders(table), ...gapLines(table));
+  about(said([table.table, column]), lines);
+}
+
+function readerLine(one) {
+  const text = [
     `${one.kind} ${one.name}${one.namespace ? ` (${one.namespace})` : ""}`, `read last ${one.last}`, one.active ? "active" : "",
     one.columns.length ? `reads ${one.columns.join(", ")}` : "it is not told which columns", one.owners.join(", "),
-  ].filter(Boolean).join(" · ") }));
-  if (table.more_readers) lines.push({ text: `and ${table.more_readers} more` });
-  about(`Who reads ${table.table}`, lines);
+  ];
+  return { link: one.link, text: text.filter(Boolean).join(" · ") };
 }
+
+const moreReaders = (table) => (table.more_readers ? [{ text: `and ${table.more_readers} more who read the table` }] : []);
+const readerLines = (table) => [...table.readers.map(readerLine), ...moreReaders(table)];
+
+function gapLines({ gap }) {
+  if (!gap) return [];
+  return [...gap.reasons.map((why) => ({ text: `not known: ${why}` })), ...(gap.more ? [{ text: `and ${gap.more} more that is not known` }] : [])];
+}
+
+const tellGap = (table) => about(`${table.table} is ${table.gap.kind}`, gapLines(table));
 
 function tellChange(one) {
   const sure = one.sure ? "" : "whether it reaches this is not sure";
   about(`Change ${one.change}, ${one.state}`, [one.title, one.what, one.action, sure].filter(Boolean).map((text) => ({ text })));
+}
+
+const changeTitle = (one) => `change ${one.change}, ${one.state}: ${one.title}${one.sure ? "" : " (perhaps)"}`;
+const changeWords = (one) => [one.what, one.action].filter(Boolean).join(" · ");
+
+function tellChanges(table) {
+  about(`What is planned and reaches ${table.table}`, table.planned.map((one) => ({ text: `${changeTitle(one)} · ${changeWords(one)}` })));
 }
 
 const wordsOf = ({ category, how }) => (how === "personal" ? category : `${category}, ${how}`);
@@ -230,12 +281,17 @@ function tell() {
     const name = html("td", "", row), link = html("a", table.table, name);
     link.href = `?${new URLSearchParams({ ...wanted(), table: table.table })}`;
     for (const tag of table.tags) html("span", tag, name).className = "tag";
+    if (table.gap) folded(table.gap.kind, gapLines(table), name);
     html("td", table.owners.join(", "), row);
-    html("td", table.last || (table.is_source ? "written elsewhere" : ""), row);
+    html("td", table.last, row);
     html("td", String(table.columns.length), row);
     html("td", table.more ? `+${table.more}` : "", row);
-    html("td", table.readers.length ? `${readersOf(table)}: ${table.readers.map((one) => one.name).join(", ")}` : "", row);
-    html("td", table.planned.map((one) => `change ${one.change}, ${one.state}: ${one.title}${one.sure ? "" : " (perhaps)"}`).join("; "), row);
+    const readers = html("td", "", row), planned = html("td", "", row);
+    if (table.readers.length) folded(readersOf(table), readerLines(table), readers);
+    for (const one of table.planned) {
+      const change = html("div", "", planned);
+      html("span", `${changeTitle(one)} · ${changeWords(one)}`, change);
+    }
     html("td", table.personal.map((one) => `${one.column === null ? "rows" : one.column} (${wordsOf(one)})`).join(", "), row);
   }
   edges.replaceChildren();
@@ -278,14 +334,15 @@ async function way(event) {
 }
 
 let typing = 0;
-async function suggest() {
-  const mine = ++typing, found = await asked("/lineage/names", { like: at("name").value });
+async function suggest(like) {
+  const mine = ++typing, found = await asked("/lineage/names", { like });
   if (mine !== typing) return;
   at("names").replaceChildren(...found.names.map((name) => { const option = document.createElement("option"); option.value = name; return option; }));
 }
 
 function read() {
   const given = new URLSearchParams(location.search);
+  at("about").replaceChildren();
   for (const name of ["up", "down"]) at(name).value = given.get(name) || at(name).defaultValue;
   at("name").value = given.get("table") || "";
   try {
@@ -300,7 +357,7 @@ document.addEventListener("DOMContentLoaded", () => {
   at("asked").addEventListener("submit", (event) => { event.preventDefault(); show(true); });
   at("way").addEventListener("submit", way);
   at("notice").addEventListener("submit", notice);
-  at("name").addEventListener("input", suggest);
+  for (const name of ["name", "to"]) at(name).addEventListener("input", () => suggest(at(name).value));
   at("kind").addEventListener("change", () => shown && draw());
   window.addEventListener("popstate", read);
   read();

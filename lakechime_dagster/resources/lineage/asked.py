@@ -3,9 +3,10 @@
 "Not known" and "nothing" are different answers: beside what was found stands why more may be, where it may.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from lakechime_dagster.errors import TableUnreadableError
@@ -16,13 +17,13 @@ from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.graph.answers import Hits, NotHit, hits, not_hit
 from lakechime_dagster.lineage.graph.consumers import ConsumerHit, consumers_hit
 from lakechime_dagster.lineage.graph.facts import TableFacts
+from lakechime_dagster.lineage.graph.gaps import Gap, gap_of, gaps
 from lakechime_dagster.lineage.graph.naming import meant
 from lakechime_dagster.lineage.graph.neighbourhood import Neighbourhood, neighbourhood
 from lakechime_dagster.lineage.graph.network import Network, network_of
 from lakechime_dagster.lineage.graph.openlineage import address_of, job_events
 from lakechime_dagster.lineage.graph.paths import Paths, Step, nodes_of
 from lakechime_dagster.lineage.graph.reach import Certainty, reach
-from lakechime_dagster.lineage.graph.standing import Standing
 from lakechime_dagster.lineage.planned.manifest import manifest_in
 from lakechime_dagster.lineage.reads import Read
 from lakechime_dagster.lineage.record import Statement
@@ -199,16 +200,25 @@ class AskedLineage:
         if not upstream:
             nothing = "no run has recorded lineage yet: only declared reads are known"
             return () if self.since_ms is not None else (nothing,)
-        standings: dict[str, list[Standing]] = {}
-        for one in LineageStandings(self.platform.store.engine).of_targets({ref.table for ref in refs}, self.at_ms):
-            standings.setdefault(one.statement.target, []).append(one)
-        declared, planned = declared_facts(self.lake), planned_statements(self.lake) if self.at_ms is None else {}
-        reasons = [
-            reason
-            for ref in refs
-            for reason in _unknown(ref, [one.statement for one in standings.get(ref.table, [])], declared, planned.get(ref.table))
-        ]
-        return tuple(dict.fromkeys(reasons))
+        told, declared, planned = self._outlines({ref.table for ref in refs}), declared_facts(self.lake), self._planned
+        reasons = (
+            gaps(ref, told.get(ref.table, ()), declared.get(ref.table, TableFacts()), planned.get(ref.table)) for ref in refs
+        )  # fmt: skip
+        return tuple(dict.fromkeys(chain.from_iterable(reasons)))
+
+    def gaps(self, tables: Collection[str]) -> dict[str, Gap]:
+        """Why more may lead to data sets than is known, by data set; those of which all is known are left out."""
+        told, declared, planned = self._outlines(tables), declared_facts(self.lake), self._planned
+        found = {one: gap_of(one, told.get(one, ()), declared.get(one, TableFacts()), planned.get(one)) for one in tables}
+        return {table: gap for table, gap in found.items() if gap is not None}
+
+    def _outlines(self, tables: Collection[str]) -> dict[str, list[Statement]]:
+        return LineageStandings(self.platform.store.engine).outlines(tables, self.at_ms)
+
+    @cached_property
+    def _planned(self) -> dict[str, Statement]:
+        """What is planned; of the past only records tell."""
+        return {} if self.at_ms is not None else planned_statements(self.lake)
 
     def job_events(self, table: str | None = None, depth: int = 1) -> list[dict[str, Any]]:
         """What runs told, as events of OpenLineage; of one table with what is around it within so many steps."""
@@ -220,29 +230,3 @@ class AskedLineage:
             standings = known.of_targets([one.table for one in several], self.at_ms)
         declared = {one.name: self.platform.location(one.name, one.location) for one in self.lake.tables}
         return job_events(standings, lambda name: address_of(name, declared.get(name)))
-
-
-def _unknown(
-    ref: ColumnRef, told: Sequence[Statement], declared: Mapping[str, TableFacts], planned: Statement | None
-) -> Iterable[str]:  # fmt: skip
-    """Why more may lead to one of them."""
-    if not told and planned is not None:
-        yield f"no run that wrote {ref.table} has recorded lineage yet: only what is planned is known"
-        told = (planned,)
-    if not told:
-        facts = declared.get(ref.table, TableFacts())
-        if facts.is_source:
-            yield f"{ref.table} is written elsewhere, and nobody has told from what"
-        elif facts.is_declared:
-            yield f"no run that wrote {ref.table} has recorded lineage yet: only its declared reads are known"
-        else:
-            yield f"no run that wrote {ref.table} has recorded lineage"
-        return
-    for statement in told:
-        yield from (f"{ref.table}: {reason}" for reason in statement.unknown)
-        for column in statement.columns:
-            if ref.column in (None, column.column):
-                yield from (f"{ref.table}.{column.column}: {reason}" for reason in column.opaque)
-    assigned = {column.column for one in told for column in one.columns}
-    if ref.column is not None and ref.column not in assigned:
-        yield f"no recorded run has assigned {ref}"

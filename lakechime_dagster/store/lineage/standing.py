@@ -39,6 +39,23 @@ class LineageStandings:
                 found += _standings(connection, sa.and_(hold(at_ms), is_of))
         return found
 
+    def outlines(self, targets: Collection[str], at_ms: int | None = None) -> dict[str, list[Statement]]:
+        """What holds of the writes of some targets, by target, without sources and inputs: which columns, and what is not known."""
+        told, node, found = schema.told, schema.node, dict[str, list[Statement]]()
+        query = (
+            sa.select(node.c.name, told.c.columns, told.c.opaque, told.c.unknown)
+            .join_from(node, told, told.c.target_id == node.c.node_id)
+            .join(schema.interval, schema.interval.c.told_id == told.c.told_id)
+            .where(hold(at_ms))
+            .order_by(schema.interval.c.from_ms, told.c.told_id)
+        )
+        with reading(self.engine) as connection:
+            for some in slices(sorted(set(targets)), MANY):
+                keys = [key_of(ColumnRef(name)) for name in some]
+                for row in connection.execute(query.where(among(connection, node.c.key, keys))):
+                    found.setdefault(row.name, []).append(_outline(row))
+        return found
+
     def history(self, target: str) -> list[Standing]:
         """All that ever held of a target, by when it began."""
         is_of = schema.told.c.target_id.in_(sa.select(schema.node.c.node_id).where(schema.node.c.key == key_of(ColumnRef(target))))
@@ -127,6 +144,11 @@ def _statement(row: sa.Row[Any], inputs: Iterable[str], edges: Iterable[sa.Row[A
         target=names[row.target_id].table, columns=columns, indirect=tuple(sources.get(None, ())), inputs=tuple(inputs),
         replaces=row.replaces, unknown=tuple(row.unknown),
     )  # fmt: skip
+
+
+def _outline(row: sa.Row[Any]) -> Statement:
+    columns = tuple(ColumnLineage(column=name, opaque=tuple(row.opaque.get(name, ()))) for name in row.columns)
+    return Statement(target=row.name, columns=columns, unknown=tuple(row.unknown))
 
 
 def refs_of(connection: Connection, numbers: Collection[int]) -> dict[int, ColumnRef]:

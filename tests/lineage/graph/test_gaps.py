@@ -1,0 +1,47 @@
+"""What is not known of a data set, with the reason."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.graph.facts import TableFacts
+from lakechime_dagster.lineage.graph.gaps import Gap, GapKind, gap_of, gaps
+from lakechime_dagster.lineage.record import Statement
+from tests.lineage.factories import make_statement
+
+KNOWN = make_statement(delay="bronze.flights.dep_delay")
+PARTLY = make_statement(delay="bronze.flights.dep_delay", opaque={"risk": "a UDF"})
+OPAQUE = make_statement(opaque={"risk": "a UDF"})
+DROPPED = make_statement(unknown=("events were dropped",))
+NOBODY, DECLARED, SOURCE = TableFacts(), TableFacts(is_declared=True), TableFacts(is_declared=True, is_source=True)
+
+
+@pytest.mark.parametrize(
+    ("told", "facts", "planned", "gap"),
+    [
+        ([KNOWN], NOBODY, None, None),
+        ([KNOWN], SOURCE, None, None),
+        ([KNOWN, PARTLY], NOBODY, None, Gap(GapKind.PART, ("gold.daily.risk: a UDF",))),
+        ([OPAQUE, OPAQUE], NOBODY, None, Gap(GapKind.WHOLE, ("gold.daily.risk: a UDF",))),
+        ([DROPPED], NOBODY, None, Gap(GapKind.WHOLE, ("gold.daily: events were dropped",))),
+        ([], NOBODY, None, Gap(GapKind.WHOLE, ("no run that wrote gold.daily has recorded lineage",))),
+        ([], DECLARED, None, Gap(GapKind.WHOLE, (
+            "no run that wrote gold.daily has recorded lineage yet: only its declared reads are known",))),
+        ([], DECLARED, KNOWN, Gap(GapKind.PART, ("no run that wrote gold.daily has recorded lineage yet: only what is planned is known",))),
+        ([], SOURCE, None, Gap(GapKind.ELSEWHERE, ("gold.daily is written elsewhere, and nobody has told from what",))),
+    ],
+)  # fmt: skip
+def test_a_table_says_how_much_of_it_is_not_known_and_why(
+    told: Sequence[Statement], facts: TableFacts, planned: Statement | None, gap: Gap | None
+) -> None:
+    assert gap_of("gold.daily", told, facts, planned) == gap
+
+
+def test_of_a_column_its_own_reasons_are_told_and_that_nobody_assigned_it() -> None:
+    def why(column: str) -> list[str]:
+        return list(gaps(ColumnRef("gold.daily", column), [PARTLY], NOBODY, None))
+
+    assert [why("delay"), why("risk"), why("other")] == [
+        [], ["gold.daily.risk: a UDF"], ["no recorded run has assigned gold.daily.other"],
+    ]  # fmt: skip
