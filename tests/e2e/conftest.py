@@ -11,7 +11,7 @@ import pytest
 
 from lakechime_dagster.spark.drivers.warm import start_warm_driver
 from tests.support.dagster_dev import LAKE, DagsterDev, dagster_dev
-from tests.support.processes import REPOSITORY, program
+from tests.support.processes import REPOSITORY, free_port, program
 from tests.support.spark import small_settings
 from tests.support.tables import write
 
@@ -21,7 +21,10 @@ SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("amount", pa.int6
 
 @pytest.fixture(scope="package")
 def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator[DagsterDev]:
-    """`dagster dev` with the test lake and a stock asset beside it, on a warm driver, until the package is through."""
+    """`dagster dev` with the test lake and a stock asset beside it, on a warm driver, until the package is through.
+
+    Its assets link to a page of lineage that whoever looks at one starts by himself.
+    """
     home = tmp_path_factory.mktemp("shop")
     workspace = home / "workspace.yaml"
     places = {
@@ -33,7 +36,13 @@ def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator
         f"  - python_file: {{relative_path: '{REPOSITORY / path}', working_directory: '{REPOSITORY}', location_name: {name}}}\n"
         for name, path in places.items()
     ))  # fmt: skip
-    wishes = {"LAKECHIME_LAKE": LAKE, "LAKECHIME_SPARK_DRIVER": "warm", "LAKECHIME_SPARK_JARS": str(spark_jars)}
+    page = f"http://127.0.0.1:{free_port()}"
+    wishes = {
+        "LAKECHIME_LAKE": LAKE,
+        "LAKECHIME_SPARK_DRIVER": "warm",
+        "LAKECHIME_SPARK_JARS": str(spark_jars),
+        "LAKECHIME_LINEAGE_URL": page,
+    }
     host = start_warm_driver(small_settings("warm"), home, spark_jars)
     try:
         with dagster_dev("dagster-dev", [*program("dagster"), "dev", "-w", str(workspace)], home, set(places), home, **wishes) as running:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.lineage.reads import keep_reads
 from tests.support.dagster_dev import DagsterDev
 from tests.support.missing import missing
-from tests.support.processes import PATIENCE
+from tests.support.processes import PATIENCE, REPOSITORY, Service, await_found, program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -65,6 +66,30 @@ def comes(page: Page, text: str) -> bool:
     return True
 
 
+def keep_read(shop: DagsterDev, dashboard: str, column: ColumnRef) -> None:
+    """A dashboard has just read a column."""
+    engine = open_engine(f"sqlite:///{shop.home / 'dce.sqlite'}")
+    who = Consumer(ConsumerKind.DASHBOARD, "superset", dashboard)
+    with writing(engine) as connection:
+        keep_reads(connection, [Read(consumer=who, refs=(column,), at_ms=SqlDCEStore(engine).now(), owners=("team:bi",))])
+    engine.dispose()
+
+
+@contextmanager
+def page_of_lineage(shop: DagsterDev) -> Iterator[str]:
+    """`lakechime lineage serve` where the assets link to."""
+    env = shop.service.env
+    port = int(env["LAKECHIME_LINEAGE_URL"].rpartition(":")[2])
+    command = [*program("lakechime"), "lineage", "serve", "--port", str(port)]
+    served = Service("lineage-page", command, cwd=REPOSITORY, env=env, port=port, log=shop.home / "lineage-page.log")
+    served.start()
+    try:
+        await_found(lambda: served.is_ready, "the page of lineage is served", 60)
+        yield env["LAKECHIME_LINEAGE_URL"]
+    finally:
+        served.end()
+
+
 def test_the_page_of_an_asset_says_what_it_waits_for_and_what_its_last_run_did(
     shop: DagsterDev, orders: dict[str, Any], page: Page, pictures: Path
 ) -> None:
@@ -94,12 +119,7 @@ def test_the_page_of_a_source_shows_its_commits_and_who_wrote_them(
 
 
 def test_a_dashboard_stands_behind_the_table_that_it_reads(shop: DagsterDev, page: Page, pictures: Path) -> None:
-    engine = open_engine(f"sqlite:///{shop.home / 'dce.sqlite'}")
-    who = Consumer(ConsumerKind.DASHBOARD, "superset", "Orders_a_day")
-    with writing(engine) as connection:
-        refs = (ColumnRef("gold.orders_of_day", "orders"),)
-        keep_reads(connection, [Read(consumer=who, refs=refs, at_ms=SqlDCEStore(engine).now(), owners=("team:bi",))])
-    engine.dispose()
+    keep_read(shop, "Orders_a_day", ColumnRef("gold.orders_of_day", "orders"))
     reload_outside(shop.url)
     nodes = shop.graphql("{ assetNodes { assetKey { path } dependencyKeys { path } dependedByKeys { path } isExecutable } }")["assetNodes"]
     keys = {"/".join(node["assetKey"]["path"]): node for node in nodes}
@@ -108,3 +128,19 @@ def test_a_dashboard_stands_behind_the_table_that_it_reads(shop: DagsterDev, pag
     assert dashboard["assetKey"] in table["dependedByKeys"]
     url = f"{shop.url}/assets/gold/orders_of_day?view=lineage"
     assert unseen(page, url, "Orders_a_day", picture=pictures / "outside.png") == []
+
+
+def test_two_clicks_from_an_asset_show_where_a_column_comes_from_and_who_reads_it(
+    shop: DagsterDev, orders: dict[str, Any], page: Page, pictures: Path
+) -> None:
+    keep_read(shop, "Revenue", ColumnRef("silver.orders", "amount"))
+    with page_of_lineage(shop) as url:
+        page.goto(f"{shop.url}/assets/silver/orders")
+        with page.context.expect_page(timeout=MILLISECONDS) as opened:
+            page.locator(f'a[href="{url}/lineage?table=silver.orders"]').first.click(timeout=MILLISECONDS)
+        opened.value.locator("g.box.asked text.column", has_text="amount").click(timeout=MILLISECONDS)
+        told = opened.value.locator("#about li").all_text_contents()
+        opened.value.screenshot(path=pictures / "lineage.png")
+        opened.value.close()
+    assert told[0] == "comes from bronze.orders.amount (identity)"
+    assert [text.split(" · read last ")[0] for text in told if "reads amount" in text] == ["dashboard Revenue (superset)"]
