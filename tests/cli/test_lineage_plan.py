@@ -3,24 +3,26 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copy
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.planned.manifest import read_manifest
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.lineage.reads import keep_reads, note_way
-from tests.support.cli import Cli
+from tests.support.cli import Answer, Cli
 
 pytestmark = pytest.mark.spark
 
 LAKE = """
 from lakechime_dagster.lake import Lake, SourceTable, sql_table
 orders = SourceTable("bronze.orders")
-paid = sql_table("silver.paid", sql="SELECT id, amount * {times} AS twice FROM bronze.orders WHERE amount > 0", refresh="full")
+paid = sql_table("silver.paid", sql="SELECT {columns} FROM bronze.orders WHERE amount > 0", refresh="full")
 total = sql_table("gold.total", sql="SELECT sum({read}) AS total FROM silver.paid", refresh="full", owner="team:gold")
 lake = Lake("shop", [orders, paid, total])
 """
@@ -36,8 +38,9 @@ def code(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a text as long, of the same second, is taken for the compiled one
 
-    def write(times: int = 2, read: str = "twice") -> None:
-        (tmp_path / "planned_lake.py").write_text(LAKE.format(times=times, read=read), encoding="utf-8")
+    def write(times: int = 2, read: str = "twice", columns: str = "id, amount * {times} AS twice") -> None:
+        text = LAKE.format(columns=columns.format(times=times), read=read)
+        (tmp_path / "planned_lake.py").write_text(text, encoding="utf-8")
         sys.modules.pop("planned_lake", None)
 
     write()
@@ -99,6 +102,63 @@ def test_what_breaks_fails_until_it_is_accepted(lakechime: Cli, code: Callable[.
     assert accepted.code == 0
     again = lakechime("lineage", "gate", "--against", file)
     assert (again.code, "agreed on Monday" in again.out) == (0, True)
+
+
+@pytest.fixture
+def main(lakechime: Cli, code: Callable[..., None], tmp_path: Path) -> str:
+    """A copy of the manifest of the main branch, of the code as it begins."""
+    write_deltalake(lakechime.platform.location("bronze.orders"), ORDERS.empty_table())
+    assert lakechime("lineage", "plan").code == 0
+    return str(copy(tmp_path / "lineage.json", tmp_path / "lineage-of-main.json"))
+
+
+def test_what_is_accepted_goes_with_the_change_until_it_is_another_one(
+    lakechime: Cli, code: Callable[..., None], main: str, tmp_path: Path
+) -> None:
+    def gate(*more: str) -> Answer:
+        return lakechime("lineage", "gate", "--against", main, "--fail-on", "values change", *more)
+
+    own, before = tmp_path / "lineage.json", Path(main).read_text(encoding="utf-8")
+    code(times=3)
+    assert lakechime("lineage", "plan").code == 0
+    keys = [one["key"] for one in gate("--json").json["findings"]]
+    assert len(keys) == 2
+    for key in keys:
+        assert gate("--accept", key, "--reason", "agreed on Monday").out == f"accepted in {own}: {key}\n"
+    assert Path(main).read_text(encoding="utf-8") == before
+    assert gate().code == 0
+    text = own.read_text(encoding="utf-8")
+    assert lakechime("lineage", "plan").code == 0
+    assert lakechime("lineage", "plan", "--out", str(tmp_path / "other.json")).code == 0
+    assert (own.read_text(encoding="utf-8"), (tmp_path / "other.json").read_text(encoding="utf-8")) == (text, text)
+
+    code(times=4)
+    assert gate().code == 1
+    key = gate("--json").json["findings"][0]["key"]
+    assert gate("--accept", key, "--reason", "and this").code == 0
+    assert [*read_manifest(own).accepted] == [key]
+    code(times=3)
+    assert lakechime("lineage", "plan").code == 0
+    assert read_manifest(own).accepted == {}
+    own.unlink()
+    nowhere = gate("--accept", keys[0], "--reason", "agreed")
+    assert (nowhere.code, "lakechime lineage plan" in nowhere.err) == (3, True)
+
+
+def test_a_column_that_is_gone_breaks_the_dashboard_that_reads_it(lakechime: Cli, code: Callable[..., None], main: str) -> None:
+    code(read="id")
+    assert lakechime("lineage", "plan", "--out", main).code == 0
+    code(read="id", columns="id")
+    assert lakechime("lineage", "gate", "--against", main).code == 0
+    now = lakechime.platform.store.now()
+    read = Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", "Sales"), refs=(ColumnRef("silver.paid", "twice"),), at_ms=now)
+    with writing(lakechime.platform.store.engine) as connection:
+        keep_reads(connection, [read])
+        note_way(connection, "audit", documents=1, refused=0, outside=0)
+    gate = lakechime("lineage", "gate", "--against", main)
+    assert gate.code == 1
+    assert "| breaks | silver.paid | twice | is gone |" in gate.out
+    assert "dashboard Sales" in gate.out
 
 
 @pytest.mark.parametrize(

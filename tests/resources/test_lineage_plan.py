@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
+from lakechime_dagster.lineage.planned.findings import Class
+from lakechime_dagster.lineage.planned.gate import compare
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable, read_manifest
 from lakechime_dagster.lineage.plans.digests import Digests
 from lakechime_dagster.lineage.plans.dump import Node
@@ -176,6 +178,28 @@ def test_what_cannot_be_asked_is_said(planned: Callable[..., Manifest]) -> None:
     assert why(breaks).startswith("TypeError: ")
     assert "no_such_column" in why(gone)
     assert why(wants) == "not known until it runs: its function wants context; give it a default"
+
+
+def test_readers_that_do_not_say_what_they_read_are_unsure_of_what_changes(planned: Callable[..., Manifest]) -> None:
+    def other(orders: DataFrame) -> DataFrame:
+        return orders.where("amount > 0").select("id", (F.col("amount") * 3).alias("twice"), F.lower("city").alias("city"))
+
+    def without(orders: DataFrame) -> DataFrame:
+        return orders.where("amount > 0").select("id", F.lower("city").alias("city"))
+
+    @spark_table("gold.wants", keys=["id"], reads={"paid": SourceTable("silver.paid").snapshot()}, refresh="full")
+    def wants(paid: DataFrame, context: Any) -> DataFrame:
+        return paid
+
+    @spark_table("gold.by_rdd", keys=["id"], reads={"paid": SourceTable("silver.paid").snapshot()}, refresh="full")
+    def by_rdd(paid: DataFrame) -> DataFrame:
+        return paid.sparkSession.createDataFrame(paid.rdd.map(lambda row: (row[0],)), "id long")
+
+    before = planned(paid_table(), wants, by_rdd)
+    for function in (other, without):
+        findings = compare(before, planned(paid_table(function), wants, by_rdd))
+        unsure = {(one.table, one.column) for one in findings if one.kind is Class.UNSURE}
+        assert unsure == {("gold.wants", None), ("gold.by_rdd", None)}
 
 
 def test_a_value_that_goes_through_the_driver_is_told(planned: Callable[..., Manifest]) -> None:

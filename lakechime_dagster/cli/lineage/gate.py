@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakechime_dagster.cli.context import declared_lake, open_platform
+from lakechime_dagster.cli.lineage.plan import manifest_path
 from lakechime_dagster.cli.options import Json
 from lakechime_dagster.cli.output import note, print_json, say
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
-from lakechime_dagster.lineage.planned.gate import ORDER, Class
+from lakechime_dagster.lineage.planned.findings import ORDER, Class
 
 if TYPE_CHECKING:
     from lakechime_dagster.lake import Lake
-    from lakechime_dagster.lineage.planned.gate import Finding
-    from lakechime_dagster.lineage.planned.manifest import Manifest
+    from lakechime_dagster.lineage.planned.findings import Finding
     from lakechime_dagster.lineage.reads import Read
+    from lakechime_dagster.resources.lineage.gate_readers import ReadFindings
     from lakechime_dagster.resources.platform import Platform
 
 Against = Annotated[Path, typer.Option("--against", help="The manifest of the code as it was, such as of the main branch.")]
 FailOn = Annotated[str, typer.Option("--fail-on", help=f"The least that fails: {', '.join(ORDER)}, or `nothing`.")]
-Accept = Annotated[str | None, typer.Option("--accept", help="Accept a finding, by the key that --json tells; needs --reason.")]
-Reason = Annotated[str | None, typer.Option("--reason", help="Why it is accepted.")]
+Accept = Annotated[str | None, typer.Option("--accept", help="Accept, in lineage.json, the finding of a key that --json tells.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why it is accepted; --accept needs it.")]
 Live = Annotated[bool, typer.Option("--live", help="Take the columns of sources from the tables that are there, not from the file.")]
 Draft = Annotated[bool, typer.Option("--draft", help="Keep a notice for each table whose change hits others, for a person to send.")]
 NOTHING = "nothing"
@@ -35,33 +36,36 @@ def gate(
     """Ask each function and query again and compare: what breaks, which rows and values change, of whom. Markdown, by owner.
 
     Columns of tables that others write are taken from the file, so that it runs where there are no tables and no store; with one it
-    tells which dashboards and people read what changes. The exit code is 1 when
-    something that is not accepted is as bad as `--fail-on`.
+    tells which dashboards and people read what changes. What is accepted stands in the project's lineage.json, to be merged with the
+    change, or in the file. The exit code is 1 when something that is not accepted is as bad as `--fail-on`.
     """
+    from lakechime_dagster.lineage.planned.accepting import with_accepted
     from lakechime_dagster.lineage.planned.gate import compare
     from lakechime_dagster.lineage.planned.gate_report import markdown
     from lakechime_dagster.lineage.planned.manifest import read_manifest
-    from lakechime_dagster.resources.lineage.gate_readers import gate_readers
+    from lakechime_dagster.resources.lineage.gate_readers import ReadFindings, gate_readers
     from lakechime_dagster.resources.lineage.plan import planned_manifest
     from lakechime_dagster.resources.platform import open_platform_without_store
 
     worst = _checked(fail_on)
-    before = read_manifest(against)
+    before, own = read_manifest(against), manifest_path()
+    accepted = read_manifest(own).accepted if own.exists() else {}
     platform, why_not = (open_platform(), "") if draft else open_platform_without_store()
     lake = declared_lake(platform.settings)
     after = planned_manifest(lake, platform, note, before, only_manifest=not live)
-    found = compare(before, after)
+    compared = compare(before, after)
+    read = ReadFindings(findings=compared, not_known=why_not) if why_not else gate_readers(platform, compared)
+    found, readers = with_accepted(read.findings, {**before.accepted, **accepted}), read.readers
     if accept is not None:
-        _accept(against, before, found, accept, reason)
+        _accept(own, read, accept, reason)
         return
     if draft:
         _draft(platform, found)
-    readers, not_known = ({}, why_not) if why_not else gate_readers(platform, found)
     if as_json:
-        told = [document(one) | {"readers": [_reader(read) for read in readers.get(one.key, ())]} for one in found]
-        print_json({"findings": told, "readers_not_known": not_known or None})
+        told = [document(one) | {"readers": [_reader(each) for each in readers.get(one.key, ())]} for one in found]
+        print_json({"findings": told, "readers_not_known": read.not_known or None})
     else:
-        say(markdown(found, wakes_of(lake), remedies_of(lake), readers=readers, not_known=not_known).rstrip("\n"))
+        say(markdown(found, wakes_of(lake), remedies_of(lake), readers=readers, not_known=read.not_known).rstrip("\n"))
     if worst is not None and any(ORDER.index(one.kind) <= ORDER.index(worst) and not one.accepted for one in found):
         raise typer.Exit(1)
 
@@ -125,10 +129,23 @@ def _checked(fail_on: str) -> Class | None:
         raise InvalidValueError("--fail-on", fail_on, f"write one of {', '.join(ORDER)}, or {NOTHING}") from None
 
 
-def _accept(path: Path, manifest: "Manifest", found: "tuple[Finding, ...]", key: str, reason: str | None) -> None:
-    if key not in {one.key for one in found}:
+def _accept(path: Path, read: "ReadFindings", key: str, reason: str | None) -> None:
+    """Write it down; what was accepted and is found no more goes, whatever it is for those who read, who are not known everywhere."""
+    from lakechime_dagster.lineage.planned.manifest import read_manifest
+
+    keys = {one.key for one in read.findings}
+    if key not in keys:
         raise NotFoundError(f"there is no finding {key!r}; see the keys with --json")
     if not (reason or "").strip():
         raise InvalidValueError("--reason", reason or "", "say why the finding is accepted")
-    path.write_text(replace(manifest, accepted={**manifest.accepted, key: str(reason)}).to_json(), encoding="utf-8")
+    if not path.exists():
+        raise NotFoundError(f"there is no {path} to keep it in; write it with `lakechime lineage plan`")
+    own = read_manifest(path)
+    found = {_without_kind(one) for one in keys}
+    kept = {known: why for known, why in own.accepted.items() if _without_kind(known) in found}
+    path.write_text(replace(own, accepted={**kept, key: str(reason)}).to_json(), encoding="utf-8")
     say(f"accepted in {path}: {key}")
+
+
+def _without_kind(key: str) -> str:
+    return key.partition(": ")[2]

@@ -1,13 +1,17 @@
 """`lakechime lineage plan`: what the code says of each column, before any run, as a file for git."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.options import Json
 from lakechime_dagster.cli.output import count, note, print_json, say
+
+if TYPE_CHECKING:
+    from lakechime_dagster.lineage.planned.manifest import Manifest
 
 Out = Annotated[Path | None, typer.Option("--out", help="The file to write; lineage.json beside workspace.yaml unless given.")]
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit with 1 when the file is not what the code says.")]
@@ -17,13 +21,13 @@ def plan(out: Out = None, check: Check = False, as_json: Json = False) -> None:
     """Ask Spark what each function and query would compute, over no rows, and write it down: schemas, column lineage, digests.
 
     Equal code gives the same file, byte for byte, as long as the tables that others write have the same columns; of tables that are
-    not there, the columns are taken from the file. What breaks over no rows, or wants a run's context, is said as not known.
+    not there, the columns are taken from the file. What breaks over no rows, or wants a run's context, is said as not known. What was
+    accepted of the gate stays as long as the code makes it.
     """
-    from lakechime_dagster.lineage.planned.manifest import read_manifest
     from lakechime_dagster.resources.lineage.plan import planned_manifest
 
     platform, path = open_platform(), out or manifest_path()
-    before = read_manifest(path) if path.exists() else None
+    before = _before(path, manifest_path())
     made = planned_manifest(declared_lake(platform.settings), platform, note, before)
     text = made.to_json()
     unknown = [(name, why) for name, table in made.tables.items() if table.is_computed for why in table.unknown]
@@ -47,6 +51,15 @@ def plan(out: Out = None, check: Check = False, as_json: Json = False) -> None:
         say(f"{path} is what the code says")
         return
     say(f"{path}: {count(columns, 'column')} of {count(len(computed), 'computed table')}, {len(unknown)} not known")
+
+
+def _before(path: Path, own: Path) -> "Manifest | None":
+    """The file as it is, or else the project's own, with what is accepted in either."""
+    from lakechime_dagster.lineage.planned.manifest import read_manifest
+
+    known = [read_manifest(one) for one in dict.fromkeys((path, own)) if one.exists()]
+    accepted = {key: why for one in known for key, why in one.accepted.items()}
+    return replace(known[0], accepted=accepted) if known else None
 
 
 def manifest_path() -> Path:

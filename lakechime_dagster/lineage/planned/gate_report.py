@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from lakechime_dagster.lineage.planned.gate import ORDER, Class, Finding
+from lakechime_dagster.lineage.planned.findings import ORDER, Class, Finding
 from lakechime_dagster.lineage.planned.gate_readers import Readers
 from lakechime_dagster.lineage.reads import Read
 from lakechime_dagster.triggers.grid import from_milliseconds

@@ -9,6 +9,7 @@ from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.names import Names
+from lakechime_dagster.lineage.planned.accepting import still_made
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.plans.digests import digests_of
 from lakechime_dagster.lineage.plans.dump import Node, dump_of
@@ -30,7 +31,8 @@ def planned_manifest(
         lake: The lake.
         platform: Where its tables are.
         log: Told which Spark is used.
-        before: An earlier manifest. Schemas of tables that are not there are taken from it, and what was accepted stays.
+        before: An earlier manifest. Schemas of tables that are not there are taken from it, and what was accepted
+            stays as long as the code makes it.
         only_manifest: Take no schema from tables, so that the answer is the same wherever it is asked.
 
     Raises:
@@ -75,7 +77,7 @@ class _Planning:
         for table in self.lake.tables:
             planned = self._computed(table) if isinstance(table, LakeTable) else self._found(table.name, table.location)
             self.tables[table.name] = replace(planned, owner=table.owner or "")
-        accepted = self.before.accepted if self.before is not None else {}
+        accepted = still_made(self.before.accepted, self.tables.values()) if self.before is not None else {}
         return Manifest(lake=self.lake.name, tables=self.tables, accepted=accepted)
 
     def _found(self, name: str, location: str | None) -> PlannedTable:

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
-from lakechime_dagster.lineage.planned.gate import Class, Finding, compare
-from lakechime_dagster.lineage.planned.gate_readers import readers_of
+from lakechime_dagster.lineage.planned.accepting import with_accepted
+from lakechime_dagster.lineage.planned.findings import Class, Finding
+from lakechime_dagster.lineage.planned.gate import compare
+from lakechime_dagster.lineage.planned.gate_readers import raised, readers_of
 from lakechime_dagster.lineage.planned.gate_report import markdown
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
-from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
+from lakechime_dagster.lineage.reads import ACTIVE_MS, RECIPIENT_MS, Consumer, ConsumerKind, Read
 
 TYPES = {"id": "long", "amount": "long", "city": "string"}
 
@@ -156,12 +158,69 @@ def test_a_table_that_is_taken_away_breaks_its_readers() -> None:
     assert (Class.BREAKS, "silver.paid") in kinds
 
 
-def test_a_finding_that_is_accepted_is_told_apart_until_it_is_another_one() -> None:
+OPAQUE = make_table("gold.opaque", make_column("rdd", opaque=("RDD",)), make_column("id", "silver.paid.id"), reads="silver.paid")
+UNKNOWN = make_table("gold.unknown", reads="silver.paid", unknown=("not known until it runs: its function wants context",))
+WITHOUT_TWICE = replace(PAID, columns=PAID.columns[:1])
+
+
+@pytest.mark.parametrize(
+    ("paid", "what"),
+    [
+        (with_column(PAID, "twice", digest="other"), ""), (WITHOUT_TWICE, ", which is gone"),
+        (with_column(PAID, "twice", type="string"), ""),
+    ],
+)  # fmt: skip
+def test_a_reader_that_does_not_say_what_it_reads_is_unsure_and_so_is_who_reads_it(paid: PlannedTable, what: str) -> None:
+    readers = (OPAQUE, UNKNOWN, make_table("gold.after", make_column("n", "gold.opaque.rdd"), reads="gold.opaque"))
+    findings = compare(make_manifest(SOURCE, PAID, *readers), make_manifest(SOURCE, paid, *readers))
+    hit = {(one.kind, one.table, one.column): one.what for one in findings if one.table != "silver.paid"}
+    assert hit == {
+        (Class.UNSURE, "gold.opaque", "rdd"): f"may read silver.paid.twice{what}",
+        (Class.UNSURE, "gold.unknown", None): f"may read silver.paid.twice{what}",
+        (Class.UNSURE, "gold.after", "n"): "reads gold.opaque.rdd, which comes from silver.paid.twice",
+    }
+
+
+def test_an_input_beside_the_declared_ones_counts_though_the_reader_is_no_longer_known() -> None:
+    before = make_table("gold.towns", make_column("total", "silver.paid.twice"), reads="silver.paid")
+    after = replace(before, columns=(), inputs=(), unknown=("not known until bronze.other is",))
+    other = with_column(PAID, "twice", digest="other")
+    findings = compare(make_manifest(SOURCE, PAID, before), make_manifest(SOURCE, other, after))
+    assert (Class.VALUES, "gold.towns", "total") in {(one.kind, one.table, one.column) for one in findings}
+
+
+def test_who_surely_reads_is_told_so_though_a_shorter_way_is_not_sure() -> None:
+    both = make_table("gold.both", make_column("n", "gold.towns.total", opaque=("RDD",)), reads="gold.towns silver.paid")
+    changed = with_column(PAID, "twice", digest="other")
+    findings = compare(make_manifest(SOURCE, PAID, TOWNS, both), make_manifest(SOURCE, changed, TOWNS, both))
+    assert (Class.VALUES, "gold.both", "n") in {(one.kind, one.table, one.column) for one in findings}
+
+
+def test_other_code_of_what_was_not_known_before_is_unsure() -> None:
+    known = make_table("gold.unknown", make_column("id", "silver.paid.id"), reads="silver.paid", code="other")
+    findings = compare(make_manifest(SOURCE, PAID, UNKNOWN), make_manifest(SOURCE, PAID, known))
+    assert (Class.UNSURE, "gold.unknown", None) in {(one.kind, one.table, one.column) for one in findings}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (replace(PAID, rows="0f"), replace(PAID, rows="1f")),
+        (with_column(PAID, "twice", digest="0f"), with_column(PAID, "twice", digest="1f")),
+        (with_column(PAID, "twice", type="string", digest="0f"), with_column(PAID, "twice", type="string", digest="1f")),
+        (replace(PAID, code="0f", unknown=("an RDD",)), replace(PAID, code="1f", unknown=("an RDD",))),
+        (replace(PAID, laid_out={"keys": "id"}), replace(PAID, laid_out={"keys": "twice"})),
+    ],
+)  # fmt: skip
+def test_what_is_accepted_is_told_again_once_it_is_another_change_of_the_same_place(first: PlannedTable, second: PlannedTable) -> None:
     before = make_manifest(SOURCE, PAID, TOWNS, IDS)
-    after = make_manifest(SOURCE, replace(PAID, rows="other"), TOWNS, IDS)
-    key = next(one.key for one in compare(before, after) if one.table == "silver.paid")
-    accepted = compare(replace(before, accepted={key: "agreed on Monday"}), after)
-    assert {one.table: one.accepted for one in accepted if one.accepted} == {"silver.paid": "agreed on Monday"}
+    findings = compare(before, make_manifest(SOURCE, first, TOWNS, IDS))
+    agreed = {one.key: "agreed on Monday" for one in findings}
+    assert {one.accepted for one in with_accepted(findings, agreed)} == {"agreed on Monday"}
+    assert {one.table for one in findings} >= {"silver.paid", "gold.towns"}
+    other = compare(before, make_manifest(SOURCE, second, TOWNS, IDS))
+    assert {(one.kind, one.ref) for one in other} == {(one.kind, one.ref) for one in findings}
+    assert {one.accepted for one in with_accepted(other, agreed)} == {""}
 
 
 def test_the_report_is_by_owner_and_names_the_way_and_the_command() -> None:
@@ -194,6 +253,28 @@ def test_a_finding_names_the_dashboards_that_read_what_it_is_about_and_no_others
     told = markdown(findings, {}, readers=found)
     assert "| dashboard Totals of ann (2023-11-14) |" in told
     assert "Ids" not in told
+
+
+@pytest.mark.parametrize(
+    ("ref", "days", "kind"),
+    [
+        (ColumnRef("silver.paid", "twice"), 34, Class.BREAKS), (ColumnRef("silver.paid", "twice"), 36, Class.INFORMS),
+        (ColumnRef("silver.paid"), 1, Class.UNSURE), (ColumnRef("silver.paid", "id"), 1, Class.INFORMS),
+    ],
+)  # fmt: skip
+def test_a_column_that_is_gone_breaks_a_dashboard_that_read_it_of_late(ref: ColumnRef, days: int, kind: Class) -> None:
+    now = 1_700_000_000_000
+    read = Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", "Sales"), refs=(ref,), at_ms=now - days * ACTIVE_MS)
+    (gone,) = compare(make_manifest(SOURCE, PAID), make_manifest(SOURCE, WITHOUT_TWICE))
+    (finding,) = raised([gone], [read], now - RECIPIENT_MS)
+    assert (gone.kind, finding.kind) == (Class.INFORMS, kind)
+
+
+def test_a_table_that_is_gone_breaks_a_dashboard_that_read_a_column_of_it() -> None:
+    read = Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", "Sales"), refs=(ColumnRef("gold.towns", "total"),), at_ms=7)
+    (gone,) = compare(make_manifest(SOURCE, PAID, TOWNS), make_manifest(SOURCE, PAID))
+    (finding,) = raised([gone], [read], 7)
+    assert (gone.kind, finding.kind, [*readers_of([finding], [read])]) == (Class.INFORMS, Class.BREAKS, [finding.key])
 
 
 def test_it_is_told_why_nobody_knows_who_reads() -> None:
