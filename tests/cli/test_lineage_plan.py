@@ -68,6 +68,7 @@ def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Call
     assert gate.code == 0
     assert "notice 1 is drafted for silver.paid" in gate.err
     assert lakechime("notice", "list", "--json").json["changes"][0]["state"] == "planned"
+    assert "notice 1 is kept for silver.paid" in lakechime("lineage", "gate", "--against", file, "--draft").err
     assert "| values change | gold.total | total | reads silver.paid.twice |" in gate.out
     assert "### team:gold" in gate.out
     assert "- silver.paid: its next run makes all of it anew" in gate.out
@@ -143,6 +144,16 @@ def test_what_is_accepted_goes_with_the_change_until_it_is_another_one(
     own.unlink()
     nowhere = gate("--accept", keys[0], "--reason", "agreed")
     assert (nowhere.code, "lakechime lineage plan" in nowhere.err) == (3, True)
+
+
+def test_another_finding_is_drafted_anew_and_the_same_one_never_again(lakechime: Cli, code: Callable[..., None], main: str) -> None:
+    code(times=3)
+    assert "notice 1 is drafted for silver.paid" in lakechime("lineage", "gate", "--against", main, "--draft").err
+    assert lakechime("notice", "withdraw", "1", "--reason", "not now").code == 0
+    assert "notice 1 is over already for silver.paid" in lakechime("lineage", "gate", "--against", main, "--draft").err
+    code(times=4)
+    assert "is drafted for silver.paid" in lakechime("lineage", "gate", "--against", main, "--draft").err
+    assert [one["state"] for one in lakechime("notice", "list", "--all", "--json").json["changes"]] == ["planned", "withdrawn"]
 
 
 def test_a_column_that_is_gone_breaks_the_dashboard_that_reads_it(lakechime: Cli, code: Callable[..., None], main: str) -> None:

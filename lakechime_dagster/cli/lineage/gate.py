@@ -104,18 +104,10 @@ def remedies_of(lake: "Lake") -> dict[str, str]:
 
 
 def _draft(platform: "Platform", found: "tuple[Finding, ...]") -> None:
-    """Keep a draft for each table that others read and that itself changes; again it is the same one, also where a person has it."""
-    from lakechime_dagster.lineage.columns import ColumnRef
-    from lakechime_dagster.lineage.notices.changes import ChangeKind
-    from lakechime_dagster.lineage.notices.drafts import Again, change_of_itself
-    from lakechime_dagster.resources.notices import drafting
+    """Keep a draft for each table that itself changes, for what was not found before, and say what became of it."""
+    from lakechime_dagster.resources.lineage.gate_drafts import draft_findings
 
-    own = [one for one in found if not one.because and not one.accepted and one.kind is not Class.INFORMS]
-    for table in dict.fromkeys(one.table for one in own):
-        mine = [one for one in own if one.table == table]
-        what = "; ".join(f"{one.column or table} {one.what}" for one in mine)
-        change = change_of_itself(ChangeKind.SCHEMA_CHANGE, what, [ColumnRef(table, one.column) for one in mine])
-        drafted = drafting.draft_by_itself(platform, change, "lineage gate", f"gate/{table}", Again.SAID_OTHERWISE)
+    for table, drafted in draft_findings(platform, found):
         number = drafted.kept.change_id
         note(f"notice {number} is {drafted.outcome} for {table}; see it with `lakechime notice show {number}`")
 
