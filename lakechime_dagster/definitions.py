@@ -33,6 +33,7 @@ from lakechime_dagster.resources.keys import asset_key, monitor_check_keys, veri
 from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
 from lakechime_dagster.resources.maintenance import policy_of
 from lakechime_dagster.resources.names import dagster_name, maintenance_name, op_name
+from lakechime_dagster.resources.personal.levels import refuse_personal_levels
 from lakechime_dagster.resources.spark import SPARK
 from lakechime_dagster.sensors.alarms import alarms_sensor
 from lakechime_dagster.sensors.events import events_sensor
@@ -59,8 +60,10 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     table is woken by a change of nothing but columns of which the manifest knows that it does not read them.
 
     Raises:
-        DeclarationError: two of its ops or sensors would have one name, or Dagster refuses one of its assets.
+        DeclarationError: two of its ops or sensors would have one name, Dagster refuses one of its assets, or a manifest tells that
+            personal values are a partition level.
     """
+    refuse_personal_levels(lake, manifest)
     cluster = load_settings().cluster if cluster is None else cluster
     unread = unread_columns(lake, manifest)
     flows = {table.name: declare_flow(flow_of(table, cluster, unread.get(table.name))) for table in lake.targets}

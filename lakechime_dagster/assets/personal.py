@@ -26,7 +26,10 @@ def personal_specs(lake: Lake, table: LakeTable) -> list[dg.AssetCheckSpec]:
 
 
 def personal_results(lake: Lake, table: LakeTable, platform: Platform) -> list[dg.AssetCheckResult]:
-    """What the check says by the lineage that is known now; a table without one has none."""
+    """What the check says by the lineage that is known now; a table without one has none.
+
+    Values in a partition level are an error, also where that is known only since the commit.
+    """
     if not personal_specs(lake, table):
         return []
     from lakechime_dagster.resources.personal.reached import PersonalData  # numpy, which each process would pay for
@@ -39,8 +42,8 @@ def personal_results(lake: Lake, table: LakeTable, platform: Platform) -> list[d
     metadata |= {one.tagged.ref.column or "rows": one.remedy for one in wrong[:MAX_SHOWN]}
     if unsure:
         metadata["not known whether personal"] = ", ".join(unsure[:MAX_SHOWN])
-    result = dg.AssetCheckResult(check_name=_name(table), passed=not wrong, severity=dg.AssetCheckSeverity.WARN, metadata=metadata)
-    return [result]
+    severity = dg.AssetCheckSeverity.ERROR if any(one.is_level for one in wrong) else dg.AssetCheckSeverity.WARN
+    return [dg.AssetCheckResult(check_name=_name(table), passed=not wrong, severity=severity, metadata=metadata)]
 
 
 def _name(table: LakeTable) -> str:

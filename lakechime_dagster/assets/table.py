@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -27,6 +28,7 @@ from lakechime_dagster.resources.lineage.declared import record_declared
 from lakechime_dagster.resources.lineage.runs import older_code, record_lineage, seen_lineage
 from lakechime_dagster.resources.lineage.schema_hold import check_fits
 from lakechime_dagster.resources.names import pool_of
+from lakechime_dagster.resources.personal.levels import check_levels
 from lakechime_dagster.resources.platform import marks_of
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import SparkAttempt, SparkResource
@@ -50,7 +52,8 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.Asse
 
         def attempt(running: RunningExecution) -> SparkAttempt:
             check_fits(running, lake, table, context.log.warning)
-            return spark.refresh(running, job_of(lake, table, running, injected), context.log.info, table.write_as)
+            agree = partial(check_levels, running, lake, table)
+            return spark.refresh(running, job_of(lake, table, running, injected), context.log.info, table.write_as, agree)
 
         reports = each_key(keys, lambda key: materialise(context, lakechime, lake, table, flow, key, attempt))
         platform = lakechime.platform()

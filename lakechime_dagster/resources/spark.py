@@ -19,7 +19,7 @@ from lakechime_dagster.settings import Settings, SparkSettings
 from lakechime_dagster.spark.events.job import EventJob, GroupJob
 from lakechime_dagster.spark.following.bronze_job import BronzeJob
 from lakechime_dagster.spark.following.change_job import ChangeJob
-from lakechime_dagster.spark.job import TableJob, TableResult
+from lakechime_dagster.spark.job import Seen, TableJob, TableResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +43,13 @@ SparkAttempt = Attempted[TableResult]
 class SparkResource(dg.ConfigurableResource):
     """Runs tables on Spark. The driver comes from LAKECHIME_SPARK_* settings."""
 
-    def refresh(self, running: RunningExecution, job: TableJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
+    def refresh(
+        self, running: RunningExecution, job: TableJob, log: Callable[[str], None], write_as: Account | None,
+        agree: Callable[[Seen], None],
+    ) -> SparkAttempt:  # fmt: skip
         """One attempt at the execution's step of a computed table, by an account where one is declared.
+
+        `agree` may end it by what was seen of the computation, before anything is written.
 
         Raises:
             SparkFailedError: what Spark said.
@@ -52,7 +57,7 @@ class SparkResource(dg.ConfigurableResource):
         from lakechime_dagster.spark.refresh import refresh  # as below
 
         confs = _confs(write_as, job.location)
-        return self._attempt(running, log, confs, lambda spark: refresh(spark, job, running.stamp(), running.platform.log_at))
+        return self._attempt(running, log, confs, lambda spark: refresh(spark, job, running.stamp(), running.platform.log_at, agree))
 
     def ingest(self, running: RunningExecution, job: BronzeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that holds the messages of a feed."""

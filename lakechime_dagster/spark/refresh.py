@@ -45,7 +45,9 @@ from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 OpenLog = Callable[[str, str], TargetLog]
 
 
-def refresh(spark: SparkSession, job: TableJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
+def refresh(
+    spark: SparkSession, job: TableJob, stamp: CommitStamp, open_log: OpenLog, agree: Callable[[Seen], None] | None = None
+) -> TableResult:
     """One attempt at one step: process the ranges of the job and commit the outcome under the stamp, at most once ever.
 
     Args:
@@ -53,6 +55,7 @@ def refresh(spark: SparkSession, job: TableJob, stamp: CommitStamp, open_log: Op
         job: What to read and how to compute.
         stamp: Lane, step, attempt and the end that the commit will record. The watermark is completed from the rows.
         open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
+        agree: Called with what was seen of the computation before any row of it is computed; what it raises ends the attempt.
 
     Raises:
         LaneConflictError: the lane has moved on.
@@ -65,7 +68,7 @@ def refresh(spark: SparkSession, job: TableJob, stamp: CommitStamp, open_log: Op
     last = newest_commit(target, stamp)
     if last and last.stamp.step == stamp.step:
         return skipped(last)
-    with Attempt(spark, job, stamp, target, last, open_log) as attempt:
+    with Attempt(spark, job, stamp, target, last, open_log, agree) as attempt:
         return attempt.run()
 
 
@@ -89,6 +92,7 @@ class Attempt:
     target: Target
     last: Committed | None
     open_log: OpenLog
+    agree: Callable[[Seen], None] | None = None
     held: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
@@ -184,6 +188,8 @@ class Attempt:
         tables = {one.alias: one.table for one in self.job.inputs}
         frames = {alias: marked(frame, tables[alias], alias) for alias, frame in work.frames.items()}
         computed, self._seen = compute_seen(self.spark, lambda: self._computed_on(frames, tables))
+        if self.agree is not None:
+            self.agree(self._seen)
         return computed
 
     def _computed_on(self, frames: Mapping[str, DataFrame], tables: Mapping[str, str]) -> DataFrame:

@@ -13,3 +13,6 @@ towns = sql_table(
 )
 pages = sql_table("gold.pages", sql="SELECT page FROM bronze.visits", refresh="full")
 lake = Lake("people", [people, visits, members, hosts, towns, pages])
+
+by_mail = sql_table("silver.members", sql="SELECT email AS mail, town FROM bronze.people", partitioned_by={"mail": "string"})
+partitioned = Lake("partitioned", [people, by_mail])

@@ -119,7 +119,10 @@ def decide(
         print_json({"column": str(ref), "category": of, "who": by.who, "reason": by.reason})
         return
     say(f"{ref} {'is ' + of if of else 'holds nothing personal'}, as {by.who} decided.")
-    if of and any(one.name == ref.table for one in lake.targets):
+    levels = {level.lower() for one in lake.tables if one.name == ref.table for level in one.levels.names}
+    if of and str(ref.column).lower() in levels:
+        say(f"It is a partition level of {ref.table}, whose values stand in names of folders: partition by a hash or a mask of it.")
+    elif of and any(one.name == ref.table for one in lake.targets):
         say(f'For no bounds of it to stand in the log of {ref.table}, declare columns={{"{ref.column}": personal("{of}")}} of it, too.')
 
 
@@ -153,7 +156,7 @@ def _share(one: "Proposal") -> str:
 
 def _problem(leak: "Leak") -> dict[str, Any]:
     one = leak.tagged
-    return {"column": str(one.ref), "category": one.category, "public": leak.is_public, "remedy": leak.remedy}
+    return {"column": str(one.ref), "category": one.category, "public": leak.is_public, "level": leak.is_level, "remedy": leak.remedy}
 
 
 def _known_by(data: "PersonalData", one: "Tagged") -> str:

@@ -38,11 +38,16 @@ class Leak:
 
     tagged: Tagged
     is_public: bool
+    is_level: bool = False
 
     @property
     def remedy(self) -> str:
-        """What a person may do."""
+        """What a person may do; of a partition level to declare it is none, as that is refused."""
         name, category = self.tagged.ref, self.tagged.category
+        if self.is_level and self.is_public:
+            return f"{name} is a partition level of a table declared public: leave the column out, and partition by another one"
+        if self.is_level:
+            return f"{name} is a partition level, whose values stand in names of folders, in keys and in logs: {level_remedy(name)}"
         if self.is_public:
             return f"{name} is of a table declared public: leave the column out, or public=True"
         return f'declare columns={{"{name.column}": personal("{category}")}} of {name.table}, or decide that it is not personal'
@@ -72,10 +77,24 @@ def followed(
     return tuple(sorted(found, key=lambda one: (one.ref, one.reach, one.category)))
 
 
-def leaks(found: Iterable[Tagged], tags: Collection[ColumnRef], public: Collection[str], tables: Collection[str]) -> tuple[Leak, ...]:
+def level_remedy(level: ColumnRef) -> str:
+    """What a person may do of a partition level that holds personal values."""
+    word = f"`lakechime personal decide {level.table} {level.column} not --reason …`"
+    return f"partition by a hash or a mask of it, or by another column; where it is nothing personal, {word}"
+
+
+def on_levels(found: Iterable[Tagged], levels: Mapping[str, Collection[str]]) -> tuple[Tagged, ...]:
+    """Those of the columns that are partition levels and have the values; a pseudonym may be one. `levels` are by table."""
+    return tuple(one for one in found if one.reach is Reach.PERSONAL and _is_level(one, levels))
+
+
+def leaks(
+    found: Iterable[Tagged], tags: Collection[ColumnRef], public: Collection[str], levels: Mapping[str, Collection[str]]
+) -> tuple[Leak, ...]:
     """What is surely wrong: values in columns of the lake's tables that are not tagged, and anything personal in public ones.
 
-    A pseudonym needs no tag of its own, and has no place in a public table.
+    A pseudonym needs no tag of its own, and has no place in a public table. A partition level with values is wrong, tagged or not.
+    `levels` are those of the lake's tables, by table.
     """
     known: dict[str, list[str]] = {}
     for ref in tags:
@@ -84,6 +103,11 @@ def leaks(found: Iterable[Tagged], tags: Collection[ColumnRef], public: Collecti
     for one in found:
         is_public = one.ref.table in public and one.reach <= Reach.PSEUDONYM
         is_known = any(are_of_one(lower(one.ref), name) for name in known.get(one.ref.table, ()))
-        if is_public or (one.ref.table in tables and one.reach is Reach.PERSONAL and not is_known):
-            several.append(Leak(tagged=one, is_public=is_public))
+        is_level = one.reach is Reach.PERSONAL and _is_level(one, levels)
+        if is_public or is_level or (one.ref.table in levels and one.reach is Reach.PERSONAL and not is_known):
+            several.append(Leak(tagged=one, is_public=is_public, is_level=is_level))
     return tuple(several)
+
+
+def _is_level(one: Tagged, levels: Mapping[str, Collection[str]]) -> bool:
+    return lower(one.ref) in {level.lower() for level in levels.get(one.ref.table, ())}

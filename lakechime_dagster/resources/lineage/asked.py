@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Any
 
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.lineage.columns import ColumnRef
@@ -24,6 +23,8 @@ from lakechime_dagster.lineage.graph.network import Network, network_of
 from lakechime_dagster.lineage.graph.openlineage import address_of, job_events
 from lakechime_dagster.lineage.graph.paths import Paths, Step, nodes_of
 from lakechime_dagster.lineage.graph.reach import Certainty, reach
+from lakechime_dagster.lineage.graph.standing import Standing
+from lakechime_dagster.lineage.planned.current import planned_of
 from lakechime_dagster.lineage.planned.manifest import manifest_in
 from lakechime_dagster.lineage.reads import Read
 from lakechime_dagster.lineage.record import Statement
@@ -46,12 +47,7 @@ def declared_statements(lake: Lake) -> list[Statement]:
 def planned_statements(lake: Lake) -> dict[str, Statement]:
     """What the manifest of the project plans of tables whose code is still the one that was planned, by name."""
     manifest = manifest_in(project_folder())
-    planned = manifest.tables if manifest is not None else {}
-    return {
-        table.name: planned[table.name].statement
-        for table in lake.computed
-        if table.name in planned and planned[table.name].code == code_digest(table)
-    }
+    return {} if manifest is None else planned_of(lake, manifest)
 
 
 def is_of_flow(platform: Platform, lake: Lake, standing: Standing) -> bool:

@@ -60,15 +60,21 @@ class PersonalData:
 
     def leaks(self, found: Iterable[Tagged]) -> tuple[Leak, ...]:
         """What of it is surely wrong."""
-        return leaks(found, self.tags, public_tables(self.lake), {table.name for table in self.lake.tables})
+        return leaks(found, self.tags, public_tables(self.lake), levels_of(self.lake))
 
-    def network_above(self, table: str) -> Network:
-        """What leads to a table, as it is known by now, without a look at what does not."""
+    def network_above(self, table: str, instead: Statement | None = None) -> Network:
+        """What leads to a table, as it is known by now, without a look at what does not.
+
+        With `instead` that is taken for all that is known of the table itself: what it is about to be written from.
+        """
         known = LineageStandings(self.platform.store.engine)
         declared: dict[str, list[Statement]] = {}
         for one in declared_statements(self.lake):
             declared.setdefault(one.target, []).append(one)
         told, beside, seen, layer, own = list[Statement](), list[Statement](), {table}, {table}, set[str]()
+        if instead is not None:
+            told, layer, own = [instead], {*parts_of(instead)} - seen, {table}
+            seen |= layer
         while layer:
             standing = known.of_targets(layer)
             own |= {one.statement.target for one in standing if is_of_flow(self.platform, self.lake, one)}
@@ -91,6 +97,11 @@ class PersonalData:
         if declared is not None:
             raise LakeChimeError(f'{ref} is declared personal("{declared}"); what is declared holds: change the declaration')
         PersonalDecisions(self.platform.store.engine).decide(ref, category, by)
+
+
+def levels_of(lake: Lake) -> dict[str, tuple[str, ...]]:
+    """The names of the partition levels of each table of a lake."""
+    return {name: one.names for name, one in lake.levels.items()}
 
 
 def _type_tags(platform: Platform, lake: Lake) -> dict[ColumnRef, str]:

@@ -100,7 +100,7 @@ def test_names_that_differ_in_case_alone_are_of_one_column() -> None:
     told = write("a", {"MAIL": [("people.Email", Kind.IDENTITY)]})
     found = followed(TAGS, (), [told, write("b", {"mail": [("a.mail", Kind.IDENTITY)]})])
     assert reached(found) == {"a.MAIL": Reach.PERSONAL, "b.mail": Reach.PERSONAL}
-    assert leaks(found, [EMAIL, ColumnRef("a", "Mail")], public=(), tables={"a"}) == ()
+    assert leaks(found, [EMAIL, ColumnRef("a", "Mail")], public=(), levels={"a": ()}) == ()
 
 
 HASHED = [("max(sha2(email, 256))", True), ("sha2(max(email), 256)", True), ("md5(lower(email))", True), ("max(h)", True)]
@@ -139,9 +139,22 @@ def test_untagged_values_and_anything_in_public_tables_are_leaks() -> None:
         write("elsewhere", {"mail": [("people.email", Kind.IDENTITY)]}),
     ]
     tags = TAGS | {ColumnRef("a", "known"): "email"}
-    found = leaks(followed(tags, (), told), tags, public={"open"}, tables={"people", "a", "open"})
+    found = leaks(followed(tags, (), told), tags, public={"open"}, levels={"people": (), "a": (), "open": ()})
     assert [(str(one.tagged.ref), one.is_public) for one in found] == [("a.mail", False), ("open.id", True)]
     assert found[0].remedy == 'declare columns={"mail": personal("email")} of a, or decide that it is not personal'
+
+
+def test_values_in_a_partition_level_are_a_leak_tagged_or_not_and_a_pseudonym_there_is_none() -> None:
+    told = [
+        write("a", {"Mail": [("people.email", Kind.IDENTITY)], "id": [("people.email", Kind.TRANSFORMATION, True)]}, opaque=["perhaps"]),
+        write("open", {"mail": [("people.email", Kind.IDENTITY)]}),
+    ]
+    tags = TAGS | {ColumnRef("a", "Mail"): "email"}
+    levels = {"people": (), "a": ("mail", "id", "perhaps"), "open": ("mail",)}
+    found = leaks(followed(tags, (), told), tags, public={"open"}, levels=levels)
+    assert [(str(one.tagged.ref), one.is_level) for one in found] == [("a.Mail", True), ("open.mail", True)]
+    assert "partition by a hash or a mask of it" in found[0].remedy
+    assert found[1].remedy.startswith("open.mail is a partition level of a table declared public: leave the column out")
 
 
 NAMES = st.sampled_from("abcde")
