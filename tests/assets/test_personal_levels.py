@@ -15,6 +15,7 @@ from lakechime_dagster.lake import Lake, SourceTable, personal, sql_table
 from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
+from lakechime_dagster.lineage.personal.reach import Reach
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.resources.lineage.plan import manifest_by
 from lakechime_dagster.resources.personal.levels import HELD
@@ -23,9 +24,11 @@ from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.spark.lineage.planning import Planner
 from lakechime_dagster.store.interventions import By, Interventions
+from lakechime_dagster.store.lineage.records import SqlLineage
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every
 from lakechime_dagster.triggers.lanes import LaneState
 from tests.assets.test_table import Location
+from tests.lineage.factories import make_record, make_statement, source
 from tests.support.home import local_home
 from tests.support.tables import write
 
@@ -127,6 +130,20 @@ def test_what_a_person_decided_not_to_be_personal_may_be_a_level(
     build_definitions(lake, manifest=OF_EMAIL)
     PersonalData(open_platform(), lake).decide(MAIL, "email", ANA)
     assert "level 'mail' of silver.members is personal (email)" in refused(lake, OF_EMAIL)
+
+
+def test_of_a_table_about_to_be_written_anew_it_counts_what_it_will_be_and_not_what_older_code_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path
+) -> None:
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+    data = PersonalData(open_platform(), Lake("people", [people, members, copies]))
+    plain = make_statement("silver.members", mail="bronze.people.email")
+    SqlLineage(data.platform.store.engine).record_all([make_record(plain, job="silver.members")])
+    hashed = make_statement("silver.members", mail=source("bronze.people.email", Kind.TRANSFORMATION, masking=True))
+    above = data.network_above("silver.members", hashed)
+    assert [one.reach for one in data.found(above, ["silver.members"])] == [Reach.PSEUDONYM]
+    above = data.network_above("gold.copies", make_statement("gold.copies", m="silver.members.mail"))  # what is above it counts as told
+    assert [one.reach for one in data.found(above, ["gold.copies"])] == [Reach.PERSONAL]
 
 
 @pytest.fixture
