@@ -186,3 +186,43 @@ def test_a_file_that_is_no_manifest_is_refused(lakechime: Cli, tmp_path: Path, t
 def test_a_wrong_class_is_refused_with_those_there_are(lakechime: Cli) -> None:
     answer = lakechime("lineage", "gate", "--against", "x", "--fail-on", "everything")
     assert (answer.code, "rows change" in answer.err) == (1, True)
+
+
+WITH_A_HELPER = """
+import planned_helpers
+from pyspark.sql import functions as F
+from lakechime_dagster.lake import Lake, SourceTable, spark_table
+orders = SourceTable("bronze.orders")
+@spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()})
+def paid(orders):
+    return orders.select("id", F.udf(planned_helpers.double, "long")("amount").alias("twice"))
+@spark_table("silver.other", keys=["id"], reads={"orders": orders.changes()})
+def other(orders):
+    return orders.select("id", F.udf(lambda x: x, "long")("amount").alias("same"))
+lake = Lake("shop", [orders, paid, other])
+"""
+HELPER = """
+def double(x):
+    return x * {times}
+"""
+
+
+def test_the_gate_sees_a_function_of_another_module_that_a_udf_calls(
+    lakechime: Cli, code: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(times: int) -> None:
+        for name, text in {"planned_lake": WITH_A_HELPER, "planned_helpers": HELPER.format(times=times)}.items():
+            (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+            monkeypatch.delitem(sys.modules, name, raising=False)
+
+    write(2)
+    write_deltalake(lakechime.platform.location("bronze.orders"), ORDERS.empty_table())
+    file = str(tmp_path / "lineage.json")
+    assert lakechime("lineage", "plan", "--out", file).code == 0
+    assert lakechime("lineage", "gate", "--against", file).out == "No table, row or value changes.\n"
+
+    write(200)
+    changed = lakechime("lineage", "gate", "--against", file).out
+    assert "silver.paid" in changed
+    assert "its code changed, and what it computes cannot be told" in changed
+    assert "silver.other" not in changed
