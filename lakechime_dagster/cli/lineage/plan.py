@@ -21,16 +21,18 @@ def plan(out: Out = None, check: Check = False, as_json: Json = False) -> None:
     """Ask Spark what each function and query would compute, over no rows, and write it down: schemas, column lineage, digests.
 
     Equal code gives the same file, byte for byte, as long as the tables that others write have the same columns; of tables that are
-    not there, the columns are taken from the file. What breaks over no rows, or wants a run's context, is said as not known. What was
-    accepted of the gate stays as long as the code makes it.
+    not there, the columns are taken from the file. What breaks over no rows, wants a run's context, writes or acts is said as not known:
+    Spark executes nothing meanwhile. What was accepted of the gate stays as long as the code makes it.
     """
+    from lakechime_dagster.lineage.planned.manifest import UNTIL_IT_RUNS
     from lakechime_dagster.resources.lineage.plan import planned_manifest
 
     platform, path = open_platform(), out or manifest_path()
     before = _before(path, manifest_path())
     made = planned_manifest(declared_lake(platform.settings), platform, note, before)
     text = made.to_json()
-    unknown = [(name, why) for name, table in made.tables.items() if table.is_computed for why in table.unknown]
+    all_unknown = [(name, table.is_computed, why) for name, table in made.tables.items() for why in table.unknown]
+    unknown = [(name, why) for name, is_computed, why in all_unknown if is_computed or why.startswith(UNTIL_IT_RUNS)]
     computed = [table for table in made.tables.values() if table.is_computed]
     is_current = path.exists() and path.read_text(encoding="utf-8") == text
     if not check:

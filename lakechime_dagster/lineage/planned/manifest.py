@@ -14,6 +14,7 @@ from lakechime_dagster.lineage.record import Statement
 VERSION = 1
 REMEDY = "bring it back from version control, or remove it and run `lakechime lineage plan`"
 FILE = "lineage.json"
+UNTIL_IT_RUNS = "not known until it runs"  # how a reason begins that no other code would mend
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The manifest of a lake: what its code would compute, asked of Spark before any run, and nothing is read or written."""
+"""The manifest of a lake: what its code would compute, asked of Spark before any run, which reads no row and executes nothing."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lake.tables import LakeTable, SourceTable
 from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.lineage.planned.accepting import still_made
-from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
+from lakechime_dagster.lineage.planned.manifest import UNTIL_IT_RUNS, Manifest, PlannedColumn, PlannedTable
+from lakechime_dagster.lineage.planned.refused import refused_said
 from lakechime_dagster.lineage.plans.digests import digests_of
 from lakechime_dagster.lineage.plans.dump import Node, dump_of
 from lakechime_dagster.lineage.plans.statements import statements_of
 from lakechime_dagster.resources.lineage.names import names_of
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.triggers.flow import Flow
 
 if TYPE_CHECKING:
     from lakechime_dagster.spark.job import Seen
@@ -52,13 +54,19 @@ def manifest_by(
     planner: "Planner", lake: Lake, platform: Platform, before: Manifest | None = None, *, only_manifest: bool = False
 ) -> Manifest:  # fmt: skip
     """The same by a planner."""
-    return _Planning(lake, platform, planner, before, only_manifest, names_of(platform, lake)).manifest()
+    return _planning(lake, platform, planner, before, only_manifest).manifest()
 
 
 def plans_by(planner: "Planner", lake: Lake, platform: Platform) -> tuple[Manifest, Mapping[str, Node]]:
     """The same with the plan of each computed table that there is one of, over empty inputs: with the texts of its code."""
-    planning = _Planning(lake, platform, planner, None, False, names_of(platform, lake))
+    planning = _planning(lake, platform, planner, None, False)
     return planning.manifest(), planning.plans
+
+
+def _planning(lake: Lake, platform: Platform, planner: "Planner", before: Manifest | None, only_manifest: bool) -> "_Planning":
+    from lakechime_dagster.resources.lakechime import declared_flows  # which has Dagster, unlike what plans
+
+    return _Planning(lake, platform, planner, before, only_manifest, names_of(platform, lake), declared_flows())
 
 
 @dataclass
@@ -69,6 +77,7 @@ class _Planning:
     before: Manifest | None
     only_manifest: bool
     names: Names
+    flows: Mapping[str, Flow]
     tables: dict[str, PlannedTable] = field(default_factory=dict)
     plans: dict[str, Node] = field(default_factory=dict)
 
@@ -76,6 +85,7 @@ class _Planning:
         """All tables, inputs first, as a reader is asked over what its inputs would be."""
         for table in self.lake.tables:
             planned = self._computed(table) if isinstance(table, LakeTable) else self._found(table.name, table.location)
+            planned = self._written(planned) if isinstance(table, SourceTable) else planned
             self.tables[table.name] = replace(planned, owner=table.owner or "")
         accepted = still_made(self.before.accepted, self.tables.values()) if self.before is not None else {}
         return Manifest(lake=self.lake.name, tables=self.tables, accepted=accepted)
@@ -90,6 +100,14 @@ class _Planning:
             return PlannedTable(name=name, columns=known.columns)
         return PlannedTable(name=name, unknown=(f"{name} is not there yet, so that its columns are not known",))
 
+    def _written(self, found: PlannedTable) -> PlannedTable:
+        """A table with the reason why nothing of its columns is known, if a flow declares that a plain asset or job writes it."""
+        by = next((flow.name for flow in self.flows.values() if flow.target == found.name), None)
+        if by is not None:
+            return replace(found, unknown=(*found.unknown, f"{UNTIL_IT_RUNS}: the job of {by} writes it"))
+        known = self.before.tables.get(found.name) if self.only_manifest and self.before is not None else None
+        return found if known is None or found.unknown else replace(found, unknown=known.unknown)
+
     def _computed(self, table: LakeTable) -> PlannedTable:
         code, laid_out = code_digest(table), laid_out_of(table)
         plain = PlannedTable(name=table.name, code=code, laid_out=laid_out, inputs=table.inputs)
@@ -97,12 +115,23 @@ class _Planning:
             return _unknown(plain, why)
         inputs = {alias: (read.table, self._schema(read.table)) for alias, read in table.reads.items()}
         planned = self.planner.planned(table.compute, table.sql, inputs)
+        if planned.refused:
+            refused = [(one.by, one.is_command, one.dump and dump_of(one.dump)) for one in planned.refused]
+            return _unknown(plain, refused_said(refused, self.names), self._as_it_is(table, code))
         if planned.seen is None:
             return _unknown(plain, planned.why)
         try:
             return self._read(plain, planned.schema, planned.seen)
         except Exception as error:  # noqa: BLE001 - a plan of any form that nobody met yet makes its own table unknown and no other
             return _unknown(plain, f"not known: its plan could not be read: {type(error).__name__}: {error}", planned.schema)
+
+    def _as_it_is(self, table: LakeTable, code: str) -> "Schema":
+        """The columns that a table has already, or had by equal code: what reads it can be asked though its code cannot."""
+        schema = () if self.only_manifest else self.platform.log(table.name, table.location).columns()
+        known = self.before.tables.get(table.name) if self.before is not None else None
+        if schema or known is None or known.code != code:
+            return schema
+        return tuple((one.name, one.type, one.nullable) for one in known.columns)
 
     def _hindered(self, table: LakeTable) -> str:
         """Why a table cannot be asked for: an input is not known, or its function wants what only a run has."""
@@ -114,7 +143,7 @@ class _Planning:
         wanted = {one.name for one in table.injected}
         parameters = inspect.signature(table.compute).parameters.values()
         required = [one.name for one in parameters if one.name in wanted and one.default is inspect.Parameter.empty]
-        return f"not known until it runs: its function wants {', '.join(required)}; give it a default" if required else ""
+        return f"{UNTIL_IT_RUNS}: its function wants {', '.join(required)}; give it a default" if required else ""
 
     def _schema(self, name: str) -> "Schema":
         return tuple((column.name, column.type, column.nullable) for column in self.tables[name].columns)

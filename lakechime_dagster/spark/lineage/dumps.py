@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +52,12 @@ class PlanDumper:
         except PySparkAttributeError:
             raise PlanUnreadableError("a session of Spark Connect shows no plans") from None
         except Py4JError as error:
-            raise PlanUnreadableError(f"Spark does not load what reads plans: {_first_line(error)}") from error
+            raise PlanUnreadableError(f"Spark does not load what reads plans: {first_line(error)}") from error
+
+    @property
+    def listener(self) -> Any:
+        """What listens in the JVM; its loader has the class of dumps."""
+        return self._listener
 
     def of(self, frame: DataFrame, name: str = "result", *, with_texts: bool = False) -> Dump:
         """The dump of a frame's analyzed plan; an error where it cannot be read.
@@ -61,9 +66,9 @@ class PlanDumper:
         """
         try:
             plan = cast(Any, frame)._jdf.queryExecution().analyzed()
-            return json.loads(_text(self._listener.dump(plan, f'"name":{json.dumps(name)},', with_texts)))
+            return json.loads(text_of(self._listener.dump(plan, f'"name":{json.dumps(name)},', with_texts)))
         except Py4JError as error:
-            return unread(_first_line(error))
+            return unread(first_line(error))
 
     @contextmanager
     def watched(self) -> Iterator[Watched]:
@@ -81,9 +86,9 @@ class PlanDumper:
         finally:
             try:
                 self._session.sparkContext.removeJobTag(job)
-                watched.dumps += json.loads(_text(self._listener.close(self._context, session, job, FLUSH)))
+                watched.dumps += json.loads(text_of(self._listener.close(self._context, session, job, FLUSH)))
             except Py4JError as error:
-                watched.dumps.append(unread(_first_line(error)))
+                watched.dumps.append(unread(first_line(error)))
 
 
 def unread(why: str) -> Dump:
@@ -112,21 +117,26 @@ def _looked_up(spark: SparkSession, context: Any) -> Any:
     if found is not None:
         return found
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return made(context, loader, sources, "lakechime.lineage.PlanListener").installed(context._jsc.sc(), name)
+
+
+def made(context: Any, loader: Any, sources: Iterable[str], name: str) -> Any:
+    """A new object of a class of these sources, each compiled with those before it and what the loader has."""
     for source in sources:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler = context._jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
         compiler.cook(source)
         loader = compiler.getClassLoader()
-    maker = loader.loadClass("lakechime.lineage.PlanListener").getDeclaredConstructor(context._gateway.new_array(jvm.java.lang.Class, 0))
-    return maker.newInstance(context._gateway.new_array(jvm.java.lang.Object, 0)).installed(context._jsc.sc(), name)
+    maker = loader.loadClass(name).getDeclaredConstructor(context._gateway.new_array(context._jvm.java.lang.Class, 0))
+    return maker.newInstance(context._gateway.new_array(context._jvm.java.lang.Object, 0))
 
 
-def _text(characters: Any) -> str:
+def text_of(characters: Any) -> str:
     """A long text out of the JVM, in parts."""
     length = characters.length()
     return "".join(characters.substring(start, min(start + PART, length)) for start in range(0, length, PART))
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     cause = getattr(error, "java_exception", error)
     return next(iter(str(cause).splitlines()), type(error).__name__)

@@ -1,4 +1,4 @@
-"""What a table's function or SQL would compute, asked of Spark without running it: over empty inputs of given schemas."""
+"""What a table's function or SQL would compute, asked of Spark over empty inputs of given schemas, while nothing is executed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.spark.job import Seen
 from lakechime_dagster.spark.lineage.dumps import PlanDumper
+from lakechime_dagster.spark.lineage.guard import PlanGuard, Refused
 from lakechime_dagster.spark.lineage.seen import marked
 from lakechime_dagster.spark.sql_views import sql_over
 
@@ -19,11 +20,15 @@ Schema = tuple[tuple[str, Any, bool], ...]  # of columns: name, type as Spark wr
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """What was asked: the schema and the plan of what would be computed, or why that is not known until it runs."""
+    """What was asked: the schema and the plan of what would be computed, or why that is not known until it runs.
+
+    `refused` is what would have been executed on the way, without which nobody knows what is computed.
+    """
 
     schema: Schema = ()
     seen: Seen | None = None
     why: str = ""
+    refused: tuple[Refused, ...] = ()
 
 
 class Planner:
@@ -37,21 +42,27 @@ class Planner:
         """
         self._spark = spark
         self._dumper = PlanDumper(spark)
+        self._guard = PlanGuard(spark, self._dumper)
 
     def planned(self, compute: Any, sql: str | None, inputs: Mapping[str, tuple[str, Schema]]) -> Planned:
         """The plan of a function, or of SQL, over inputs by alias: the table that each is, and its schema."""
+        refused: list[Refused] = []
         try:
-            frames = {alias: self._empty(table, alias, schema) for alias, (table, schema) in inputs.items()}
-            with self._dumper.watched() as watched:
-                computed = self._computed(compute, sql, frames, {alias: table for alias, (table, _) in inputs.items()})
-            seen = Seen(result=self._dumper.of(computed, with_texts=True), actions=tuple(watched.dumps))
-            return Planned(schema=schema_of(computed.schema), seen=seen)
+            planned = self._asked(compute, sql, inputs, refused)
         except PySparkException as error:
-            return Planned(why=_said(error))
+            planned = Planned(why=_said(error))
         except LakeChimeError as error:
-            return Planned(why=str(error))
+            planned = Planned(why=str(error))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything when it meets no rows
-            return Planned(why=f"{type(error).__name__}: {error}")
+            planned = Planned(why=f"{type(error).__name__}: {error}")
+        return Planned(refused=tuple(refused)) if refused else planned
+
+    def _asked(self, compute: Any, sql: str | None, inputs: Mapping[str, tuple[str, Schema]], refused: list[Refused]) -> Planned:
+        frames = {alias: self._empty(table, alias, schema) for alias, (table, schema) in inputs.items()}
+        with self._dumper.watched() as watched, self._guard.refusing(refused):
+            computed = self._computed(compute, sql, frames, {alias: table for alias, (table, _) in inputs.items()})
+        seen = Seen(result=self._dumper.of(computed, with_texts=True), actions=tuple(watched.dumps))
+        return Planned(schema=schema_of(computed.schema), seen=seen)
 
     def _computed(self, compute: Any, sql: str | None, frames: Mapping[str, DataFrame], tables: Mapping[str, str]) -> DataFrame:
         if sql is not None:
