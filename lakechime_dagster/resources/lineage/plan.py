@@ -115,13 +115,11 @@ class _Planning:
             return _unknown(plain, why)
         inputs = {alias: (read.table, self._schema(read.table)) for alias, read in table.reads.items()}
         planned = self.planner.planned(table.compute, table.sql, inputs)
-        if planned.refused:
-            refused = [(one.by, one.is_command, one.dump and dump_of(one.dump)) for one in planned.refused]
-            return _unknown(plain, refused_said(refused, self.names), self._as_it_is(table, code))
-        if planned.seen is None:
-            return _unknown(plain, planned.why)
         try:
-            return self._read(plain, planned.schema, planned.seen)
+            if planned.refused:
+                refused = [(one.by, one.is_command, one.dump and dump_of(one.dump)) for one in planned.refused]
+                return _unknown(plain, refused_said(refused, self.names), self._as_it_is(table, code))
+            return _unknown(plain, planned.why) if planned.seen is None else self._read(plain, planned.schema, planned.seen)
         except Exception as error:  # noqa: BLE001 - a plan of any form that nobody met yet makes its own table unknown and no other
             return _unknown(plain, f"not known: its plan could not be read: {type(error).__name__}: {error}", planned.schema)
 
