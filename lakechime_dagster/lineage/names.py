@@ -53,7 +53,8 @@ class Names:
 
     def of_dataset(self, namespace: str, name: str) -> str | None:
         """The table of the lake that OpenLineage calls so: by location, by alias with its namespace or without, by name."""
-        return self.at(f"{namespace.rstrip('/')}/{name.lstrip('/')}") or self.of(f"{namespace}/{name}") or self.of(name)
+        location = name if namespace.rstrip(":/").casefold() == "file" else f"{namespace.rstrip('/')}/{name.lstrip('/')}"
+        return self.at(location) or self.of(f"{namespace}/{name}") or self.of(name)
 
     @cached_property
     def _tables(self) -> dict[str, str]:

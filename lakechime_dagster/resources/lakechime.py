@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.lineage.programs import recording, tables_of
 from lakechime_dagster.resources.names import DAGSTER_BACKFILL_TAG, EXECUTION_TAG
@@ -78,17 +79,21 @@ class LakeChimeResource(dg.ConfigurableResource):
             yield running
 
     @contextmanager
-    def lineage(self, context: RunContext, spark: "SparkSession", tables: Mapping[str, str] | None = None) -> Iterator[None]:
+    def lineage(
+        self, context: RunContext, spark: "SparkSession", tables: Mapping[str, str] | None = None, aliases: Mapping[str, str] | None = None
+    ) -> Iterator[None]:
         """Keep the lineage of what the body writes with this session of Spark: `with lakechime.lineage(context, spark): …`.
 
         SQL and both APIs, MERGE, UPDATE and DELETE too. It counts what left a commit in a table's log, and says what is not known.
-        `tables` are further names of tables by location, beside those of all declared triggers.
+        `tables` are further names of tables by location, beside those of all declared triggers; `aliases` are what others call tables,
+        such as a database that is read by JDBC, as those of a `Lake`.
         """
         platform = self.platform()
-        names = tables_of(platform, declared_flows()) | {
+        known = tables_of(platform, declared_flows()) | {
             name: platform.location(name, location) for name, location in (tables or {}).items()
         }
-        with recording(platform, spark, job=context.job_name, run_id=context.run_id, tables=names, log=context.log.info):
+        names = Names(tables=tuple(known), locations=known, aliases=aliases or {})
+        with recording(platform, spark, job=context.job_name, run_id=context.run_id, names=names, log=context.log.info):
             yield
 
 

@@ -40,7 +40,7 @@ def run(platform: Platform, spark: SparkSession, writes: Writes) -> list[str]:
     @dg.op
     def op(context: dg.OpExecutionContext) -> None:
         context.log.info = lines.append  # type: ignore[method-assign]
-        with LAKECHIME.lineage(context, spark, tables):
+        with LAKECHIME.lineage(context, spark, tables, {f"delta.{tables['silver.orders']}__new": "silver.new"}):
             writes(spark, tables["bronze.orders"], tables["silver.orders"])
 
     @dg.job
@@ -73,6 +73,31 @@ def test_statements_of_sql_and_of_both_apis_on_one_table_add_up(platform: Platfo
     assert ("bronze.orders.id", Kind.TRANSFORMATION) in sources(platform, "id")
     standing = told(platform)["silver.orders"]
     assert (standing.producer.job, standing.statement.unknown) == ("shop", ())
+
+
+def test_what_a_variable_was_given_went_through_it_and_a_table_goes_by_what_others_call_it(platform: Platform, spark: SparkSession) -> None:
+    def writes(spark: SparkSession, source: str, target: str) -> None:
+        spark.sql("DECLARE OR REPLACE VARIABLE most BIGINT DEFAULT 5")
+        spark.sql(f"INSERT INTO delta.`{target}` SELECT id, most FROM delta.`{source}`")
+        spark.sql(f"SET VAR most = (SELECT max(amount) FROM delta.`{source}`)")
+        spark.sql(f"CREATE TABLE delta.`{target}__new` (id BIGINT, amount BIGINT) USING delta")
+        spark.sql(f"INSERT INTO delta.`{target}__new` SELECT id, most FROM delta.`{source}`")
+
+    run(platform, spark, writes)
+    (constant,) = (one for one in told(platform)["silver.orders"].statement.columns if one.column == "amount")
+    assert constant.is_constant
+    assert sources(platform, "amount", "silver.new") == {("bronze.orders.amount", Kind.DRIVER)}
+
+
+def test_a_table_of_which_rows_come_from_elsewhere_than_a_query_is_said_as_not_known(platform: Platform, spark: SparkSession) -> None:
+    def writes(spark: SparkSession, source: str, target: str) -> None:
+        spark.read.format("delta").load(source).write.format("delta").mode("append").save(target)
+        spark.sql(f"RESTORE TABLE delta.`{target}` TO VERSION AS OF 0")
+        spark.sql(f"CREATE TABLE delta.`{target}__copy` SHALLOW CLONE delta.`{source}`")
+
+    lines = run(platform, spark, writes)
+    assert [line for line in lines if "a clone" in line] != []
+    assert "rows of another version of the table" in told(platform)["silver.orders"].statement.unknown
 
 
 def test_a_repeat_of_a_transaction_reports_success_and_tells_nothing(platform: Platform, spark: SparkSession) -> None:

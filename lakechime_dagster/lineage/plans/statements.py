@@ -104,8 +104,12 @@ def _read(dump: Dump, plan: Node, reading: Reading, target: str | None, rules: R
         return _statement(target or "", columns_by_name(frame), frame.deciding(), reading.tables), CONSTANT
     if dump.name in CHECKPOINTS or is_silent(plan):
         return None, CONSTANT
+    if plan.name in VARIABLES:
+        return None, _kept(plan, reading)
     if plan.name in rules.nodes:
         return None, _fetched(reading.read(plan))
+    if any(node.name == CLONE for node in plan.walk()):
+        raise MissingPartError("a clone, whose plan does not tell what it is of")
     if any(node.name in rules.nodes for node in plan.walk()):
         raise MissingPartError("an unknown command")
     return None, CONSTANT
@@ -151,6 +155,19 @@ def _fetched(frame: Frame) -> Value:
     return found if found.sources or found.opaque else Value().because(DRIVER)
 
 
+def _kept(plan: Node, reading: Reading) -> Value:
+    """What a variable of the session is given: statements that use it tell its name alone, as if it had gone through the driver.
+
+    The default of one that is declared is an expression; what stands in it as a query is not looked into.
+    """
+    if plan.name == "SetVariable":
+        frame = reading.read(plan.node("sourceQuery"))
+        found = frame.value().beside(frame.indirect)
+        return found if found.sources or found.opaque else CONSTANT
+    has_query = any(node.name.endswith("Subquery") for node in plan.walk())
+    return CONSTANT.because("the default of a variable") if has_query else CONSTANT
+
+
 def through(fetched: Value) -> Value:
     """What was fetched to the driver, of whatever kind it was there."""
     sources = frozenset(Source(source.ref, Kind.DRIVER, source.is_masking) for source in fetched.sources)
@@ -179,7 +196,10 @@ SILENT = frozenset({
     "AlterColumns", "RenameColumn", "DropColumns", "SetTableProperties", "UnsetTableProperties", "SetTableLocation", "RenameTable",
     "ShowTables", "ShowNamespaces", "ShowColumns", "ShowTableProperties", "ShowPartitions", "DescribeRelation", "DescribeColumn",
     "DescribeNamespace", "AddPartitions", "DropPartitions", "RepairTable", "CommentOnTable", "CommentOnNamespace", "AddCheckConstraint",
-    "DropConstraint", "CreateVariable", "SetVariable", "DropVariable", "OptimizeTableCommand", "VacuumTableCommand", "CommandResult",
+    "DropConstraint", "DropVariable", "OptimizeTableCommand", "VacuumTableCommand", "CommandResult",
     "NoopCommand",
 })  # fmt: skip
 """Commands that move no rows between tables."""
+
+VARIABLES = frozenset({"CreateVariable", "SetVariable"})
+CLONE = "CloneTableCommand"

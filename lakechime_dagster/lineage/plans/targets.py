@@ -67,5 +67,7 @@ def is_kept(expression: Node, column: int | None) -> bool:
     return expression.name == "AttributeReference" and expression.number("exprId") == column
 
 
-PLACES = ("table", "targetFileIndex", "tahoeFileIndex", "target", "catalogTable", "tableDesc", "name", "outputPath", "options", "sink")
+PLACES = (
+    "table", "targetFileIndex", "tahoeFileIndex", "target", "catalogTable", "tableDesc", "name", "outputPath", "options", "sink", "sourceTable",
+)  # fmt: skip
 """The parameters that may tell where a command writes to."""

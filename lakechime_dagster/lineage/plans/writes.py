@@ -108,6 +108,11 @@ def _assigned(clause: Node, here: Scope, target: Frame) -> list[ColumnLineage]:
     return found
 
 
+def _restored(node: Node, _: Reading) -> Write:
+    """RESTORE: the rows of another version, of which the plan does not tell where they came from."""
+    return Write(place=place_written(node), indirect=CONSTANT.because("rows of another version of the table"))
+
+
 def _overwrites(node: Node, reading: Reading) -> bool:
     """Whether `df.save` replaces all rows; partitions alone where the statement says so, or the session and the statement does not.
 
@@ -131,7 +136,7 @@ WRITES: Mapping[str, Rule] = MappingProxyType({
     "OverwriteByExpression": _overwritten, "OverwritePartitionsDynamic": _added, "DeltaDynamicPartitionOverwriteCommand": _added,
     "CreateTableAsSelect": _created, "ReplaceTableAsSelect": _made_anew, "SaveAsV1TableCommand": _created,
     "WriteToMicroBatchDataSourceV1": _streamed,
-    "MergeIntoCommand": _merged, "UpdateCommand": _updated, "DeleteCommand": _deleted,
+    "RestoreTableCommand": _restored, "MergeIntoCommand": _merged, "UpdateCommand": _updated, "DeleteCommand": _deleted,
     "ReplaceData": rewritten, "WriteDelta": rewritten, "DeleteFromTable": deleted, "TruncateTable": truncated,
 })  # fmt: skip
 """By the class of the command."""

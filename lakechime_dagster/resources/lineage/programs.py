@@ -26,7 +26,7 @@ COMMITS = 100  # of a table's newest that are looked at for the mark of a run
 
 @contextmanager
 def recording(
-    platform: Platform, spark: "SparkSession", *, job: str, run_id: str, tables: Mapping[str, str], log: Callable[[str], None]
+    platform: Platform, spark: "SparkSession", *, job: str, run_id: str, names: Names, log: Callable[[str], None]
 ) -> Iterator[None]:  # fmt: skip
     """Keep the lineage of what the body writes.
 
@@ -38,12 +38,11 @@ def recording(
         spark: The session that the body uses.
         job: The name of the producer.
         run_id: Of the run, by which a record that comes again is the same.
-        tables: Locations of tables by name; a table at another location is one outside.
+        names: Of tables with their locations and what others call them; what is none of them is outside.
         log: Told what could not be told.
     """
     from lakechime_dagster.spark.lineage.recording import recorded_writes  # only who writes on Spark needs it
 
-    names = Names(tables=tuple(tables), locations=tables)
     writes: Writes | None = None
     try:
         with recorded_writes(spark) as writes:
