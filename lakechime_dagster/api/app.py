@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -11,15 +12,20 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, make_asgi_app
 
 from lakechime_dagster.api import session
+from lakechime_dagster.api.body import TooLargeError
 from lakechime_dagster.api.metrics import StoreCollector
-from lakechime_dagster.errors import InvalidValueError, LakeChimeError
+from lakechime_dagster.api.own_page import NOTICES, NotOurPageError
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
 from lakechime_dagster.resources.lineage.ingest import MAX_BYTES, LineageIngest, parsed
+from lakechime_dagster.store.notices.changes import ChangeMovedError
 from lakechime_dagster.store.types.measures import Measures
 
 JSON_TYPE = "application/json"
 OPEN = ("/metrics", "/notice/acknowledge")  # what needs no token: scrapers of Prometheus have none, and a signed link is one
-NOTICE = "/lineage/notice"
 WAY = "api"
+STATUS = {
+    InvalidValueError: 400, NotOurPageError: 403, NotFoundError: 404, ChangeMovedError: 409, TooLargeError: 413, LakeChimeError: 503,
+}  # fmt: skip
 Next = Callable[[Request], Awaitable[Response]]
 
 
@@ -43,18 +49,14 @@ class Served:
             return True
         if now_ms is None or not (path == "/lineage" or path.startswith("/lineage/")):
             return False
-        by_page = request.method in ("GET", "HEAD") or path == NOTICE
+        by_page = request.method in ("GET", "HEAD") or path == NOTICES or path.startswith(f"{NOTICES}/")
         return path == session.LOGIN or (by_page and session.is_logged_in(request.cookies.get(session.COOKIE, ""), self.token, now_ms()))
-
-
-class TooLargeError(LakeChimeError):
-    """A body is larger than is read."""
 
 
 def build_app(served: Served) -> FastAPI:
     """The application; with a token every route but those in `OPEN` asks for `Authorization: Bearer …`.
 
-    Its own errors are JSON: `{"error": {"type", "message", …}}`, 400 for what cannot be read, 401, 413 and 415.
+    Its own errors are JSON: `{"error": {"type", "message", …}}`, 400 for what cannot be read, 401, 415, and those of `STATUS`.
     """
     app = FastAPI(title="lakechime", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -66,17 +68,8 @@ def build_app(served: Served) -> FastAPI:
             return session.login_page(f"/lineage?{request.url.query}", 401)
         return _refused(401, "Unauthorized", "send Authorization: Bearer and the token of LAKECHIME_API_TOKEN")
 
-    @app.exception_handler(InvalidValueError)
-    async def invalid(_: Request, error: InvalidValueError) -> Response:
-        return _refused(400, "InvalidValueError", str(error), field=error.field, remedy=error.remedy)
-
-    @app.exception_handler(TooLargeError)
-    async def too_large(_: Request, error: TooLargeError) -> Response:
-        return _refused(413, "TooLargeError", str(error))
-
-    @app.exception_handler(LakeChimeError)
-    async def unable(_: Request, error: LakeChimeError) -> Response:
-        return _refused(503, type(error).__name__, str(error))
+    for kind, status in STATUS.items():
+        app.add_exception_handler(kind, partial(_told, status))
 
     @app.post("/lineage")
     async def take(request: Request) -> Response:
@@ -128,6 +121,11 @@ async def body_of(request: Request) -> bytes:
 def _documents(body: bytes) -> list[Any]:
     value = parsed(body)
     return value if isinstance(value, list) else [value]
+
+
+async def _told(status: int, _: Request, error: Exception) -> Response:
+    facts = {"field": error.field, "remedy": error.remedy} if isinstance(error, InvalidValueError) else {}
+    return _refused(status, type(error).__name__, str(error), **facts)
 
 
 def _refused(status: int, kind: str, message: str, **facts: Any) -> JSONResponse:

@@ -2,7 +2,13 @@
 
 from fastapi import Request
 
+from lakechime_dagster.errors import LakeChimeError
+
 MAX_FORM = 20_000  # bytes of a form
+
+
+class TooLargeError(LakeChimeError):
+    """A body is larger than is read."""
 
 
 async def form_of(request: Request, limit: int = MAX_FORM) -> bytes | None:

@@ -32,16 +32,17 @@ def messages_sensor(lake: Lake) -> dg.SensorDefinition:
 
 def remind(platform: Platform, lake: Lake, before: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Put reminders that are due into the outbox; by change the last occasion, each looked at once, and what is to be said."""
+    from lakechime_dagster.resources.lineage.asked import AskedLineage
     from lakechime_dagster.resources.notices.sending import notices, reminder_due, reminders
 
-    reminded: dict[str, str] = {}
+    asked, reminded = AskedLineage(platform, lake), dict[str, str]()
     sentences: list[str] = []
     for kept in notices(platform).changes(ChangeState.ANNOUNCED):
         occasion = reminder_due(kept, platform.store.now())
         if occasion is None:
             continue
         number, at = str(kept.change_id), f"{kept.version} {occasion}"
-        if before.get(number) != at and (plan := reminders(platform, lake, kept, WHO)) is not None:
+        if before.get(number) != at and (plan := reminders(asked, kept, WHO)) is not None:
             added = notices(platform).announce(kept, plan.messages, WHO)
             sentences.append(f"change {number}: {occasion}, {added} to tell")
         reminded[number] = at

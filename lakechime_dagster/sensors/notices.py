@@ -40,11 +40,12 @@ def planned(platform: Platform, lake: Lake) -> dict[str, str]:
     changes = Notices(platform.store.engine, platform.ledger.deployment).changes(ChangeState.PLANNED, ChangeState.ANNOUNCED)
     if not changes:
         return {}
-    from lakechime_dagster.resources.notices.hits import hits_of  # numpy, for who has a change to show
+    from lakechime_dagster.resources.lineage.asked import AskedLineage  # numpy, for who has a change to show
+    from lakechime_dagster.resources.notices.hits import hits_of
 
-    found: dict[str, list[str]] = {}
+    asked, found = AskedLineage(platform, lake), dict[str, list[str]]()
     for one in changes:
-        for hit in hits_of(platform, lake, one.change.refs):
+        for hit in hits_of(asked, one.change.refs):
             sure = "" if hit.is_sure else "; whether it reaches this is not sure"
             found.setdefault(hit.table, []).append(f"change {one.change_id}, {one.state}: {one.change.title}{sure}")
     return {table: "\n".join(lines) for table, lines in found.items()}

@@ -30,7 +30,7 @@ def page(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[Page]:
 
 
 def send(page: Page, form: Any = FORM, **headers: str) -> Told:
-    return page.ask("/lineage/notice", form, **OURS | headers)
+    return page.ask("/lineage/notices", form, **OURS | headers)
 
 
 def test_a_form_becomes_a_draft_that_nobody_is_told_of(page: Page) -> None:

@@ -16,6 +16,7 @@ from lakechime_dagster.store.lineage.records import SqlLineage
 from tests.cli.weather_lake import lake
 from tests.lineage.factories import make_record, make_statement
 from tests.lineage.notices.changes import make_change
+from tests.support.inboxes import Webhook
 from tests.support.processes import PATIENCE
 from tests.support.served import Page, serving_page
 
@@ -43,7 +44,9 @@ def keep_reading(page: Page) -> None:
 
 
 @pytest.fixture
-def page(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[Page]:
+def page(tmp_path: Path, upgraded_sqlite: Path, webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
+    monkeypatch.setenv("LAKECHIME_NOTICE_URLS", '{"team:bi": "$HOOK"}')
+    monkeypatch.setenv("HOOK", webhook.url)
     with serving_page(tmp_path, upgraded_sqlite, lake) as found:
         keep_reading(found)
         yield found
@@ -96,7 +99,9 @@ def test_of_the_past_neither_readers_nor_plans_are_told(page: Page) -> None:
     assert all(not one["readers"] and not one["planned"] for one in told)
 
 
-def test_a_person_sees_readers_and_plans_and_drafts_a_notice(page: Page, browser: Browser) -> None:
+def test_a_person_sees_readers_and_plans_drafts_a_notice_sends_it_and_takes_it_back(
+    page: Page, browser: Browser, webhook: Webhook
+) -> None:  # fmt: skip
     problems: list[str] = []
     browser.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
     browser.on("pageerror", lambda error: problems.append(str(error)))
@@ -123,8 +128,32 @@ def test_a_person_sees_readers_and_plans_and_drafts_a_notice(page: Page, browser
     assert HOSTILE in " ".join(browser.locator("#about li").all_text_contents())
     assert [one.change.what for one in notices(page.platform).changes()] == [f"It goes. {HOSTILE}"]
     browser.locator("#notice button").press("Enter")  # without what happens: the browser itself asks for it
-    assert [one for one in problems if "404" not in one] == []
-    assert (len(notices(page.platform).changes()), browser.title()) == (1, "gold.daily · lineage")
+    assert len(notices(page.platform).changes()) == 1
+
+    change = browser.locator("#change")
+    browser.locator("#about button", has_text="whom it concerns").press("Enter")
+    browser.locator("#send").wait_for(timeout=MILLISECONDS)
+    told = change.locator("li").all_text_contents()
+    assert [part in text for text, part in zip(told, ("LAKECHIME_NOTICE_URLS has no channel for ann", HOSTILE), strict=True)] == [True] * 2
+    assert (browser.locator("#send button").text_content(), browser.locator("#send input").input_value(), webhook.told) == (
+        "Send to 1 recipient", "ann", [],
+    )  # fmt: skip
+    browser.locator("#send button").press("Enter")
+    change.get_by_text("1 message sent; ann was not told").wait_for(timeout=MILLISECONDS)
+    assert (len(webhook.told), change.locator("img").count()) == (1, 0)
+
+    notices(page.platform).acknowledge(1, "team:bi", f"bea {HOSTILE}")
+    browser.locator("#changes summary").press("Enter")
+    row = browser.locator("#planned tbody tr", has_text="announced").filter(has_text="UTC11")  # told one, who has seen it
+    row.locator("button", has_text="what came of it").press("Enter")
+    change.get_by_text(f"bea {HOSTILE}").wait_for(timeout=MILLISECONDS)
+    change.get_by_text("Withdraw it", exact=True).press("Enter")
+    browser.fill("#withdraw input[name=reason]", "we keep it")
+    browser.locator("#withdraw button").press("Enter")
+    change.get_by_text("1 message to whoever was told wait").wait_for(timeout=MILLISECONDS)
+    browser.locator("#listed", has_text="no change is planned").wait_for(timeout=MILLISECONDS)
+    assert [(one.state, len(webhook.told)) for one in notices(page.platform).changes()] == [("withdrawn", 1)]
+    assert ([one for one in problems if "404" not in one], browser.title()) == ([], "gold.daily · lineage")
 
 
 def test_of_many_planned_changes_it_is_told_how_many_more_there_are_and_all_of_them(page: Page, browser: Browser) -> None:

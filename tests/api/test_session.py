@@ -1,4 +1,4 @@
-"""A browser shows the token once, in a form; its cookie lets it read the page and draft notices, and nothing else."""
+"""A browser shows the token once, in a form; its cookie lets it read the page, draft notices and send them, and nothing else."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -16,6 +16,7 @@ from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.notices import schema
 from lakechime_dagster.store.notices.changes import ChangeMovedError, Drafted, KeptChange, NoticeAction, Notices
 from lakechime_dagster.store.notices.outbox import MAX_ATTEMPTS, Message, MessageState, Outbox
+from lakechime_dagster.store.notices.tally import Tally, tally
 from tests.lineage.notices.changes import make_change
 
 ME = By(who="me", reason="it is over")
@@ -131,6 +132,32 @@ def test_a_message_is_put_once_and_sent_once(engine: Engine) -> None:
     assert sent == ["bo", "cy"]
     assert outbox.claim("s", again=True) is None
     assert {one.state for one in outbox.of(kept.change_id)} == {MessageState.SENT}
+
+
+def test_whoever_has_seen_a_version_sends_nothing_of_what_it_became_meanwhile(engine: Engine) -> None:
+    notices, outbox, kept = announced(engine)
+    notices.announce(notices.amend(kept.change_id, make_change(what="Another thing."), "me"), [make_message()], "me")
+    assert outbox.claim("s", version=1, withdrawn=False) is None
+    notices.withdraw(kept.change_id, ME, [make_message(occasion=WITHDRAWN)])
+    assert outbox.claim("s", version=2, withdrawn=False) is None
+    told = outbox.claim("s", version=2, withdrawn=True)
+    assert told is not None
+    assert told.message.occasion == WITHDRAWN
+
+
+def test_it_is_counted_to_whom_the_newest_version_was_sent_and_who_has_seen_it(engine: Engine) -> None:
+    notices, outbox, kept = announced(engine, "bo", "cy", "dan")
+    notices.announce(kept, [make_message(channel="$ANOTHER")], "me")
+    assert tally(engine, "test") == {}
+    for problem in (None, None, "refused", None):
+        taken = outbox.claim("s")
+        assert taken is not None
+        outbox.settle("s", taken, problem)
+    notices.acknowledge(kept.change_id, "cy", "cy")
+    assert tally(engine, "test") == {kept.change_id: Tally(told=2, seen=1)}
+    assert tally(engine, "other") == {}
+    notices.amend(kept.change_id, make_change(what="Another thing."), "me")
+    assert tally(engine, "test") == {}
 
 
 def test_of_senders_at_once_each_message_has_one(engine: Engine) -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.lineage_page import lineage_page
 from lakechime_dagster.api.notice_form import notice_form
+from lakechime_dagster.api.notice_page import notice_page
 from lakechime_dagster.api.serve import bound, build_server
 from lakechime_dagster.lake import Lake
 from lakechime_dagster.resources.lineage.asked import AskedLineage, declared_statements
@@ -68,6 +70,7 @@ def serving_page(home: Path, store: Path, lake: Lake, token: str = "", hosts: tu
     routers = (
         lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready)),
         notice_form(lambda: AskedLineage(platform, lake, None, ready), hosts),
+        notice_page(lambda: AskedLineage(platform, lake, None, ready), os.environ, hosts),
     )
     served = Served(ingest=lineage_ingest(platform, lake), token=token, routers=routers, now_ms=platform.store.now)
     server = build_server(build_app(served))

@@ -21,8 +21,18 @@ function html(name, text, parent) {
   return element;
 }
 
+function button(text, act, parent) {
+  const element = html("button", text, parent);
+  element.type = "button";
+  element.addEventListener("click", act);
+  return element;
+}
+
 async function asked(path, parameters) {
-  const answer = await fetch(`${path}?${new URLSearchParams(parameters)}`, { headers: { Accept: "application/json" } });
+  return answered(await fetch(`${path}?${new URLSearchParams(parameters)}`, { headers: { Accept: "application/json" } }));
+}
+
+async function answered(answer) {
   if (answer.status === 401) location.assign(`/lineage/login?${new URLSearchParams({ to: location.pathname + location.search })}`);
   const value = await answer.json();
   if (!answer.ok) throw new Error(value.error ? value.error.message : answer.statusText);
@@ -149,26 +159,26 @@ function boxOf(node, columns) {
   const { table } = node, left = node.x - WIDTH / 2, top = node.y - node.height / 2;
   const group = made("g", { class: `box${table.table === shown.table ? " asked" : ""}`, "data-table": table.table });
   group.append(made("rect", { class: "frame", x: left, y: top, width: WIDTH, height: node.height, rx: 5 }));
-  const button = (text, y, name, act, about) => {
+  const part = (text, y, name, act, about) => {
     const label = made("text", { x: left + 8, y, class: name, tabindex: 0, role: "button" }, cut(text));
     label.append(made("title", {}, about || text));
     label.addEventListener("click", act);
     label.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(); } });
     group.append(label);
   };
-  button(table.table, top + ROW, "title", () => { at("name").value = table.table; show(true); });
+  part(table.table, top + ROW, "title", () => { at("name").value = table.table; show(true); });
   columns.forEach((column, row) => {
     const mine = key(table.table, column), tags = table.personal.filter((one) => one.column === column).map(wordsOf);
     const name = `column${mine === picked ? " picked" : ""}${tags.length ? " personal" : ""}`, shape = tags.length ? `\u25c6 ${column}` : column;
     const about = tags.length ? `${column}: ${tags.join(", ")}` : column;
-    button(shape, top + ROW * (row + 2) + 4, name, () => pick(table, column), about);
+    part(shape, top + ROW * (row + 2) + 4, name, () => pick(table, column), about);
   });
   marksOf(table).forEach(({ text, name, tell, about }, row) => {
-    button(text, top + ROW * (columns.length + row + 2) + 4, `mark ${name}`, tell, about);
+    part(text, top + ROW * (columns.length + row + 2) + 4, `mark ${name}`, tell, about);
   });
   const left_out = rowsLeft(table, columns), bottom = top + node.height - 6;
-  if (left_out) button(`+${left_out} columns`, bottom, "more", () => { open.add(table.table); draw(); });
-  else if (table.more) button(`+${table.more} tables`, bottom, "more", () => { const side = at(table.layer < 0 ? "up" : "down"); side.value = Number(side.value) + 1; show(true); });
+  if (left_out) part(`+${left_out} columns`, bottom, "more", () => { open.add(table.table); draw(); });
+  else if (table.more) part(`+${table.more} tables`, bottom, "more", () => { const side = at(table.layer < 0 ? "up" : "down"); side.value = Number(side.value) + 1; show(true); });
   return group;
 }
 
@@ -249,6 +259,7 @@ const tellGap = (table) => about(`${table.table} is ${table.gap.kind}`, gapLines
 function tellChange(one) {
   const sure = one.sure ? "" : "whether it reaches this is not sure";
   about(`Change ${one.change}, ${one.state}`, [one.title, one.what, one.action, sure].filter(Boolean).map((text) => ({ text })));
+  buttonsOf(one, at("about"));
 }
 
 const changeTitle = (one) => `change ${one.change}, ${one.state}: ${one.title}${one.sure ? "" : " (perhaps)"}`;
@@ -290,7 +301,8 @@ function tell() {
     if (table.readers.length) folded(readersOf(table), readerLines(table), readers);
     for (const one of table.planned) {
       const change = html("div", "", planned);
-      html("span", `${changeTitle(one)} · ${changeWords(one)}`, change);
+      button(changeTitle(one), () => tellStory(one.change), change);
+      html("span", ` ${changeWords(one)}`, change);
     }
     html("td", table.personal.map((one) => `${one.column === null ? "rows" : one.column} (${wordsOf(one)})`).join(", "), row);
   }
@@ -304,23 +316,6 @@ function tell() {
 }
 
 const ofNotice = () => (picked ? said(JSON.parse(picked)) : shown.table);
-
-async function notice(event) {
-  event.preventDefault();
-  const field = (name) => at(`notice-${name}`).value;
-  const body = { of: shown ? [ofNotice()] : [] };
-  for (const name of ["kind", "what", "action", "on", "sender", "who"]) body[name] = field(name);
-  const headers = { "Content-Type": "application/json", "X-Lakechime": "page", Accept: "application/json" };
-  try {
-    const answer = await fetch("/lineage/notice", { method: "POST", headers, body: JSON.stringify(body) }), value = await answer.json();
-    if (!answer.ok) throw new Error(value.error ? value.error.message : answer.statusText);
-    at("drafted").textContent = `change ${value.change}, version ${value.version}, is a draft: ${value.title}. Send it by: lakechime notice send ${value.change}`;
-    at("notice-what").value = at("notice-action").value = "";
-    await show(false);
-  } catch (problem) {
-    at("drafted").textContent = problem.message;
-  }
-}
 
 async function way(event) {
   event.preventDefault();
@@ -356,7 +351,6 @@ function read() {
 document.addEventListener("DOMContentLoaded", () => {
   at("asked").addEventListener("submit", (event) => { event.preventDefault(); show(true); });
   at("way").addEventListener("submit", way);
-  at("notice").addEventListener("submit", notice);
   for (const name of ["name", "to"]) at(name).addEventListener("input", () => suggest(at(name).value));
   at("kind").addEventListener("change", () => shown && draw());
   window.addEventListener("popstate", read);

@@ -1,5 +1,6 @@
 """`lakechime lineage serve`: takes lineage over HTTP, beside the metrics of `lakechime metrics`."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +32,7 @@ def serve(
     except ModuleNotFoundError as error:
         raise LakeChimeError(f"{error.name} is not installed; install lakechime-dagster[api]") from None
     from lakechime_dagster.api.notice_form import notice_form
+    from lakechime_dagster.api.notice_page import notice_page
     from lakechime_dagster.resources.lineage.asked import AskedLineage, declared_statements
     from lakechime_dagster.resources.lineage.ingest import lineage_ingest
     from lakechime_dagster.resources.lineage.ready import ReadyNetwork
@@ -46,14 +48,16 @@ def serve(
     lake = declared_lake(platform.settings)
     ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment))
     page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready))
-    drafts = notice_form(lambda: AskedLineage(platform, lake, None, ready), _hosts(platform.settings))
+    hosts = _hosts(platform.settings)
+    drafts = notice_form(lambda: AskedLineage(platform, lake, None, ready), hosts)
+    changes = notice_page(lambda: AskedLineage(platform, lake, None, ready), os.environ, hosts)
     key = platform.settings.notice_key
     forms = (acknowledge_router(notices(platform), checked_key(key), platform.store.now),) if key else ()
     served = Served(
         ingest=lineage_ingest(platform, lake),
         measures=lambda: measures(types),
         token=token,
-        routers=(page, drafts, *forms),
+        routers=(page, drafts, changes, *forms),
         now_ms=platform.store.now,
     )
     app = build_app(served)

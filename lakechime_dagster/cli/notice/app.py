@@ -8,7 +8,7 @@ from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.notice import draft as notice_draft
 from lakechime_dagster.cli.notice import send as notice_send
-from lakechime_dagster.cli.notice.names import ChangeNumber, document, message_document
+from lakechime_dagster.cli.notice.names import ChangeNumber
 from lakechime_dagster.cli.options import DryRun, Json, Reason, Who
 from lakechime_dagster.cli.output import count, print_facts, print_json, print_table, say, shown_fact, when
 from lakechime_dagster.errors import LakeChimeError
@@ -20,6 +20,8 @@ app = typer.Typer(name="notice", help="Planned changes: draft one, see whom it c
 app.command("draft")(notice_draft.draft)
 app.command("send")(notice_send.send)
 
+PARTS = ("steps", "messages", "acknowledged", "unseen")  # of what is shown of a change, beside its facts
+MESSAGE = ("version", "occasion", "owner", "channel", "state", "tried_ts", "problem")
 MAX_STILL = 10  # of those that still read, in a message
 
 
@@ -29,54 +31,37 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List the changes that are planned or announced, the newest first."""
-    from lakechime_dagster.lineage.notices.changes import ChangeState
-    from lakechime_dagster.resources.notices.sending import notices
+    from lakechime_dagster.resources.notices.documents import list_document
 
-    states = list(ChangeState) if all_ else [state for state in ChangeState if state.is_open]
-    changes = notices(open_platform()).changes(*states)
+    changes = list_document(open_platform(), ended=all_)
     if as_json:
-        print_json({"changes": [document(one) for one in changes]})
+        print_json({"changes": changes})
         return
-    rows = [(one.change_id, one.version, one.state, one.change.title, one.who, when(one.announced_ts)) for one in changes]
-    print_table(["change", "version", "state", "what", "drafted by", "announced"], rows, empty="no change is planned")
+    names = ("change", "version", "state", "title", "who")
+    rows = [(*(one[name] for name in names), when(one["announced_ts"]), one["told"], one["seen"]) for one in changes]
+    print_table(["change", "version", "state", "what", "drafted by", "announced", "told", "seen"], rows, empty="no change is planned")
 
 
 @app.command()
 def show(change: ChangeNumber, as_json: Json = False) -> None:
     """Show a change: what it says, what was done with it, what was sent to whom, and who has seen it."""
-    from lakechime_dagster.resources.notices.sending import notices, outbox
+    from lakechime_dagster.resources.notices.documents import story_document
 
-    platform = open_platform()
-    one = notices(platform).get(change)
-    steps, seen = notices(platform).steps(change), notices(platform).acknowledged(change, one.version)
-    messages = outbox(platform).of(change)
+    story = story_document(open_platform(), change)
     if as_json:
-        told: dict[str, Any] = {
-            "steps": [{name: getattr(step, name) for name in ("action", "version", "who", "reason", "ts")} for step in steps],
-            "messages": [message_document(message) for message in messages],
-            "acknowledged": [{name: getattr(ack, name) for name in ("owner", "who", "note", "acked_ts")} for ack in seen],
-        }
-        print_json(document(one) | told)
+        print_json(story)
         return
-    print_facts({name: shown_fact(name, value) for name, value in document(one).items()})
-    say("")
-    print_table(
-        ["when", "who", "did", "version", "why"],
-        [(when(step.ts), step.who, step.action, step.version, step.reason) for step in steps],
-        empty="",
-    )
-    say("")
-    rows = [
-        (each.version, each.message.occasion, each.message.owner, each.message.channel, each.state, when(each.tried_ts), each.problem)
-        for each in messages
-    ]  # fmt: skip
-    print_table(["version", "told", "owner", "channel", "state", "tried", "problem"], rows, empty="nobody was told yet")
-    say("")
-    print_table(
-        ["owner", "seen by", "when", "note"],
-        [(ack.owner, ack.who, when(ack.acked_ts), ack.note) for ack in seen],
-        empty="nobody has said yet to have seen it",
-    )
+    print_facts({name: shown_fact(name, value) for name, value in story.items() if name not in PARTS})
+    for name, columns, fields, empty in (
+        ("steps", ("when", "who", "did", "version", "why"), ("ts", "who", "action", "version", "reason"), ""),
+        ("messages", ("version", "told", "owner", "channel", "state", "tried", "problem"), MESSAGE, "nobody was told yet"),
+        ("acknowledged", ("owner", "seen by", "when", "note"), ("owner", "who", "acked_ts", "note"), "nobody has said yet to have seen it"),
+    ):
+        say("")
+        rows = [[when(one[field]) if field.endswith("ts") else one[field] for field in fields] for one in story[name]]
+        print_table(columns, rows, empty=empty)
+    if story["unseen"]:
+        say(f"\nnot yet: {', '.join(story['unseen'])}")
 
 
 @app.command()
@@ -123,6 +108,7 @@ def done(
 ) -> None:
     """Say that an announced change has come; refused while somebody reads what is deprecated, or is gone."""
     from lakechime_dagster.lineage.notices.digests import still_reading
+    from lakechime_dagster.resources.lineage.asked import AskedLineage
     from lakechime_dagster.resources.notices.hits import columns_now, hits_of
     from lakechime_dagster.resources.notices.sending import notices
 
@@ -131,7 +117,7 @@ def done(
     one = notices(platform).get(change)
     lake = declared_lake(platform.settings)
     if not anyway and (ended := one.change.ended(lambda table: columns_now(platform, lake, table))):
-        hits = hits_of(platform, lake, ended)
+        hits = hits_of(AskedLineage(platform, lake), ended)
         if still := still_reading(hits, platform.store.now()):
             raise StillReadError(change, still)
     if not dry_run:
@@ -153,7 +139,9 @@ class StillReadError(LakeChimeError):
 
 
 def _ended(one: "KeptChange", as_json: bool, sentence: str, more: dict[str, Any]) -> None:
+    from lakechime_dagster.resources.notices.documents import change_document
+
     if as_json:
-        print_json(document(one) | more)
+        print_json(change_document(one) | more)
     else:
         say(sentence)

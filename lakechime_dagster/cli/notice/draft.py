@@ -7,7 +7,7 @@ import typer
 
 from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import declared_lake, open_platform
-from lakechime_dagster.cli.notice.names import document, ref_named
+from lakechime_dagster.cli.notice.names import ref_named
 from lakechime_dagster.cli.options import Json, Who
 from lakechime_dagster.cli.output import print_json, say
 
@@ -36,6 +36,7 @@ def draft(
     """Draft a notice of a change, or draft the next version of one. `lakechime notice send` shows whom it concerns."""
     from lakechime_dagster.resources.lineage.asked import AskedLineage
     from lakechime_dagster.resources.notices import drafting
+    from lakechime_dagster.resources.notices.documents import change_document
 
     platform = open_platform()
     asked = AskedLineage(platform, declared_lake(platform.settings))
@@ -44,7 +45,7 @@ def draft(
     with parse.reading_fields(FIELDS):
         kept = drafting.draft(platform, _new(given, asked), by.who) if change is None else drafting.amend(platform, change, given, by.who)
     if as_json:
-        print_json(document(kept))
+        print_json(change_document(kept))
     else:
         say(f"change {kept.change_id}, version {kept.version}, is {kept.state}: {kept.change.title}")
         say(f"`lakechime notice send {kept.change_id}` shows whom it concerns, with --yes it tells them")
@@ -81,16 +82,10 @@ def _ref(name: str, known: set[str], asked: "AskedLineage") -> "ColumnRef":
 
 def _new(given: dict[str, Any], asked: "AskedLineage") -> "Change":
     from lakechime_dagster.lineage.notices.changes import Change
+    from lakechime_dagster.resources.notices.drafting import sender_of
 
     for name, option in (("kind", "--kind"), ("what", "--what"), ("refs", "OF")):
         if name not in given:
             raise parse.wrong(option, "is missing; say what is to be told")
-    values: dict[str, Any] = {"sender": _owner_of(given["refs"], asked)} | given
+    values: dict[str, Any] = {"sender": sender_of(asked, given["refs"])} | given
     return Change(**values)
-
-
-def _owner_of(refs: "tuple[ColumnRef, ...]", asked: "AskedLineage") -> str:
-    """Whoever owns all of these; empty where there are several, or none."""
-    owners = {one.owners for one in asked.facts({ref.table for ref in refs}).values()}
-    several = owners.pop() if len(owners) == 1 else ()
-    return several[0] if len(several) == 1 else ""

@@ -1,22 +1,20 @@
 """`lakechime notice send`: whom a change concerns and what they would be told; with --yes they are told."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import declared_lake, open_platform
-from lakechime_dagster.cli.notice.names import document, message_document
 from lakechime_dagster.cli.options import Json, Who
 from lakechime_dagster.cli.output import count, note, print_json, print_table, say
-from lakechime_dagster.lineage.notices.changes import ChangeState
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lake import Lake
     from lakechime_dagster.lineage.notices.digests import Digest
-    from lakechime_dagster.resources.notices.sending import Plan
-    from lakechime_dagster.resources.platform import Platform
+    from lakechime_dagster.resources.notices.planning import Plan
+    from lakechime_dagster.resources.notices.sending import Outcome
     from lakechime_dagster.store.notices.outbox import KeptMessage
 
 CHANGE = "A change; without it what is due of announced ones: retries and reminders."
@@ -32,35 +30,28 @@ def send(
     as_json: Json = False,
 ) -> None:
     """Show whom a change concerns and what each would be told; with --yes tell them, each once. Exits with 1 if somebody was not told."""
+    from lakechime_dagster.resources.lineage.asked import AskedLineage
     from lakechime_dagster.resources.notices import sending as notices
 
     platform = open_platform()
     by = parse.by(who, "sends")
-    lake = declared_lake(platform.settings)
-    plans = _plans(platform, lake, change, by.who)
-    if not yes:
+    plans = notices.plans_of(AskedLineage(platform, declared_lake(platform.settings)), change, by.who)
+    if yes:
+        _report(plans, notices.carry_out(platform, os.environ, plans, by, change, again=again), as_json)
+    else:
         _preview(plans, notices.outbox(platform).waiting(change), as_json)
-        return
-    notices.check_sending(platform.settings)
-    for plan in plans:
-        notices.notices(platform).announce(plan.kept, plan.messages, by.who)
-    _report(plans, notices.send(platform, os.environ, change, again=again), as_json)
-
-
-def _plans(platform: "Platform", lake: "Lake", change: int | None, who: str) -> "list[Plan]":
-    """What is to be put into the outbox: of a change that was asked for, or the reminders of all; of one that has ended nothing."""
-    from lakechime_dagster.resources.notices import sending as notices
-
-    if change is None:
-        announced = notices.notices(platform).changes(ChangeState.ANNOUNCED)
-        return [plan for one in reversed(announced) if (plan := notices.reminders(platform, lake, one, who)) is not None]
-    kept = notices.notices(platform).get(change)
-    return [notices.plan(platform, lake, kept, who)] if kept.state.is_open else []
 
 
 def _preview(plans: "list[Plan]", waiting: "list[KeptMessage]", as_json: bool) -> None:
+    from lakechime_dagster.resources.notices.documents import message_document, plan_document
+    from lakechime_dagster.resources.notices.preview import unsendable
+
+    messages = [*(one for plan in plans for one in plan.messages), *(one.message for one in waiting)]
+    problems = unsendable(messages, os.environ)
     if as_json:
-        print_json({"changes": [_document(plan) for plan in plans], "waiting": [message_document(one) for one in waiting], "sent": False})
+        told = {"changes": [plan_document(plan) for plan in plans], "waiting": [message_document(one) for one in waiting]}
+        cannot = [{"owner": owner, "channel": channel, "problem": problem} for (owner, channel), problem in problems.items()]
+        print_json({**told, "problems": cannot, "sent": False})
         return
     for plan in plans:
         say(f"change {plan.kept.change_id}, version {plan.kept.version}, {plan.kept.state}: {plan.occasion}")
@@ -74,20 +65,21 @@ def _preview(plans: "list[Plan]", waiting: "list[KeptMessage]", as_json: bool) -
     if waiting:
         say("in the outbox:")
         _table(waiting)
+    for (owner, _), problem in problems.items():
+        note(f"{owner} cannot be told from here: {problem}")
     if not plans and not waiting:
         say("there is nothing to tell")
     else:
         say("\nthis is what would be sent; nothing was: say --yes to send it")
 
 
-def _report(plans: "list[Plan]", tried: "list[KeptMessage]", as_json: bool) -> None:
-    from lakechime_dagster.store.notices.outbox import MessageState
+def _report(plans: "list[Plan]", outcome: "Outcome", as_json: bool) -> None:
+    from lakechime_dagster.resources.notices.documents import message_document, plan_document
 
-    unreached = [digest for plan in plans for digest in plan.unreached]
-    failed = [one for one in tried if one.state is not MessageState.SENT]
+    tried, unreached, failed = outcome.tried, outcome.unreached, outcome.failed
     if as_json:
         told = {"messages": [message_document(one) for one in tried], "unreached": [digest.owner for digest in unreached]}
-        print_json({"changes": [_document(plan) for plan in plans], "sent": True, **told})
+        print_json({"changes": [plan_document(plan) for plan in plans], "sent": True, **told})
     else:
         _table(tried)
         for digest in unreached:
@@ -98,18 +90,9 @@ def _report(plans: "list[Plan]", tried: "list[KeptMessage]", as_json: bool) -> N
         raise typer.Exit(1)
 
 
-def _table(messages: "list[KeptMessage]") -> None:
+def _table(messages: "Sequence[KeptMessage]") -> None:
     rows = [(one.change_id, one.message.occasion, one.message.owner, one.message.channel, one.state, one.problem) for one in messages]
     print_table(["change", "told", "owner", "channel", "state", "problem"], rows, empty="nothing was due")
-
-
-def _document(plan: "Plan") -> dict[str, Any]:
-    told = [
-        {"owner": one.digest.owner, "channels": list(one.channels), "reason": one.digest.reason, "title": one.title, "body": one.body}
-        for one in plan.told
-    ]  # fmt: skip
-    beside = {"unowned": [hit.table for hit in plan.unowned.hits], "own": [hit.table for hit in plan.own.hits]}
-    return document(plan.kept) | {"occasion": plan.occasion, "told": told, **beside}
 
 
 def _tables(digest: "Digest") -> str:

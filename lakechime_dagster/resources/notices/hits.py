@@ -18,9 +18,8 @@ from lakechime_dagster.resources.platform import Platform
 KINDS = {ConsumerKind.DASHBOARD: ReaderKind.DASHBOARD, ConsumerKind.USER: ReaderKind.PERSON, ConsumerKind.JOB: ReaderKind.JOB}
 
 
-def hits_of(platform: Platform, lake: Lake, refs: Collection[ColumnRef]) -> tuple[Hit, ...]:
+def hits_of(asked: AskedLineage, refs: Collection[ColumnRef]) -> tuple[Hit, ...]:
     """What these tables and columns reach, they themselves as layer 0."""
-    asked = AskedLineage(platform, lake)
     found = asked.hits(refs)
     changed = {ref.table for ref in refs}
     several = [one for one in found.hits if one.table not in changed]

@@ -1,19 +1,21 @@
-"""Notices of a deployment: what a change reaches, who would be told what, and telling them."""
+"""Notices of a deployment: the changes and their messages, and telling people of them."""
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lake import Lake
-from lakechime_dagster.lineage.notices.acknowledging import Acknowledgement, signed
+from lakechime_dagster.lineage.notices.acknowledging import checked_key
 from lakechime_dagster.lineage.notices.changes import ChangeState
 from lakechime_dagster.lineage.notices.channels import Channels, NoAddressError, address_of, channels_of
 from lakechime_dagster.lineage.notices.digest_text import text_of, title_of
-from lakechime_dagster.lineage.notices.digests import Digest, Hit, digests_of
-from lakechime_dagster.lineage.notices.occasions import ANNOUNCED, WITHDRAWN, due_reminder
+from lakechime_dagster.lineage.notices.digests import Digest
+from lakechime_dagster.lineage.notices.occasions import WITHDRAWN, due_reminder
+from lakechime_dagster.resources.lineage.asked import AskedLineage
 from lakechime_dagster.resources.notices.hits import hits_of
+from lakechime_dagster.resources.notices.links import acknowledge_by
+from lakechime_dagster.resources.notices.planning import Plan, plan, plan_of
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.telling import NotSentError, tell
 from lakechime_dagster.settings import Settings
@@ -22,45 +24,7 @@ from lakechime_dagster.store.notices.changes import KeptChange, Notices
 from lakechime_dagster.store.notices.outbox import KeptMessage, Message, MessageState, Outbox
 from lakechime_dagster.triggers.grid import from_milliseconds
 
-LINK_MS = 60 * 86_400_000  # so long a link to acknowledge by is good
-ACKNOWLEDGE = "/notice/acknowledge?token="
 DEAD = (MessageState.OBSOLETE, MessageState.FAILED)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Told:
-    """What one owner is to be told, and through which channels; without one nobody tells."""
-
-    digest: Digest
-    channels: tuple[str, ...]
-    title: str
-    body: str
-
-    def messages(self, occasion: str) -> list[Message]:
-        return [
-            Message(occasion=occasion, owner=self.digest.owner, channel=channel, title=self.title, body=self.body)
-            for channel in self.channels
-        ]  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Who would be told what of a change; `unowned` and `own` are for the eyes of its sender."""
-
-    kept: KeptChange
-    occasion: str
-    told: tuple[Told, ...]
-    unowned: Digest
-    own: Digest
-
-    @property
-    def unreached(self) -> list[Digest]:
-        """Whom nobody can tell, as no channel is known."""
-        return [one.digest for one in self.told if not one.channels]
-
-    @property
-    def messages(self) -> list[Message]:
-        return [message for one in self.told for message in one.messages(self.occasion)]
 
 
 def notices(platform: Platform) -> Notices:
@@ -73,31 +37,29 @@ def outbox(platform: Platform) -> Outbox:
     return Outbox(platform.store.engine, platform.ledger.deployment)
 
 
-def plan_of(kept: KeptChange, hits: Iterable[Hit], channels: Channels, who: str, now_ms: int, occasion: str = ANNOUNCED) -> Plan:
-    """Who would be told what on this occasion. What nobody owns is told to the sender, if a channel of that one is known."""
-    found = digests_of(kept.change, hits, now_ms)
-    several = [*found.digests, *([found.unowned] if found.unowned.owner and not found.unowned.is_empty else [])]
-    title = title_of(kept.change, occasion)
-    told = [
-        Told(digest=one, channels=channels.of(one.owner), title=title, body=text_of(kept.change, one, occasion, who)) for one in several
-    ]
-    return Plan(kept=kept, occasion=occasion, told=tuple(told), unowned=found.unowned, own=found.own)
+def plans_of(asked: AskedLineage, change_id: int | None, who: str) -> list[Plan]:
+    """What is to be put into the outbox: of a change that was asked for, or the reminders of all; of one that has ended nothing.
+
+    Raises:
+        NotFoundError: there is no such change.
+    """
+    several = notices(asked.platform)
+    if change_id is None:
+        announced = several.changes(ChangeState.ANNOUNCED)
+        return [due for one in reversed(announced) if (due := reminders(asked, one, who)) is not None]
+    kept = several.get(change_id)
+    return [plan(asked, kept, who)] if kept.state.is_open else []
 
 
-def plan(platform: Platform, lake: Lake, kept: KeptChange, who: str) -> Plan:
-    """What sending a change would tell now."""
-    channels = channels_of(platform.settings.notice_urls)
-    return plan_of(kept, hits_of(platform, lake, kept.change.refs), channels, who, platform.store.now())
-
-
-def reminders(platform: Platform, lake: Lake, kept: KeptChange, who: str) -> Plan | None:
+def reminders(asked: AskedLineage, kept: KeptChange, who: str) -> Plan | None:
     """What is to be told again of an announced change, to those who have not acknowledged; None where nothing is due."""
+    platform = asked.platform
     now = platform.store.now()
     occasion = reminder_due(kept, now)
     if occasion is None:
         return None
     channels = channels_of(platform.settings.notice_urls)
-    whole = plan_of(kept, hits_of(platform, lake, kept.change.refs), channels, who, now, occasion)
+    whole = plan_of(kept, hits_of(asked, kept.change.refs), channels, who, now, occasion)
     seen = {one.owner for one in notices(platform).acknowledged(kept.change_id, kept.version)}
     known = {(one.message.owner, one.message.channel) for one in outbox(platform).of(kept.change_id) if one.message.occasion == occasion}
     left = [
@@ -124,10 +86,41 @@ def withdraw(platform: Platform, change_id: int, by: By) -> tuple[KeptChange, in
     return notices(platform).withdraw(change_id, by, messages), len(messages)
 
 
-def send(platform: Platform, environment: Mapping[str, str], change_id: int | None = None, *, again: bool = False) -> list[KeptMessage]:
-    """Send all that is due, of one change or of any; what each came to. `again` also sends what nobody knows to have been sent."""
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of sending: the messages that this sender tried, and whom nobody could tell, as no channel is known."""
+
+    tried: tuple[KeptMessage, ...]
+    unreached: tuple[Digest, ...]
+
+    @property
+    def failed(self) -> list[KeptMessage]:
+        """What was not taken."""
+        return [one for one in self.tried if one.state is not MessageState.SENT]
+
+
+def carry_out(
+    platform: Platform, environment: Mapping[str, str], plans: Collection[Plan], by: By, change_id: int | None = None,
+    *, again: bool = False, seen: KeptChange | None = None,
+) -> Outcome:  # fmt: skip
+    """Tell people: put what plans say into the outbox, and send what is due, of one change or of any.
+
+    `again` also sends what failed for good, and what nobody knows to have been sent. `seen` is the change as the person
+    has seen it: of what it became meanwhile nothing is sent.
+
+    Raises:
+        ChangeMovedError: a change of a plan is at another version, done or withdrawn by now.
+        LakeChimeError: nothing can be sent at all, so that nothing was announced either.
+    """
+    check_sending(platform.settings)
+    for one in plans:
+        notices(platform).announce(one.kept, one.messages, by.who)
     sender, box = uuid.uuid4().hex, outbox(platform)
-    return _sent(platform, environment, sender, partial(box.claim, sender, change_id, again=again))
+    version = None if seen is None else seen.version
+    withdrawn = None if seen is None else seen.state is ChangeState.WITHDRAWN
+    claim = partial(box.claim, sender, change_id, again=again, version=version, withdrawn=withdrawn)
+    tried = _sent(platform, environment, sender, claim)
+    return Outcome(tried=tuple(tried), unreached=tuple(digest for one in plans for digest in one.unreached))
 
 
 def send_on(platform: Platform, environment: Mapping[str, str], channels: Collection[str], most: int) -> list[KeptMessage]:
@@ -159,24 +152,6 @@ def _problem(platform: Platform, one: KeptMessage, environment: Mapping[str, str
     return None
 
 
-def acknowledge_by(platform: Platform, one: KeptMessage) -> str:
-    """How the owner says that it was seen: by a link where one can be made, else by the command."""
-    link = link_of(platform.settings, platform.ledger.deployment, one, platform.store.now())
-    if link:
-        return f"Say that you have seen this: {link}"
-    return f"Say that you have seen this: lakechime notice ack {one.change_id} --owner '{one.message.owner}'"
-
-
-def link_of(settings: Settings, deployment: str, one: KeptMessage, now_ms: int) -> str:
-    """The link by which an owner acknowledges; empty where the API has no address for people, or there is no key to sign it with."""
-    if not settings.notice_page or not settings.notice_key:
-        return ""
-    what = Acknowledgement(
-        deployment=deployment, change_id=one.change_id, version=one.version, owner=one.message.owner, until_ms=now_ms + LINK_MS
-    )
-    return settings.notice_page.rstrip("/") + ACKNOWLEDGE + signed(what, settings.notice_key)
-
-
 def check_sending(settings: Settings) -> Channels:
     """The channels, if something can be sent at all; the key is looked at before anything is sent.
 
@@ -189,5 +164,5 @@ def check_sending(settings: Settings) -> Channels:
             """no channel is known: set LAKECHIME_NOTICE_URLS such as '{"team:ops": "$OPS_SLACK"}', and OPS_SLACK to a URL of apprise"""
         )
     if settings.notice_key:
-        signed(Acknowledgement(deployment="", change_id=0, version=0, owner="", until_ms=0), settings.notice_key)
+        checked_key(settings.notice_key)
     return channels

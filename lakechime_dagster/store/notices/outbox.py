@@ -66,13 +66,15 @@ class Outbox:
     deployment: str
 
     def claim(
-        self, sender: str, change_id: int | None = None, *, again: bool = False, channels: Collection[str] | None = None
+        self, sender: str, change_id: int | None = None, *, again: bool = False, channels: Collection[str] | None = None,
+        version: int | None = None, withdrawn: bool | None = None,
     ) -> KeptMessage | None:  # fmt: skip
         """Take one message that is due, of one change or of any; None when there is none.
 
         `again` also takes those of which nobody knows whether they were sent, and those that failed for good: a person said so.
         `channels` are given where no person sends: only what goes through one of them, and that a change is withdrawn only if
-        a person has begun to tell it.
+        a person has begun to tell it. With `version` it is of that one alone; `withdrawn` says whether only that it is withdrawn is
+        told, or only what else there is.
         """
         outbox = schema.notice_outbox
         with writing(self.engine) as connection:
@@ -85,6 +87,8 @@ class Outbox:
             which = [due, self._of_deployment(), _still_said()] + ([] if change_id is None else [outbox.c.change_id == change_id])
             if channels is not None:
                 which += [outbox.c.channel.in_(sorted(channels)), sa.or_(outbox.c.attempt > 0, outbox.c.occasion != WITHDRAWN)]
+            which += [] if version is None else [outbox.c.version == version]
+            which += [] if withdrawn is None else [(outbox.c.occasion == WITHDRAWN) == sa.literal(withdrawn)]
             query = sa.select(outbox).where(*which).order_by(outbox.c.message_id).limit(1).with_for_update(skip_locked=True)
             row = connection.execute(query).first()
             if row is None:
