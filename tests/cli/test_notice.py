@@ -370,10 +370,14 @@ def test_a_setting_by_which_nothing_can_be_sent_is_told_before_anything_is(
         assert (answer.code, told in answer.err, "hunter2" in answer.err, webhook.told) == (1, True, False, []), answer.err
 
 
-def test_what_only_the_environment_can_say_is_said_of_the_message(notice: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_the_environment_can_say_is_said_before_and_of_the_message(notice: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     drafted(notice)
+    assert notice("notice", "send", "1", "--json").json["problems"] == []
     monkeypatch.delenv("BI_HOOK")
     monkeypatch.setenv("MAIL", "nonsense")
+    told = notice("notice", "send", "1").err
+    assert "ana@example.com cannot be told from here: $MAIL: what it holds is no URL that apprise takes" in told
+    assert [one["owner"] for one in notice("notice", "send", "1", "--json").json["problems"]] == ["team:bi", "team:ops", "ana@example.com"]
     sent = notice("notice", "send", "1", "--yes", "--json").json
     assert [one["problem"] for one in sent["messages"]] == [
         "$MAIL: what it holds is no URL that apprise takes; see https://appriseit.com/services/",

@@ -1,32 +1,10 @@
 "use strict";
 // The page of lineage: asks for what is around a table, places the tables by dagre, and draws them. Names are only ever text.
 
-const ROW = 17, WIDTH = 230, MOST = 14, MOST_CHANGES = 3, SVG = "http://www.w3.org/2000/svg";
+const ROW = 17, WIDTH = 230, MOST = 14, MOST_CHANGES = 3;
 const DIRECT = ["identity", "transformation", "aggregation", "direct"], NOT_SURE = ["unsure", "declared", "reads"];
-const at = (id) => document.getElementById(id);
 let shown = null, picked = null;
 const open = new Set();
-
-function made(name, attributes, text) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
-
-function html(name, text, parent) {
-  const element = document.createElement(name);
-  element.textContent = text;
-  parent.append(element);
-  return element;
-}
-
-function button(text, act, parent) {
-  const element = html("button", text, parent);
-  element.type = "button";
-  element.addEventListener("click", act);
-  return element;
-}
 
 async function asked(path, parameters) {
   return answered(await fetch(`${path}?${new URLSearchParams(parameters)}`, { headers: { Accept: "application/json" } }));

@@ -1,7 +1,7 @@
 "use strict";
 // Planned changes on the page: drafting one, looking whom it concerns, telling them, and what came of it. Names and texts are only ever text.
 
-const NOTICES = "/lineage/notices", OPEN = ["planned", "announced"], SHOWN_TEXTS = 3;
+const NOTICES = "/lineage/notices", OPEN = ["planned", "announced"], SHOWN_TEXTS = 1;
 let me = "", looking = 0;
 
 async function noticed(path, body) {
@@ -10,9 +10,6 @@ async function noticed(path, body) {
   headers["Content-Type"] = "application/json";
   return answered(await fetch(NOTICES + path, { method: "POST", headers, body: JSON.stringify(body) }));
 }
-
-const when = (milliseconds) => (milliseconds === null ? "" : `${new Date(milliseconds).toISOString().slice(0, 19).replace("T", " ")} UTC`);
-const several = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
 async function draft(event) {
   event.preventDefault();
@@ -109,7 +106,8 @@ function sending(found, section) {
   const form = html("form", "", section);
   form.id = "send";
   const who = field(form, "who you are", "who", me, 128), check = again ? ticked(form, `again: ${several(again, "message")} that failed, or of which nobody knows`) : null;
-  const send = html("button", "", form), told = statusLine(form);
+  const send = html("button", "", form), told = statusLine(form), cannot = found.messages.filter((one) => one.problem && !one.goes).length;
+  if (cannot) told.textContent = `${several(cannot, "message")} cannot be sent now, as is told above`;
   const name = () => {
     const number = found.recipients + (check && check.checked ? again : 0);
     send.textContent = announces ? "Announce it: nobody is told" : `Send to ${several(number, "recipient")}`;
@@ -156,7 +154,7 @@ function story(found, section) {
 function outcome(found, section) {
   const sent = found.tried.filter((one) => one.state === "sent").length, failed = found.tried.length - sent;
   const parts = [found.tried.length ? `${several(sent, "message")} sent` : "nothing was left to send"];
-  if (failed) parts.push(`${failed} not taken, which are tried again when it is time`);
+  if (failed) parts.push(`${failed} not taken: to be tried again when it is time`);
   for (const one of found.unreached) parts.push(`${one.owner} was not told, as there is no channel; it ${one.reason}`);
   const line = html("p", parts.join("; "), section);
   line.className = failed || found.unreached.length ? "outcome problem" : "outcome";
@@ -180,40 +178,6 @@ function withdrawing(found, section) {
       told.textContent = problem.message;
     }
   });
-}
-
-function field(form, text, name, value, limit) {
-  const input = html("input", "", html("label", `${text} `, form));
-  Object.assign(input, { name, value, maxLength: limit, required: true });
-  return input;
-}
-
-function ticked(form, text) {
-  const label = html("label", "", form), input = html("input", "", label);
-  input.type = "checkbox";
-  label.append(` ${text}`);
-  return input;
-}
-
-function statusLine(form) {
-  const line = html("p", "", form);
-  line.setAttribute("role", "status");
-  line.className = "problem";
-  return line;
-}
-
-function tabled(title, columns, rows, empty, section) {
-  html("h3", title, section);
-  if (!rows.length) {
-    html("p", empty, section);
-    return;
-  }
-  const table = html("table", "", section), head = table.createTHead().insertRow(), body = table.createTBody();
-  for (const column of columns) html("th", column, head);
-  for (const cells of rows) {
-    const row = html("tr", "", body);
-    for (const text of cells) html("td", String(text), row);
-  }
 }
 
 document.addEventListener("DOMContentLoaded", () => {
