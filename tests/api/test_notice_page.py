@@ -274,7 +274,7 @@ def test_a_change_that_is_not_there_is_told(page: Page) -> None:
 def test_no_other_site_looks_sends_or_withdraws(page: Page, webhook: Webhook, headers: dict[str, str]) -> None:
     form = looked_at(page)
     answers = [asked(page, path, **headers) for path in ("", "/1", "/1/preview")]
-    answers += [did(page, "send", form, **headers), did(page, "withdraw", {"reason": "why", "who": "ann"}, **headers)]
+    answers += [did(page, "send", form, 1, **headers), did(page, "withdraw", {"reason": "why", "who": "ann"}, 1, **headers)]
     assert [(answer.status, HOSTILE in answer.text) for answer in answers] == [(403, False)] * 5
     assert did(page, "send", form, Content_Type="text/plain").status == 403
     assert (webhook.told, notices(page.platform).get(1).state) == ([], ChangeState.PLANNED)
