@@ -1,5 +1,6 @@
 """Planned changes on the page: looking tells nobody, and sending tells each whom the preview showed, once, through real servers."""
 
+import datetime as dt
 import json
 import logging
 import threading
@@ -27,6 +28,7 @@ from tests.support.served import Page, Told, serving_page
 
 TOKEN = "a-token-that-nobody-guesses"
 CHANNELS = {"team:bi": "$BI_HOOK", "*@*": "$MAIL", "team:ops": "$OPS_HOOK"}
+SOMEDAY = dt.date(2100, 12, 31)
 HOSTILE = '<img src=x onerror="document.title=1">'
 
 
@@ -42,7 +44,7 @@ def channels(monkeypatch: pytest.MonkeyPatch, mail_server: MailServer, webhook: 
 @pytest.fixture
 def page(tmp_path: Path, upgraded_sqlite: Path, channels: None) -> Iterator[Page]:
     with serving_page(tmp_path, upgraded_sqlite, lake) as found:
-        draft(found.platform, make_change("bronze.weather", what=f"It goes. {HOSTILE}", sender="team:ops"), "me")
+        draft(found.platform, make_change("bronze.weather", what=f"It goes. {HOSTILE}", sender="team:ops", on=SOMEDAY), "me")
         yield found
 
 
@@ -168,7 +170,7 @@ def test_an_owner_without_a_channel_is_shown_and_told_to_whoever_sends(
 ) -> None:
     monkeypatch.setenv("LAKECHIME_NOTICE_URLS", '{"*@*": "$MAIL"}')
     with serving_page(tmp_path, upgraded_sqlite, lake) as page:
-        draft(page.platform, make_change("bronze.weather"), "me")
+        draft(page.platform, make_change("bronze.weather", on=SOMEDAY), "me")
         shown = {one["owner"]: (one["channel"], one["problem"]) for one in asked(page, "/1/preview").json["messages"]}
         assert shown["team:bi"] == ("", "LAKECHIME_NOTICE_URLS has no channel for team:bi")
         unreached = did(page, "send", looked_at(page)).json["unreached"]
@@ -188,7 +190,7 @@ def test_where_nothing_can_be_sent_it_is_shown_why_and_nothing_is_announced(
 ) -> None:
     monkeypatch.setenv(name, value)
     with serving_page(tmp_path, upgraded_sqlite, lake) as page:
-        draft(page.platform, make_change("bronze.weather"), "me")
+        draft(page.platform, make_change("bronze.weather", on=SOMEDAY), "me")
         shown = asked(page, "/1/preview")
         assert (says in shown.json["problem"], shown.json["recipients"], len(shown.json["messages"]) > 1) == (True, 0, True)
         answer = did(page, "send", looked_at(page))
@@ -222,7 +224,7 @@ def test_a_change_is_taken_back_with_a_reason_and_whoever_was_told_is_told_so_by
 
 
 def test_changes_are_listed_with_how_many_were_told_and_have_seen_them(page: Page) -> None:
-    draft(page.platform, make_change("gold.apart"), "me")
+    draft(page.platform, make_change("gold.apart", on=SOMEDAY), "me")
     did(page, "send", looked_at(page))
     notices(page.platform).acknowledge(1, "team:bi", "bea", "we moved")
     assert [(one["change"], one["state"], one["told"], one["seen"]) for one in asked(page).json["changes"]] == [
@@ -284,7 +286,7 @@ def test_off_this_machine_whoever_has_not_shown_the_token_neither_looks_nor_send
     tmp_path: Path, upgraded_sqlite: Path, webhook: Webhook
 ) -> None:  # fmt: skip
     with serving_page(tmp_path, upgraded_sqlite, lake, TOKEN) as page:
-        draft(page.platform, make_change("bronze.weather"), "me")
+        draft(page.platform, make_change("bronze.weather", on=SOMEDAY), "me")
         answers = [asked(page), asked(page, "/1/preview"), did(page, "send", {}), did(page, "withdraw", {})]
         assert [answer.status for answer in answers] == [401] * 4
         cookie = f"{COOKIE}={signed(TOKEN, page.platform.store.now() + 60_000)}"
