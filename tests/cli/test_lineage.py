@@ -136,6 +136,13 @@ def test_a_path_tells_each_step_and_that_there_is_none(recorded: Cli) -> None:
     assert [step["kinds"] for step in told["path"]] == [["identity"], ["aggregation"]]
     rows = recorded("lineage", "path", "bronze.weather.time_hour", "gold.route_hour", "--json").json
     assert [step["target"] for step in rows["path"]] == ["silver.flights", "gold.route_hour"]
+    sure = make_statement("lab.both", inputs=("lab.far",), of_it="lab.far.of_it", guess="lab.far.of_it")
+    far = make_statement("lab.far", inputs=("silver.flights",), of_it="silver.flights.dep_delay")
+    short = make_statement("lab.both", inputs=("bronze.flights",), opaque={"guess": "mapInPandas"}, constant=())
+    records = [make_record(one, namespace="local", job=job, at=DAY) for job, one in (("far", far), ("both", sure), ("short", short))]
+    SqlLineage(recorded.platform.store.engine).record_all(records)
+    both = recorded("lineage", "path", "bronze.flights.dep_delay", "lab.both.guess", "--json").json
+    assert [step["kinds"] for step in both["path"]] == [["identity"]] * 3
     none = recorded("lineage", "path", "gold.route_hour", "bronze.flights")
     assert (none.code, none.err) == (3, "error: no way leads from gold.route_hour to bronze.flights, as far as is known\n")
     assert recorded("lineage", "path", "silver.flights", "silver.flights.wind").code == 2

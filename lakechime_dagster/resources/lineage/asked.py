@@ -173,12 +173,18 @@ class AskedLineage:
         return tuple(SqlReads(self.platform.store.engine).ways())
 
     def path(self, source: ColumnRef, target: ColumnRef, kind: Certainty = Certainty.UNSURE) -> tuple[Step, ...] | None:
-        """A shortest way from one column or data set to another, by what is at least so sure; None if there is none."""
+        """A shortest way from one column or data set to another, by what is at least so sure; None if there is none.
+
+        One of which each step is known goes before all that are not sure, however long it is.
+        """
         network = self._network([source]).having([target])
         start, end = nodes_of(network, [source]), nodes_of(network, [target])
-        found = reach(network, start, kind)
-        ways = [way for node in end.tolist() if (way := Paths(network, found, kind).of(node)) is not None]
-        return min(ways, key=len, default=None)
+        for certainty in dict.fromkeys((min(kind, Certainty.INDIRECT), kind)):
+            found = reach(network, start, certainty)
+            ways = [way for node in end.tolist() if (way := Paths(network, found, certainty).of(node)) is not None]
+            if ways:
+                return min(ways, key=len)
+        return None
 
     def around(self, table: str, *, up: int = 1, down: int = 1, limit: int = 150) -> Neighbourhood:
         """What is around a data set, to be drawn."""
