@@ -315,7 +315,7 @@ WRITES: dict[str, tuple[Write, str]] = {
     "vacuum": (lambda frame, path: delta(frame, path).vacuum(), "it executes VacuumTableCommand (DeltaTable.vacuum)"),
     "restore": (
         lambda frame, path: delta(frame, path).restoreToVersion(0),
-        "it executes RestoreTableCommand (DeltaTable.restoreToVersion)",
+        "it writes gold.kept (DeltaTable.restoreToVersion)",
     ),
     "properties": (
         lambda frame, path: delta(frame, path).upgradeTableProtocol(1, 7),

@@ -1,5 +1,6 @@
 """What a plan tells of a table, and the name that it has in the lake or outside."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -39,12 +40,17 @@ class Place:
 def place_of(fields: Mapping[str, Field]) -> Place:
     """The place that a leaf, or the target of a command, tells: itself, or by what it was made with."""
     parts = [fields, *(part for key in _PARTS if isinstance(part := fields.get(key), Mapping))]
+    identifier = next((_within(fields, text) for part in parts if (text := _text(part.get("identifier")))), None)
+    by_path = _BY_PATH.fullmatch(identifier or "")
     return Place(
-        path=next((text for part in parts if (text := _text(part.get("path")))), None),
-        identifier=next((_within(fields, text) for part in parts if (text := _text(part.get("identifier")))), None),
+        path=next((text for part in parts if (text := _text(part.get("path")))), by_path and by_path[1]),
+        identifier=None if by_path else identifier,
         data_set=next((found for part in parts if (found := _data_set(part))), None),
     )
 
+
+_BY_PATH = re.compile(rf"(?:{SESSION}\.)?\w+\.((?:[A-Za-z][\w+-]*:)?/.*)")
+"""A format and a path in a table's place, as in `delta.`/lake/orders``, of a table that is made just now."""
 
 _PARTS = ("target", "relation", "table", "catalogTable", "tableMeta")
 

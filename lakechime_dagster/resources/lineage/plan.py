@@ -117,7 +117,7 @@ class _Planning:
         planned = self.planner.planned(table.compute, table.sql, inputs)
         try:
             if planned.refused:
-                refused = [(one.by, one.is_command, one.dump and dump_of(one.dump)) for one in planned.refused]
+                refused = [(one.by, one.is_command, dump_of(one.dump) if one.dump else None) for one in planned.refused]
                 return _unknown(plain, refused_said(refused, self.names), self._as_it_is(table, code))
             return _unknown(plain, planned.why) if planned.seen is None else self._read(plain, planned.schema, planned.seen)
         except Exception as error:  # noqa: BLE001 - a plan of any form that nobody met yet makes its own table unknown and no other

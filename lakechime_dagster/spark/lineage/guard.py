@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.catalog import Catalog
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakechime_dagster.errors import PlanUnreadableError, RefusedError
 from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper, first_line, made, text_of
