@@ -5,7 +5,7 @@ a whole, so that a change of it is never missed.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lakechime_dagster.lineage.plans.deep import deeply
@@ -27,6 +27,9 @@ COMPARING = frozenset({"Distinct", "Except", "Intersect", "UnionLoop"})
 
 DECIDING = {"Aggregate": ("groupingExpressions",), "Generate": ("generator", "outer"), "LateralJoin": ("joinType", "condition")}
 """The parameters that decide on the rows of a node, where these are not all that are no plans."""
+
+SIDES = frozenset({"Join", "LateralJoin", "AsOfJoin"})
+"""Nodes of two sides, of which one may be the same table as the other: columns of one are not those of the other."""
 
 BY_POSITION = frozenset({"Union", "Except", "Intersect", "Expand", "CTERelationRef", "UnionLoop"})
 UNSAID = frozenset({"exprId", "cteId", "id", "rdd", "resultId", "loopId", "resultIds", "maxDepth", "limit_"})  # other each time
@@ -51,6 +54,17 @@ class _Frame:
 
     def whole(self, names: tuple[str, ...] = ()) -> str:
         return _digest(self.rows, *names, *(digest for _, digest in self.columns))
+
+    def beside(self, left: "_Frame") -> "_Frame":
+        """The same as the right side of a join: a column that the left side has too is another one here."""
+        taken = {digest for _, digest in left.columns}
+        return _Frame(tuple((number, _apart(digest, taken)) for number, digest in self.columns), self.rows, self.names)
+
+
+def _apart(digest: str, taken: Collection[str]) -> str:
+    while digest in taken:
+        digest = _digest(digest, "again")
+    return digest
 
 
 def digests_of(plan: Node) -> Digests:
@@ -85,10 +99,11 @@ class _Digesting:
             below = [self.frame(node.node("plan"), outer)]
         if not below:
             return self._leaf(node, outer)
-        known = _known(outer, below)
         if node.name == "LateralJoin":  # its right side sees the columns of the left one
-            below.append(self.frame(node.node("right").node("plan"), known))
-            known = _known(outer, below)
+            below.append(self.frame(node.node("right").node("plan"), _known(outer, below)))
+        if node.name in SIDES:
+            below[1:] = [one.beside(below[0]) for one in below[1:]]
+        known = _known(outer, below)
         own = self._own(node, below, known)
         output = node.output or ()
         columns = tuple((one.id, self._column(node, place, one.id, own, below, known)) for place, one in enumerate(output))

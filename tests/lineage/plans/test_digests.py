@@ -149,6 +149,25 @@ def test_the_right_side_of_a_lateral_join_sees_the_columns_of_the_left_one() -> 
     assert differing(lateral(side(1)), lateral(of_others)) == {"rows"}
 
 
+def test_the_sides_of_a_table_that_is_joined_with_itself_are_apart() -> None:
+    def day(number: int, key: int, amount: int) -> Made:
+        return table("bronze.days", day=number, key=key, amount=amount)
+
+    def joined(left: Made, right: Made, one: int, other: int) -> Made:
+        condition = {"n": "EqualTo", "f": {"left": column(one), "right": column(other)}}
+        fields = {"left": left, "right": right, "joinType": "inner", "condition": condition}
+        return {"n": "Join", "f": fields, "out": [*left["out"], *right["out"]]}
+
+    def pair(one: int = 2, other: int = 4, kept: int = 5) -> Made:
+        return project(joined(day(1, 2, 3), day(4, 5, 6), one, other), alias(column(kept), "kept", 30))
+
+    assert differing(pair(), pair(kept=2)) == {"kept"}
+    assert differing(pair(), pair(one=5, other=1)) == {"rows"}
+    assert differing(pair(), project(joined(day(11, 12, 13), day(14, 15, 16), 12, 14), alias(column(15), "kept", 30))) == set()
+    three = joined(joined(day(1, 2, 3), day(4, 5, 6), 2, 4), day(7, 8, 9), 5, 7)
+    assert len({made(project(three, alias(column(number), "kept", 30))).columns["kept"] for number in (2, 5, 8)}) == 3
+
+
 def test_what_python_makes_of_a_frame_rests_on_all_that_is_below_by_whatever_it_looks_at() -> None:
     was = in_python(LAKE_TABLE, "id", "tag")
     everything = {"rows", "id", "tag"}
