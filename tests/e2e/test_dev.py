@@ -7,6 +7,11 @@ from typing import Any
 import psutil
 import pytest
 
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.settings import load_settings
+from lakechime_dagster.store.backfills import Backfills
+from lakechime_dagster.store.overview import overview
+from lakechime_dagster.triggers.orders import OrderState
 from tests.support.dagster_dev import lakechime
 from tests.support.processes import REPOSITORY, Service, await_found, environment, free_port, program
 
@@ -24,28 +29,32 @@ def test_two_days_of_flights_go_through_a_backfill_goes_on_after_a_kill_and_one_
     service.start()
     try:
         await_found(lambda: "has written everything" in service.tail(100_000) or None, "the replay has ended", 180, is_there(service), 1)
-        found = await_found(lambda: verified(env), "every table is equal to what the raw files say", 360, is_there(service), 15)
+        platform = open_platform(load_settings(home=tmp_path))  # looked at in this process, where a command would start one each time
+        found = await_found(lambda: verified(env, platform), "every table is equal to what the raw files say", 360, is_there(service), 5)
         assert {table["finding"] for table in found["tables"]} == {"equal"}
         assert lakechime(env, "status")["events"]
-        compute_again(service, env)
+        compute_again(service, env, platform)
         assert service.interrupt() == 0, service.tail()
         assert not service.left_over()
     finally:
         service.end()
 
 
-def compute_again(service: Service, env: dict[str, str]) -> None:
+def compute_again(service: Service, env: dict[str, str], platform: Platform) -> None:
     """A column of the weather is computed again by exactly its readers, whatever is killed meanwhile, and all is equal in the end."""
     done = lakechime(env, "backfill", "run", "--columns", "bronze.weather.wind_speed", "--reason", "the sensor was wrong")
     assert {order["table"] for order in done["orders"]} == {"silver.flights", "gold.daily_delays"}
     assert {"gold.route_hour", "gold.airline_scorecard"} <= set(done["spared"])
-    ask = ("backfill", "status", done["backfill"])
-    await_found(lambda: "TAKEN" in lakechime(env, *ask)["states"] or None, "a lane is at work", 120, is_there(service), 1)
+
+    def states() -> set[OrderState]:
+        return set(Backfills(platform.ledger).backfill(done["backfill"]).states)
+
+    await_found(lambda: OrderState.TAKEN in states() or None, "a lane is at work", 120, is_there(service))
     strike(env["LAKECHIME_HOME"])
     service.start()
-    await_found(lambda: lakechime(env, *ask)["is"] == "done" or None, f"the backfill is done\n{service.tail()}", 300, is_there(service), 5)
-    assert set(lakechime(env, *ask)["states"]) == {"DONE"}
-    found = await_found(lambda: verified(env), "every table is still equal", 120, is_there(service), 5)
+    await_found(lambda: states() == {OrderState.DONE} or None, f"the backfill is done\n{service.tail()}", 300, is_there(service), 1)
+    assert lakechime(env, "backfill", "status", done["backfill"])["is"] == "done"
+    found = await_found(lambda: verified(env, platform), "every table is still equal", 120, is_there(service), 5)
     assert {table["finding"] for table in found["tables"]} == {"equal"}
 
 
@@ -57,9 +66,9 @@ def strike(home: str) -> None:
                 process.kill()
 
 
-def verified(env: dict[str, str]) -> dict[str, Any] | None:
+def verified(env: dict[str, str], platform: Platform) -> dict[str, Any] | None:
     """What `demo verify` says, once everything is equal."""
-    if any(flow["open"] or flow["waiting"] for flow in lakechime(env, "status")["triggers"]):
+    if any(flow.open or flow.waiting for flow in overview(platform.ledger)):
         return None
     try:
         return lakechime(env, "demo", "verify")
