@@ -112,17 +112,21 @@ class PartitionTrigger:
     def key_at(self, point: dt.datetime) -> FireKey:
         """The key of a grid point: its single-valued levels, and a digest where those do not tell all.
 
+        Beside sets that change the text is the digest alone, as the ledger knows such keys; the values are there all the same.
+
         Raises:
             InvalidValueError: above 512 characters, which is what the ledger keeps of a key.
         """
         zone = self.every.zone
         atoms = tuple(dict.fromkeys(atom for condition in self.conditions for atom in condition.atoms(point, zone)))
         values: dict[str, object] = {}
+        told: dict[str, object] = {}
         clash = any(condition.has_changing_sets for condition in self.conditions)
         for condition in self.conditions:
             for name, value in condition.constants(point, zone).items():
-                clash = clash or values.setdefault(name, value) != value
-        text = "/".join(f"{name}={value}" for name, value in values.items())
+                values.setdefault(name, value)
+                clash = clash or told.setdefault(name, value) != value
+        text = "/".join(f"{name}={value}" for name, value in told.items())
         if clash or not text:
             digest = hashlib.blake2b(canonical_json([str(atom) for atom in atoms]).encode(), digest_size=4).hexdigest()
             text = f"{text}#{digest}" if text else f"#{digest}"

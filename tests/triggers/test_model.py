@@ -53,6 +53,13 @@ def test_sets_that_change_with_the_tick_are_told_apart_by_a_digest() -> None:
     assert all(key.startswith("#") for key in found)
 
 
+def test_a_key_has_the_values_of_its_single_valued_levels_beside_sets_that_change() -> None:
+    day = on("a", day=tick("-1d"), hour=hours_of(tick("-1d"), "America/New_York"))
+    week = on("b", day=[tick("-1d"), tick("-7d")], region="eu")
+    for key in PartitionTrigger([day, week], GRID).keys(LATER):
+        assert dict(key.values) == {"day": str((key.point - dt.timedelta(days=1)).date()), "region": "eu"}
+
+
 def test_the_same_partitions_give_the_same_key_whoever_computes_it() -> None:
     assert keys(on("a", day=[tick("-1d"), tick()])) == keys(on("a", day=[tick("-1d"), tick()]))
 
