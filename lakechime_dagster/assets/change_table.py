@@ -28,7 +28,7 @@ def bronze_asset(lake: Lake, table: BronzeTable, flow: Flow) -> dg.AssetsDefinit
     _check_envelope(table)
     kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
     metadata = {**_metadata(table, flow), "source": str(table.feed), "envelope": type(table.envelope).__name__}
-    given = declared(table, metadata, kinds)
+    given = declared(lake, table, metadata, kinds)
     given["ins"] = inputs_outside(table)
     return attempting_asset(
         lake,
@@ -42,7 +42,7 @@ def bronze_asset(lake: Lake, table: BronzeTable, flow: Flow) -> dg.AssetsDefinit
 def change_asset(lake: Lake, table: ChangeTable, flow: Flow) -> dg.AssetsDefinition:
     """The asset of a table that follows a database; it depends on its table of messages."""
     metadata = {**_metadata(table, flow), "on drift": table.on_drift.value, "remembers in": table.name + STATE}
-    given = declared(table, metadata, KINDS)
+    given = declared(lake, table, metadata, KINDS)
     return attempting_asset(
         lake, table, flow, given, lambda spark, running, log: spark.follow(running, change_job_of(table, running), log, table.write_as)
     )

@@ -46,7 +46,7 @@ def event_asset(lake: Lake, table: EventTable, flow: Flow) -> dg.AssetsDefinitio
         "waits for": flow.condition, "dagster/table_name": table.name, "source": str(table.feed),
         "type by": "$." + ".".join(table.type_field),
     }  # fmt: skip
-    given = declared(table, metadata, kinds)
+    given = declared(lake, table, metadata, kinds)
     given["ins"] = inputs_outside(table)
     return attempting_asset(
         lake, table, flow, given,

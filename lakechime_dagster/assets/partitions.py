@@ -7,7 +7,8 @@ import dagster as dg
 
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels, typed_value
 from lakechime_dagster.lake.lake import Lake, Table
-from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lake.named_types import writer_of
+from lakechime_dagster.lake.tables import LakeTable, SourceTable
 from lakechime_dagster.triggers.flow import is_hourly
 from lakechime_dagster.triggers.model import PartitionTrigger
 
@@ -18,10 +19,12 @@ DAY, HOUR = dt.timedelta(days=1), dt.timedelta(hours=1)
 def partitions_of(lake: Lake, table: Table) -> dg.PartitionsDefinition | None:
     """The partitions that Dagster shows of a table; None where it is run as a whole, or a source's levels are not times.
 
-    A computed table has them when its trigger fires by partition, dynamic ones where its levels are not times; a source
-    when its levels are a date, or a date and an hour, and some trigger says when the lake's time begins.
+    A computed table has them when its trigger fires by partition, dynamic ones where its levels are not times; a source that
+    others write when its levels are a date, or a date and an hour, and some trigger says when the lake's time begins.
     """
     if not table.levels or (isinstance(table, LakeTable) and not isinstance(table.trigger, PartitionTrigger)):
+        return None
+    if isinstance(table, SourceTable) and writer_of(lake, table) is not None:
         return None
     span = time_span(lake)
     if span is not None and table.levels.types == (LevelType.DATE,):

@@ -35,12 +35,9 @@ def planned_inputs(lake: Lake, manifest: Manifest | None) -> Mapping[str, tuple[
 
 def planned_deps(lake: Lake, manifest: Manifest | None) -> Mapping[str, tuple[dg.AssetDep, ...]]:
     """The same as dependencies; a table that is read so is read whole, whatever its partitions."""
-    return {
-        table: tuple(_dep(lake, table, name) for name in inputs) for table, inputs in planned_inputs(lake, manifest).items()
-    }  # fmt: skip
+    return {table: tuple(_dep(lake, name) for name in inputs) for table, inputs in planned_inputs(lake, manifest).items()}
 
 
-def _dep(lake: Lake, table: str, name: str) -> dg.AssetDep:
-    both = [partitions_of(lake, lake.table(one)) for one in (name, table)]
-    whole = None if None in both else dg.AllPartitionMapping()
+def _dep(lake: Lake, name: str) -> dg.AssetDep:
+    whole = dg.AllPartitionMapping() if partitions_of(lake, lake.table(name)) is not None else None
     return dg.AssetDep(asset_key(name), partition_mapping=whole)

@@ -13,6 +13,7 @@ import dagster as dg
 from lakechime_dagster.assets.checks import check_results, check_specs, inputs_declared, needs_watermark
 from lakechime_dagster.assets.flows import job_of
 from lakechime_dagster.assets.lineage import page_link
+from lakechime_dagster.assets.mappings import input_deps
 from lakechime_dagster.assets.parameters import check_inputs, shared_with, with_signature
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
 from lakechime_dagster.assets.personal import personal_results, personal_specs
@@ -68,7 +69,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.Asse
         "partitions_def": partitions,
         # one run for many partitions: each of them is an execution of its own, in its own lane
         "backfill_policy": dg.BackfillPolicy.single_run() if partitions is not None else None,
-        **declared(table, static_metadata(table, flow)),
+        **declared(lake, table, static_metadata(table, flow)),
     }
     given["deps"] = [*given["deps"], *planned]
     given["check_specs"] = [*given["check_specs"], *personal_specs(lake, table)]
@@ -91,11 +92,11 @@ def attempting_asset(lake: Lake, table: Target, flow: Flow, given: Mapping[str, 
     return dg.asset(**given)(body)
 
 
-def declared(table: Target, metadata: Mapping[str, Any], kinds: Iterable[str] = ("deltalake", "spark")) -> dict[str, Any]:
+def declared(lake: Lake, table: Target, metadata: Mapping[str, Any], kinds: Iterable[str] = ("deltalake", "spark")) -> dict[str, Any]:
     """What Dagster is told of every table that the lake writes, and what its declaration passes through."""
     given = {
         "key": asset_key(table.name),
-        "deps": [asset_key(name) for name in table.inputs],
+        "deps": input_deps(lake, table),
         "group_name": table.group or table.name.split(".")[0],
         "owners": [table.owner] if table.owner else None,
         "kinds": {*table.kinds} or {*kinds},

@@ -90,11 +90,7 @@ class Flow:
 
     def partition_of(self, key: FireKey) -> tuple[object, ...] | None:
         """The target's partition that a fire key stands for, None when the key does not name all its levels."""
-        values = dict(key.values)
-        if not self.target_levels or any(name not in values for name in self.target_levels.names):
-            return None
-        levels = zip(self.target_levels.names, self.target_levels.types, strict=True)
-        return tuple(typed_value(name, values[name], kind) for name, kind in levels)
+        return partition_of(self.target_levels, key)
 
     def key_of(self, firing: Firing) -> str | None:
         """The Dagster partition key that a firing stands for, None when it stands for none."""
@@ -104,6 +100,14 @@ class Flow:
         """The Dagster partition key that a fire key stands for, None when it stands for none."""
         partition = self.partition_of(key)
         return None if partition is None else partition_key(self.target_levels, partition)
+
+
+def partition_of(levels: PartitionLevels, key: FireKey) -> tuple[object, ...] | None:
+    """The partition of a table with these levels that a fire key stands for, None when the key does not name them all."""
+    values = dict(key.values)
+    if not levels or any(name not in values for name in levels.names):
+        return None
+    return tuple(typed_value(name, values[name], kind) for name, kind in zip(levels.names, levels.types, strict=True))
 
 
 def partition_key(levels: PartitionLevels, partition: tuple[object, ...]) -> str:
