@@ -25,9 +25,11 @@ from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
+from lakechime_dagster.resources.lineage.beside import in_words, written_beside
 from lakechime_dagster.resources.lineage.declared import record_declared
 from lakechime_dagster.resources.lineage.runs import older_code, record_lineage, seen_lineage
 from lakechime_dagster.resources.lineage.schema_hold import check_fits
+from lakechime_dagster.resources.lineage.writes import KeptWrite
 from lakechime_dagster.resources.names import pool_of
 from lakechime_dagster.resources.personal.levels import check_levels
 from lakechime_dagster.resources.platform import marks_of
@@ -144,14 +146,23 @@ def materialise(
             settle(running, table, done.result, seen)
             recorded = record_lineage(running, seen)
             record_declared(running, table, done.result)
+            beside = written_beside(running, lake, table, done.result)
             older = older_code(running, table, done.result)
             facts = lag_of(lake, table, running) | page_link(running.platform.settings.lineage_url, table.name)
             facts |= {"older code": older} if older else {}
+            facts |= told_beside(context, beside)
             report = report_of(running, done, facts, recorded)
     except NothingNewError as nothing:
         report = nothing_new(str(nothing))
     context.log.info(f"{table.name}: {report.sentence}")
     return report
+
+
+def told_beside(context: dg.AssetExecutionContext, beside: Sequence[KeptWrite]) -> dict[str, Any]:
+    """What a function wrote to other tables, each of which is logged too: graph and triggers know nothing of it."""
+    for one in beside:
+        (context.log.info if one.is_told else context.log.warning)(f"written beside the result: {in_words(one)}")
+    return {"written beside": dg.MetadataValue.md("\n".join(f"- {in_words(one)}" for one in beside))} if beside else {}
 
 
 def settle(running: RunningExecution, table: Target, result: TableResult, seen: LineageToKeep | None = None) -> None:

@@ -124,7 +124,7 @@ class Attempt:
             keep_listed(self.spark, self.target, schema)
             written = write(self.spark, self.job, self.target, stamp, sifted.good, work)
         if written.outcome is Outcome.SKIPPED and written.committed:
-            return skipped(written.committed)
+            return replace(skipped(written.committed), seen=self._seen)
         return TableResult(
             outcome=written.outcome, committed=written.committed, replaced=written.replaced,
             counts=replace(

@@ -1,27 +1,21 @@
 """Lineage of a program's own writes on Spark: statements that left a commit, in a run of any Dagster job or asset."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from itertools import islice
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.lineage.plans.dump import dump_of
 from lakechime_dagster.lineage.plans.statements import statements_of
-from lakechime_dagster.lineage.record import LineageRecord, Producer, summed
-from lakechime_dagster.resources.lineage.runs import completed, lineage_store
+from lakechime_dagster.lineage.record import Producer
+from lakechime_dagster.resources.lineage.writes import kept_writes
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import CommitStamp
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakechime_dagster.spark.lineage.recording import Writes
-
-COMMITS = 100  # of a table's newest that are looked at for the mark of a run
 
 
 @contextmanager
@@ -62,29 +56,6 @@ def _record(platform: Platform, writes: "Writes", names: Names, producer: Produc
     found = statements_of(map(dump_of, writes.dumps), names)
     for problem in found.unknown:
         log(f"lineage is not known of one statement: {problem}")
-    for statement in summed(found.statements):
-        location = _path(names.locations.get(statement.target, statement.target))
-        version = _committed(platform, location, statement.target, writes.mark, run_id)
-        if version is None:
-            log(f"no commit of this run is in {statement.target}: its lineage is not kept")
-            continue
-        told = completed(replace(statement, unknown=(*statement.unknown, *found.unknown)), platform, location)
-        lineage_store(platform).record(
-            LineageRecord(producer=producer, run_id=run_id, at_ms=platform.store.now(), statement=told, version=version)
-        )
-
-
-def _path(location: str) -> str:
-    """Where a data set outside of the lake is, by its name."""
-    return "/" + location.removeprefix("file/") if location.startswith("file/") else location
-
-
-def _committed(platform: Platform, location: str, table: str, mark: str, run_id: str) -> str | None:
-    """The newest commit of a run in a table's log: one with its mark, or with a stamp of an execution that the run began."""
-    with suppress(TableUnreadableError):
-        for commit in islice(platform.log_at(location, table).commits_backwards(), COMMITS):
-            stamp = CommitStamp.from_text(commit.user_metadata)
-            execution = platform.ledger.execution(stamp.execution_id) if stamp is not None and stamp.execution_id else None
-            if mark in (commit.user_metadata or "") or (execution is not None and execution.run_id == run_id):
-                return str(commit.version)
-    return None
+    for one in kept_writes(platform, found, names, producer=producer, run_id=run_id, mark=writes.mark, stamped_by=run_id):
+        if not one.is_told:
+            log(f"no commit of this run is in {one.target}: its lineage is not kept")

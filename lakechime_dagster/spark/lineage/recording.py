@@ -1,6 +1,5 @@
 """The writes of a session, and a mark on the commits that come of them: what a program that is none of ours does to tables."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import PlanUnreadableError
+from lakechime_dagster.lineage.write_marks import marks_in, to_metadata
 from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper, Watched, unread
 from lakechime_dagster.spark.session_confs import session_confs
 
@@ -26,17 +26,24 @@ class Writes:
 @contextmanager
 def recorded_writes(spark: SparkSession) -> Iterator[Writes]:
     """Watches a session, and marks its commits. Where Spark shows no plans the only dump says so."""
-    writes = Writes(uuid4().hex)
     try:
         dumper = PlanDumper(spark)
     except PlanUnreadableError as error:
-        writes.dumps = (unread(str(error)),)
-        yield writes
+        yield Writes(uuid4().hex, (unread(str(error)),))
         return
-    with session_confs(spark, {USER_METADATA: json.dumps({"lakechime_writes": writes.mark})}):
+    with marked_commits(spark) as mark:
+        writes = Writes(mark)
         watched: Watched | None = None
         try:
             with dumper.watched() as watched:
                 yield writes
         finally:
             writes.dumps = tuple(watched.dumps) if watched is not None else ()
+
+
+@contextmanager
+def marked_commits(spark: SparkSession) -> Iterator[str]:
+    """Marks the commits of a session that have no metadata of their own; within another one they bear both marks."""
+    mark = uuid4().hex
+    with session_confs(spark, {USER_METADATA: to_metadata(mark, marks_in(spark.conf.get(USER_METADATA, None)))}):
+        yield mark

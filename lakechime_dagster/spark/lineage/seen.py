@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakechime_dagster.errors import PlanUnreadableError
 from lakechime_dagster.spark.job import Seen
 from lakechime_dagster.spark.lineage.dumps import PlanDumper, unread
+from lakechime_dagster.spark.lineage.recording import marked_commits
 
 TABLE = "lc:"  # the alias of an input, below the one by which it is called: what is below it is the table, however it was read
 
@@ -23,6 +24,6 @@ def compute_seen(spark: SparkSession, compute: Callable[[], DataFrame]) -> tuple
         dumper = PlanDumper(spark)
     except (PlanUnreadableError, Py4JError) as error:
         return compute(), Seen(result=unread(str(error)))
-    with dumper.watched() as watched:
+    with marked_commits(spark) as mark, dumper.watched() as watched:
         frame = compute()
-    return frame, Seen(result=dumper.of(frame), actions=tuple(watched.dumps))
+    return frame, Seen(result=dumper.of(frame), actions=tuple(watched.dumps), mark=mark)

@@ -1,0 +1,123 @@
+"""What a table's function writes to other tables beside its result is kept as their lineage, or it is said why not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lake import Lake, SourceTable, spark_table
+from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
+from lakechime_dagster.lineage.graph.standing import Standing
+from lakechime_dagster.resources.lakechime import LakeChimeResource
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.spark.drivers.driver import Driver
+from tests.assets.test_lineage import ORDERS, Shop, orders, shown, standings
+from tests.support.home import local_home
+
+pytestmark = pytest.mark.spark
+
+audit = SourceTable("silver.audit")
+TWICE = Source(ColumnRef("bronze.orders", "amount"), Kind.TRANSFORMATION)
+
+
+def twice(orders: DataFrame) -> DataFrame:
+    return orders.select("id", (F.col("amount") * 2).alias("twice"))
+
+
+def append(frame: DataFrame, path: str, kind: str = "delta") -> None:
+    frame.write.format(kind).mode("append").save(path)
+
+
+@spark_table("silver.kept", keys=["id"], reads={"orders": orders.changes()}, owner="team:shop")
+def kept(orders: Any) -> Any:
+    append(twice(orders), open_platform().location(audit.name))
+    return orders.where("amount > 0")
+
+
+@spark_table("silver.told", keys=["id"], reads={"orders": orders.changes()})
+def told(orders: Any, context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> Any:
+    path = open_platform().location(audit.name)
+    with lakechime.lineage(context, orders.sparkSession, {audit.name: path}):
+        append(twice(orders), path)
+    return orders
+
+
+@spark_table("silver.filed", keys=["id"], reads={"orders": orders.changes()})
+def filed(orders: Any) -> Any:
+    append(orders, open_platform().location("silver.files"), "parquet")
+    return orders
+
+
+@spark_table("silver.repeated", keys=["id"], reads={"orders": orders.changes()})
+def repeated(orders: Any) -> Any:
+    writer = twice(orders).write.format("delta").option("txnAppId", "app").option("txnVersion", "1").mode("append")
+    writer.save(open_platform().location(audit.name))
+    return orders
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Shop]:
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        shop = Shop(instance, open_platform())
+        shop.definitions = build_definitions(Lake("shop", [orders, audit, kept, told, filed, repeated]))
+        shop.commit("bronze.orders", ORDERS, (1, 10), (2, -3))
+        yield shop
+
+
+def of_audit(shop: Shop) -> list[Standing]:
+    return [one for one in standings(shop.platform) if one.statement.target == audit.name]
+
+
+def test_a_write_to_another_table_is_lineage_of_that_table_by_the_same_producer(shop: Shop) -> None:
+    seen = shown(shop.run("silver.kept"))
+    (standing,) = of_audit(shop)
+    assert (standing.producer.job, standing.statement.inputs, standing.statement.unknown) == ("silver.kept", ("bronze.orders",), ())
+    assert {column.column: column.sources for column in standing.statement.columns}["twice"] == (TWICE,)
+    assert seen["written beside"] == "- silver.audit: version 0, its lineage is kept"
+    assert {column.column for column in shop.current("silver.kept").columns} == {"id", "amount"}
+
+
+def test_it_is_kept_of_a_run_that_commits_nothing_itself(shop: Shop) -> None:
+    shop.commit("bronze.orders", ORDERS, (3, 30))
+    shop.run("silver.kept")
+    shop.commit("bronze.orders", ORDERS, (4, -40))
+    seen = shown(shop.run("silver.kept"))
+    assert (seen["commit"], seen["written beside"]) == ("nothing to do, no commit", "- silver.audit: version 1, its lineage is kept")
+
+
+def test_what_the_function_tells_itself_is_told_once(shop: Shop) -> None:
+    seen = shown(shop.run("silver.told"))
+    (standing,) = of_audit(shop)
+    assert standing.producer.job == "shop__tables"
+    assert seen["written beside"] == "- silver.audit: its lineage is kept by `lakechime.lineage`"
+
+
+def test_a_write_whose_commit_is_not_found_is_said_with_the_reason(shop: Shop) -> None:
+    result = shop.run("silver.filed")
+    place = f"file{shop.platform.location('silver.files')}"
+    why = f"{place}: its lineage is not kept, as no commit of this run is in its log"
+    assert shown(result)["written beside"] == f"- {why}"
+    assert f"written beside the result: {why}" in [entry.user_message for entry in shop.instance.all_logs(result.run_id)]
+    assert [one for one in standings(shop.platform) if one.statement.target == place] == []
+
+
+def test_a_repeat_that_commits_nothing_is_not_kept(shop: Shop) -> None:
+    shop.run("silver.repeated")
+    (before,) = of_audit(shop)
+    shop.commit("bronze.orders", ORDERS, (3, 30))
+    seen = shown(shop.run("silver.repeated"))
+    assert seen["written beside"] == "- silver.audit: its lineage is not kept, as no commit of this run is in its log"
+    assert of_audit(shop) == [before]
+
+
+def test_a_run_that_writes_nothing_beside_its_result_says_nothing_of_it(shop: Shop) -> None:
+    shop.definitions = build_definitions(
+        Lake("shop", [orders, audit, spark_table("silver.plain", reads={"orders": orders.changes()})(twice)])
+    )
+    assert "written beside" not in shown(shop.run("silver.plain"))
