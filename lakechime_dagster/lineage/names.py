@@ -51,6 +51,17 @@ class Names:
         """The table of the lake that lies there, or None."""
         return self._locations.get(normalised(location))
 
+    def holding(self, location: str) -> str | None:
+        """The table of the lake that lies there or, the nearest first, in a folder that this is below, or None."""
+        scheme, mark, path = normalised(location).partition("://")
+        parts = path.split("/")
+        above = (scheme + mark + "/".join(parts[:end]) for end in range(len(parts), 0, -1))
+        return next((self._locations[one] for one in above if one in self._locations), None)
+
+    def has_below(self, location: str) -> bool:
+        """Whether tables of the lake lie in folders below."""
+        return any(one.startswith(f"{normalised(location)}/") for one in self._locations)
+
     def of_dataset(self, namespace: str, name: str) -> str | None:
         """The table of the lake that OpenLineage calls so: by location, by alias with its namespace or without, by name."""
         location = name if namespace.rstrip(":/").casefold() == "file" else f"{namespace.rstrip('/')}/{name.lstrip('/')}"

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.plans.dump import Attribute, Node
+from lakechime_dagster.lineage.plans.roots import DataSets
 from lakechime_dagster.lineage.plans.values import CONSTANT, Value, together
 
 
@@ -49,6 +50,13 @@ class Frame:
         """The same columns of fewer or other rows, on which these values decide."""
         return Frame(self.columns, together((self.indirect, *(value.then(kind) for value in values))), self.rows)
 
+    def because(self, *reasons: str) -> "Frame":
+        """The same rows and columns, of all of which something cannot be told for these reasons."""
+        if not reasons:
+            return self
+        columns = (Column(one.id, one.name, one.value.because(*reasons)) for one in self.columns)
+        return Frame(tuple(columns), self.indirect, self.rows.because(*reasons))
+
     def renamed(self, output: Iterable[Attribute]) -> "Frame":
         """The same columns by position, under other ids and names."""
         return self.giving(columns_of(output, (column.value for column in self.columns)))
@@ -74,7 +82,7 @@ class Reader(Protocol):
 
     def checkpointed(self, leaf: Node) -> Frame | None: ...
 
-    def table(self, leaf: Node) -> str | None: ...
+    def data_sets(self, leaf: Node) -> DataSets: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +130,11 @@ class Scope:
         return Column(attribute.id, attribute.name, Value().because(f"column {attribute.name} is not below") if value is None else value)
 
 
-def of_table(table: str, output: Iterable[Attribute]) -> Frame:
-    """The columns of a table as they are."""
-    from_table = _reference(table, None)
-    return Frame(tuple(Column(one.id, one.name, _reference(table, one.name)) for one in output), rows=from_table)
+def of_tables(tables: Iterable[str], output: Iterable[Attribute]) -> Frame:
+    """The columns of a table as they are, or of several that are read as one."""
+    names = tuple(tables)
+    return Frame(tuple(Column(one.id, one.name, _reference(names, one.name)) for one in output), rows=_reference(names, None))
 
 
-def _reference(table: str, column: str | None) -> Value:
-    return Value(frozenset((Source(ColumnRef(table, column), Kind.IDENTITY),)))
+def _reference(tables: Iterable[str], column: str | None) -> Value:
+    return Value(frozenset(Source(ColumnRef(table, column), Kind.IDENTITY) for table in tables))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from lakechime_dagster.lineage.plans.dump import Node
-from lakechime_dagster.lineage.plans.frames import Column, Frame, Scope, of_table
+from lakechime_dagster.lineage.plans.frames import Column, Frame, Scope, of_tables
 from lakechime_dagster.lineage.plans.values import CONSTANT, Value
 
 NAMELESS = "rows of a data source without a name"
@@ -14,8 +14,10 @@ Rule = Callable[[Node, Scope], Frame]
 
 
 def _table(node: Node, scope: Scope) -> Frame:
-    name = scope.reader.table(node)
-    return of_table(name, node.output or ()) if name is not None else _unseen(node, DATABASE if _is_database(node) else NAMELESS)
+    found = scope.reader.data_sets(node)
+    if not found.names and not found.unknown:
+        return _unseen(node, DATABASE if _is_database(node) else NAMELESS)
+    return of_tables(found.names, node.output or ()).because(*found.unknown)
 
 
 def _is_database(node: Node) -> bool:

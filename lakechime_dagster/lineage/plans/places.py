@@ -15,11 +15,18 @@ CATALOG = "catalog"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where a table is, as far as a plan tells it: its path, what the statement called it, or of a database's its namespace and name."""
+    """Where a table is, as far as a plan tells it: its path, what the statement called it, or of a database's its namespace and name.
+
+    `roots` are the folders and files that are read as one, or, if `is_grouped`, folders in which more of them are than are told;
+    `base` is the folder that a program said they are partitions of.
+    """
 
     path: str | None = None
     identifier: str | None = None
     data_set: tuple[str, str] | None = None
+    roots: tuple[str, ...] = ()
+    base: str | None = None
+    is_grouped: bool = False
 
     def named(self, names: Names) -> tuple[str, bool] | None:
         """The name of the table and whether it is one of the lake; None if the place does not tell any."""
@@ -31,21 +38,30 @@ class Place:
         if self.data_set:
             return external(*self.data_set), False
         if self.path:
-            location = normalised(self.path)
-            scheme, _, path = location.partition("://")
-            return (external(scheme, path) if scheme == "file" else location), False
+            return outside(self.path), False
         return (external(CATALOG, self.identifier), False) if self.identifier else None
+
+
+def outside(path: str) -> str:
+    """The name of what lies there, outside of the lake."""
+    location = normalised(path)
+    scheme, _, rest = location.partition("://")
+    return external(scheme, rest) if scheme == "file" else location
 
 
 def place_of(fields: Mapping[str, Field]) -> Place:
     """The place that a leaf, or the target of a command, tells: itself, or by what it was made with."""
     parts = [fields, *(part for key in _PARTS if isinstance(part := fields.get(key), Mapping))]
     identifier = next((_within(fields, text) for part in parts if (text := _text(part.get("identifier")))), None)
+    read = next((part for part in parts if isinstance(part.get("roots"), tuple)), {})
     by_path = _BY_PATH.fullmatch(identifier or "")
     return Place(
         path=next((text for part in parts if (text := _text(part.get("path")))), by_path and by_path[1]),
         identifier=None if by_path else identifier,
         data_set=next((found for part in parts if (found := _data_set(part))), None),
+        roots=_texts(read.get("roots")),
+        base=_text(read.get("base")),
+        is_grouped=read.get("grouped") is True,
     )
 
 
@@ -66,6 +82,10 @@ def _within(fields: Mapping[str, Field], identifier: str) -> str:
 def _data_set(part: Mapping[str, Field]) -> tuple[str, str] | None:
     database, table = part.get("database"), part.get("table")
     return data_set_of(database, table) if isinstance(database, str) and isinstance(table, str) else None
+
+
+def _texts(value: Field) -> tuple[str, ...]:
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, tuple) else ()
 
 
 def _text(value: Field) -> str | None:

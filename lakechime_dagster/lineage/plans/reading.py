@@ -10,6 +10,7 @@ from lakechime_dagster.lineage.plans.frames import Frame, Scope, columns_of
 from lakechime_dagster.lineage.plans.nodes import NODES, everything, nothing
 from lakechime_dagster.lineage.plans.nodes import Rule as NodeRule
 from lakechime_dagster.lineage.plans.places import Place, place_of
+from lakechime_dagster.lineage.plans.roots import DataSets, read_at
 from lakechime_dagster.lineage.plans.values import Value
 
 CHECKPOINTS = frozenset({"checkpoint", "localCheckpoint"})
@@ -104,12 +105,12 @@ class Reading:
         except MissingPartError as problem:
             return scope.values(expression.children()).because(str(problem))
 
-    def table(self, leaf: Node) -> str | None:
-        """The name of the data set that a leaf reads, if it tells one."""
-        name = leaf.text("name") if leaf.name == "Table" else self.named(place_of(leaf.fields))
-        if name is not None:
-            self.tables.add(name)
-        return name
+    def data_sets(self, leaf: Node) -> DataSets:
+        """The data sets that a leaf reads, as far as it tells them."""
+        found = DataSets(names=(leaf.text("name"),)) if leaf.name == "Table" else read_at(place_of(leaf.fields), self._names)
+        self.tables.update(found.names)
+        self.outside.update(found.outside)
+        return found
 
     def named(self, place: Place) -> str | None:
         """The name of a data set, which is counted if it is outside the lake."""

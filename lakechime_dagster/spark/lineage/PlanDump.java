@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -38,6 +39,7 @@ import org.apache.spark.sql.types.DataType;
 public final class PlanDump {
     private static final String TABLE = "lc:";
     private static final String RESULT = "lc>";
+    private static final int ROOTS = 100; // paths of one relation that are told
     private static final long STACK = 512L << 20; // bytes; only what is used is taken
     private static final Set TEXTS = new HashSet(Arrays.asList(new String[] {
         "name", "alias", "colName", "fieldName", "udfName", "functionName", "prettyName", "joinType", "side", "action"
@@ -234,6 +236,7 @@ public final class PlanDump {
         StringBuilder out = new StringBuilder("{\"o\":").append(text(value.getClass().getSimpleName()));
         String path = pathOf(value);
         if (path != null) out.append(",\"path\":").append(path);
+        addRoots(rootsOf(value), value, out);
         if (value instanceof CatalogPlugin) out.append(",\"catalog\":").append(text(((CatalogPlugin) value).name()));
         if (value.getClass().getSimpleName().equals("JDBCRelation")) {
             Object jdbc = called(value, "jdbcOptions");
@@ -260,14 +263,62 @@ public final class PlanDump {
         Object of = index == null ? value : index;
         Object path = called(of, "path");
         if (path == null) path = called(called(of, "deltaLog"), "dataPath");
-        if (path == null) {
-            Object roots = called(of, "rootPaths");
-            if (roots instanceof scala.collection.Seq && !((scala.collection.Seq) roots).isEmpty()) {
-                return text(String.valueOf(((scala.collection.Seq) roots).apply(0)));
-            }
-        }
+        if (path == null && rootsOf(value).size() == 1) path = rootsOf(value).iterator().next();
         if (path == null) path = called(called(of, "snapshotWithSchemaMode"), "dataPath");
         return path == null || path instanceof scala.Option ? null : text(path.toString());
+    }
+
+    /** The folders and files that a relation of files reads as one. */
+    private static Set rootsOf(Object value) {
+        Object index = called(value, "location");
+        Object of = index == null ? value : index;
+        Set found = new LinkedHashSet();
+        if (called(of, "deltaLog") != null) return found; // a table of Delta is whole
+        Object roots = called(of, "rootPaths");
+        if (!(roots instanceof scala.collection.Seq)) return found;
+        scala.collection.Iterator all = ((scala.collection.Seq) roots).iterator();
+        while (all.hasNext()) found.add(String.valueOf(all.next()));
+        return found;
+    }
+
+    /** Tells them, of many what they lie in, and the folder below which the names of folders are partitions, if one was given. */
+    private static void addRoots(Set roots, Object relation, StringBuilder out) {
+        if (roots.isEmpty()) return;
+        Set few = few(roots);
+        out.append(",\"roots\":[");
+        int i = 0;
+        for (Object root : few) out.append(i++ > 0 ? "," : "").append(text((String) root));
+        out.append(']');
+        if (few != roots) out.append(",\"grouped\":true");
+        Object options = called(relation, "options");
+        if (!(options instanceof scala.collection.Map)) return;
+        scala.collection.Iterator all = ((scala.collection.Map) options).iterator();
+        while (all.hasNext()) {
+            scala.Tuple2 one = (scala.Tuple2) all.next();
+            if ("basePath".equalsIgnoreCase(String.valueOf(one._1()))) out.append(",\"base\":").append(text(String.valueOf(one._2())));
+        }
+    }
+
+    /** These paths if they are few; else the folders that the deepest are in, until these are. */
+    private static Set few(Set paths) {
+        Set found = paths;
+        while (found.size() > ROOTS) {
+            int deepest = 0;
+            for (Object path : found) deepest = Math.max(deepest, depth((String) path));
+            Set above = new LinkedHashSet();
+            for (Object path : found) {
+                String one = (String) path;
+                above.add(depth(one) < deepest ? one : one.substring(0, Math.max(one.lastIndexOf('/'), 0)));
+            }
+            found = above;
+        }
+        return found;
+    }
+
+    private static int depth(String path) {
+        int found = 0;
+        for (int i = 0; i < path.length(); i++) if (path.charAt(i) == '/') found++;
+        return found;
     }
 
     /** What a public method of no parameter gives, null where there is none or it fails. */
