@@ -8,8 +8,11 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.lineage.plans.deep import deeply
 from lakechime_dagster.lineage.plans.dump import Field, Node, Unknown
+from lakechime_dagster.lineage.plans.places import place_of
+from lakechime_dagster.lineage.plans.roots import read_at
 
 CARRYING = frozenset({
     "Project", "SubqueryAlias", "View", "Result", "Window", "ResolvedHint", "WithCTE", "CTERelationDef", "CTERelationRef", "Repartition",
@@ -32,7 +35,11 @@ SIDES = frozenset({"Join", "LateralJoin", "AsOfJoin"})
 """Nodes of two sides, of which one may be the same table as the other: columns of one are not those of the other."""
 
 BY_POSITION = frozenset({"Union", "Except", "Intersect", "Expand", "CTERelationRef", "UnionLoop"})
-UNSAID = frozenset({"exprId", "cteId", "id", "rdd", "resultId", "loopId", "resultIds", "maxDepth", "limit_"})  # other each time
+UNSAID = frozenset({
+    "exprId", "cteId", "id", "rdd", "resultId", "loopId", "resultIds", "maxDepth", "limit_", "rowsOf", "rowsId", "roots", "grouped",
+})  # fmt: skip
+"""Parameters that are others each time, or once there are more files."""
+
 DIGITS = 16
 
 
@@ -123,7 +130,7 @@ class _Digesting:
         return self.defined[number]
 
     def _leaf(self, node: Node, outer: Mapping[int, str]) -> _Frame:
-        name = node.text("name") if node.name == "Table" else self._said(_without(node, "output"), outer)
+        name = node.text("name") if node.name == "Table" else self._said(_without(node, "output"), outer) + _folders(node)
         output = node.output or ()
         columns = tuple((one.id, _digest(node.name, name, one.name)) for one in output)
         return _Frame(columns, _digest(node.name, name), tuple(one.name for one in output))
@@ -209,6 +216,12 @@ def _known(outer: Mapping[int, str], below: Iterable[_Frame]) -> Mapping[int, st
 def _without(node: Node, *names: str) -> Mapping[str, Field]:
     """The parameters of a node that are no plans, without some."""
     return {name: value for name, value in node.fields.items() if name not in names and not _has_plan(value)}
+
+
+def _folders(node: Node) -> str:
+    """The folders of a leaf that reads several paths; which partitions and files are there is none of what it says."""
+    place = place_of(node.fields)
+    return ",".join(sorted(read_at(place, Names()).names)) if len(place.roots) > 1 else ""
 
 
 def _has_plan(value: Field) -> bool:

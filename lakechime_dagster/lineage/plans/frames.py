@@ -84,6 +84,8 @@ class Reader(Protocol):
 
     def data_sets(self, leaf: Node) -> DataSets: ...
 
+    def is_stated(self, rows: int) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:

@@ -7,6 +7,7 @@ from lakechime_dagster.lineage.plans.dump import Attribute, Dump, MissingPartErr
 from lakechime_dagster.lineage.plans.expressions import EXPRESSIONS, value_of
 from lakechime_dagster.lineage.plans.expressions import Rule as ExpressionRule
 from lakechime_dagster.lineage.plans.frames import Frame, Scope, columns_of
+from lakechime_dagster.lineage.plans.leaves import stated_rows
 from lakechime_dagster.lineage.plans.nodes import NODES, everything, nothing
 from lakechime_dagster.lineage.plans.nodes import Rule as NodeRule
 from lakechime_dagster.lineage.plans.places import Place, place_of
@@ -70,6 +71,7 @@ class Reading:
         self._nodes = nodes
         self._expressions = expressions
         self._definitions = {node.number("id"): node for node in plan.walk() if node.name == "CTERelationDef"}
+        self._stated = stated_rows(plan)
         self._defined: dict[int, Frame] = {}
         self._loops: dict[int, Frame] = {}
 
@@ -111,6 +113,10 @@ class Reading:
         self.tables.update(found.names)
         self.outside.update(found.outside)
         return found
+
+    def is_stated(self, rows: int) -> bool:
+        """Whether the rows of this number stand in a text of SQL."""
+        return rows in self._stated
 
     def named(self, place: Place) -> str | None:
         """The name of a data set, which is counted if it is outside the lake."""

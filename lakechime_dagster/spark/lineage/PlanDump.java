@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.IdentityHashMap;
 import java.util.LinkedHashSet;
 import java.util.Map;
 import java.util.Set;
@@ -65,6 +66,8 @@ public final class PlanDump {
     private final ArrayList nodes = new ArrayList();
     private final Map places = new HashMap(); // of nodes by their texts
     private final Set hidden = new HashSet(); // ids and names that Spark made of an expression, with its literals
+
+    private final Map rows = new IdentityHashMap(); // numbers of the rows of a plan's local relations
 
     private PlanDump(boolean hasTexts) {
         this.hasTexts = hasTexts;
@@ -413,6 +416,15 @@ public final class PlanDump {
             if (told[i] != null) out.append(out.length() > start ? "," : "").append(text(shape.names[i])).append(':').append(told[i]);
         }
         if (shape.isNamed) out.append(out.length() > start ? "," : "").append("\"exprId\":").append(value(idOf((NamedExpression) node)));
+        if (node instanceof LocalRelation) out.append(out.length() > start ? "," : "").append(rows((LocalRelation) node));
+    }
+
+    /** Whose rows these are, without any: those of a text of SQL, or of a program; a self join repeats the former without their text. */
+    private String rows(LocalRelation node) {
+        Integer number = (Integer) rows.get(node.data());
+        if (number == null) rows.put(node.data(), number = Integer.valueOf(rows.size()));
+        String of = node.data().isEmpty() ? "nobody" : node.origin().sqlText().isDefined() ? "text" : "program";
+        return "\"rowsOf\":" + text(of) + ",\"rowsId\":" + number;
     }
 
     /** Of a name that Spark made, which shows its literals, nothing is told. */

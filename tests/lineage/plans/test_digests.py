@@ -199,3 +199,14 @@ def test_a_part_that_many_have_is_looked_at_once() -> None:
     plan = dump_of({"v": 1, "name": "result", "error": None, "plan": {"#": 64}, "nodes": nodes}).plan
     assert plan is not None
     assert digests_of(plan).columns.keys() == {"id", "tags"}
+
+
+def test_a_read_of_several_folders_says_which_and_not_how_many_partitions_they_have() -> None:
+    def read(*roots: str) -> Digests:
+        relation = {"o": "HadoopFsRelation", "roots": [f"file:/lake/{root}" for root in roots]}
+        plan = make_dump({"n": "LogicalRelation", "f": {"relation": relation}, "out": [[1, "id"]]}).plan
+        assert plan
+        return digests_of(plan)
+
+    assert read("days/day=1", "days/day=2") == read("days/day=1", "days/day=2", "days/day=3")
+    assert read("days", "prices") != read("days", "rates")
