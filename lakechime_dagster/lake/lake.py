@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
@@ -15,6 +16,7 @@ from lakechime_dagster.lake.graph import find_cycle, topological
 from lakechime_dagster.lake.moved_types import check_moved
 from lakechime_dagster.lake.names import PART
 from lakechime_dagster.lake.query_logs import AuditLog, checked_query_logs
+from lakechime_dagster.lake.span import TimeSpan, time_span
 from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 from lakechime_dagster.triggers import PartitionTrigger
@@ -99,6 +101,11 @@ class Lake:
     def levels(self) -> dict[str, PartitionLevels]:
         """The typed partition levels of each table."""
         return {table.name: table.levels for table in self.tables}
+
+    @cached_property
+    def span(self) -> TimeSpan | None:
+        """The days of which its partition triggers speak; None where none does. Worked out once, as each table's partitions need it."""
+        return time_span((table.trigger, table.levels) for table in self.targets if isinstance(table.trigger, PartitionTrigger))
 
     def table(self, name: str) -> Table:
         """The table of that name.

@@ -46,7 +46,7 @@ def offsets_of(trigger: PartitionTrigger, target: PartitionLevels, table: str) -
     width = _width(target)
     before: list[int] = []
     after: list[int] = []
-    for point in _moments(trigger.every):
+    for point in _moments(trigger.every, target):
         key = trigger.key_at(point)
         values = partition_of(target, key)
         if values is None:
@@ -127,9 +127,9 @@ def _move_alike(specs: Sequence[tuple[LevelType, LevelSpec]], zone: str) -> bool
     return all(unit in units for one in offsets for _, unit in one[shared:])
 
 
-def _moments(every: Schedule) -> Iterator[dt.datetime]:
-    """Points at every time of the day at which a grid has one; where clocks change, at every hour."""
+def _moments(every: Schedule, target: PartitionLevels) -> Iterator[dt.datetime]:
+    """Points at every time of the day at which a grid has one; where clocks change, at every hour, of which days are the same."""
     if every.zone != "UTC":
-        return (every.first + n * HOUR for n in range(TWO_DAYS))
+        return (every.first + n * HOUR for n in range(TWO_DAYS if is_hourly(target) else 1))
     step = (every.point(1) - every.first) // dt.timedelta(minutes=1)
     return (every.point(n) for n in range(MINUTES_OF_DAY // math.gcd(step, MINUTES_OF_DAY)))

@@ -19,6 +19,7 @@ from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, Schedule, SnapshotTrigger, every, hours_of, tick
 from lakechime_dagster.triggers.flow import Flow, partition_key
+from lakechime_dagster.triggers.model import FireKey
 
 DAY, HOUR = {"day": "date"}, {"day": "date", "hour": "int"}
 calls = SourceTable("bronze.calls", partitioned_by=HOUR)  # by its own partitions a table's key is named, by the others' it waits
@@ -245,6 +246,21 @@ def test_a_partition_runs_in_dagster_whose_trigger_waits_for_days_that_dagster_d
 
 def _shape(spec: dg.AssetSpec) -> dict[str, Any]:
     return {"deps": spec.deps, "partitions_def": spec.partitions_def}
+
+
+def test_what_is_asked_of_triggers_grows_with_the_tables_and_not_with_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dt.datetime] = []
+    key_at = PartitionTrigger.key_at
+
+    def counted(trigger: PartitionTrigger, point: dt.datetime) -> FireKey:
+        asked.append(point)
+        return key_at(trigger, point)
+
+    monkeypatch.setattr(PartitionTrigger, "key_at", counted)
+    build_definitions(Lake("shop", [*sources, *(reader(day(), on=days(), levels=DAY, name=f"gold.a_{number}") for number in range(5))]))
+    few = len(asked)
+    build_definitions(Lake("shop", [*sources, *(reader(day(), on=days(), levels=DAY, name=f"gold.b_{number}") for number in range(10))]))
+    assert len(asked) - few == 2 * few
 
 
 def test_a_day_of_delays_depends_on_the_hours_of_its_day() -> None:
