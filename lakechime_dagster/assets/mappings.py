@@ -1,7 +1,5 @@
 """Dependencies on inputs, each with the partitions of the input that a partition needs."""
 
-import warnings
-
 import dagster as dg
 
 from lakechime_dagster.assets.partitions import partitions_of
@@ -33,7 +31,7 @@ def mapping_of(lake: Lake, table: Target, name: str, below: dg.PartitionsDefinit
     reads_own = not is_waited_for and table.refresh is RefreshMode.PARTITIONS and _reads_changes(table, name)
     if isinstance(above, dg.TimeWindowPartitionsDefinition) and isinstance(below, dg.TimeWindowPartitionsDefinition):
         offsets = Offsets(0, 0) if reads_own else offsets_of(table.trigger, table.levels, name)
-        return dg.AllPartitionMapping() if offsets is None else _windows(offsets)
+        return dg.AllPartitionMapping() if offsets is None else dg.TimeWindowPartitionMapping(offsets.start, offsets.end)
     is_own = reads_own or waits_for_own(table.trigger, table.levels, name)
     return dg.IdentityPartitionMapping() if above == below and is_own else dg.AllPartitionMapping()
 
@@ -41,10 +39,3 @@ def mapping_of(lake: Lake, table: Target, name: str, below: dg.PartitionsDefinit
 def _reads_changes(table: LakeTable, name: str) -> bool:
     """Whether all that a table reads of an input are changes."""
     return all(read.is_changing and read.table == name for read in table.reads.values() if name in (read.table, read.rejoin))
-
-
-def _windows(offsets: Offsets) -> dg.TimeWindowPartitionMapping:
-    """Partitions of an input that Dagster does not have, such as of days before its first, hinder no run: the trigger knows them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of the third argument that it may change
-        return dg.TimeWindowPartitionMapping(offsets.start, offsets.end, allow_nonexistent_upstream_partitions=True)

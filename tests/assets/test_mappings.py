@@ -248,6 +248,20 @@ def _shape(spec: dg.AssetSpec) -> dict[str, Any]:
     return {"deps": spec.deps, "partitions_def": spec.partitions_def}
 
 
+def test_a_day_that_is_not_over_is_not_refused_for_hours_to_come() -> None:
+    now = dt.datetime(2024, 5, 2, 12, 59, tzinfo=dt.UTC)
+    table = reader(hour_of(calls, "-1h"), on=every(hours=1, start="2024-05-01T06:00"), levels=DAY)
+    lake, how = Lake("shop", [*sources, table]), mapping(table, calls)
+    above, below = partitions_of(lake, calls), partitions_of(lake, table)
+    assert above is not None
+    assert below is not None
+    with dg.partition_loading_context(effective_dt=now):
+        today = below.subset_with_partition_keys(["2024-05-02"])
+        result = how.get_upstream_mapped_partitions_result_for_partitions(today, below, above, now)
+        assert set(result.partitions_subset.get_partition_keys()) == {f"2024-05-02-{hour:02}" for hour in range(24)}
+        assert not result.required_but_nonexistent_partition_keys
+
+
 def test_what_is_asked_of_triggers_grows_with_the_tables_and_not_with_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dt.datetime] = []
     key_at = PartitionTrigger.key_at
