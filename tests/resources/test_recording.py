@@ -13,6 +13,7 @@ from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.graph.standing import Standing
 from lakechime_dagster.resources.lakechime import LAKECHIME
 from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.spark.lineage.recording import USER_METADATA
 from lakechime_dagster.store.lineage.standing import LineageStandings
 
 pytestmark = pytest.mark.spark
@@ -115,6 +116,71 @@ def test_a_repeat_of_a_transaction_reports_success_and_tells_nothing(platform: P
     assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
 
 
+def test_a_statement_that_commits_nothing_tells_nothing_beside_one_on_the_same_table_that_does(
+    platform: Platform, spark: SparkSession
+) -> None:
+    def writes(spark: SparkSession, source: str, target: str) -> None:
+        for column in ("amount", "id"):
+            frame = spark.read.format("delta").load(source).selectExpr("id", f"{column} as amount")
+            frame.write.format("delta").option("txnAppId", "app").option("txnVersion", "1").mode("append").save(target)
+
+    assert run(platform, spark, writes) == ["1 of 2 statements on silver.orders left no commit: their lineage is not kept"]
+    assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
+
+
+def says(spark: SparkSession, table: str) -> list[str | None]:
+    """What the commits of a table say of themselves, the newest first, without that which made it."""
+    return [row["userMetadata"] for row in spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()][:-1]
+
+
+def test_what_a_program_says_of_its_commits_stays_and_its_statements_are_told_all_the_same(platform: Platform, spark: SparkSession) -> None:
+    def writes(spark: SparkSession, source: str, target: str) -> None:
+        frame = spark.read.format("delta").load(source)
+        frame.write.format("delta").mode("append").save(target)
+        with_option = frame.selectExpr("id", "amount + 1 as amount").write.format("delta").mode("append")
+        with_option.option("userMetadata", "by an option").option("txnAppId", "app").option("txnVersion", "1").save(target)
+        repeated = frame.selectExpr("id", "id as amount").write.format("delta").mode("append")
+        repeated.option("userMetadata", "by an option").option("txnAppId", "app").option("txnVersion", "1").save(target)
+        spark.conf.set(USER_METADATA, "set meanwhile")
+        spark.sql(f"DELETE FROM delta.`{target}` WHERE amount = 10")
+
+    before = spark.conf.get(USER_METADATA, None)
+    spark.conf.set(USER_METADATA, "set before")
+    try:
+        assert run(platform, spark, writes) == ["1 of 4 statements on silver.orders left no commit: their lineage is not kept"]
+        assert spark.conf.get(USER_METADATA) == "set meanwhile"
+    finally:
+        spark.conf.unset(USER_METADATA) if before is None else spark.conf.set(USER_METADATA, before)
+    assert says(spark, platform.location("silver.orders")) == ["set meanwhile", "by an option", "set before"]
+    assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY), ("bronze.orders.amount", Kind.TRANSFORMATION)}
+    assert ("silver.orders.amount", Kind.FILTER) in {(str(one.ref), one.kind) for one in told(platform)["silver.orders"].statement.indirect}
+
+
+def test_a_table_without_a_log_of_commits_is_told_and_that_no_log_tells_it(platform: Platform, spark: SparkSession, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+
+    def writes(spark: SparkSession, source: str, target: str) -> None:
+        spark.read.format("delta").load(source).write.parquet(str(outside))
+
+    lines = run(platform, spark, writes)
+    assert lines == [f"file{outside} has no log of commits: what Spark reported as written is kept, without a version"]
+    assert sources(platform, "amount", f"file{outside}") == {("bronze.orders.amount", Kind.IDENTITY)}
+
+
+def test_a_table_that_spark_alone_knows_by_name_is_told_by_the_log_where_its_catalog_says_that_it_lies(
+    platform: Platform, spark: SparkSession, tmp_path: Path
+) -> None:
+    def writes(spark: SparkSession, source: str, target: str) -> None:
+        spark.sql(f"CREATE TABLE told USING delta LOCATION '{tmp_path}/told' AS SELECT * FROM delta.`{source}`")
+        spark.sql(f"INSERT INTO told SELECT id, id FROM delta.`{source}`")
+
+    try:
+        assert run(platform, spark, writes) == []
+    finally:
+        spark.sql("DROP TABLE IF EXISTS told")
+    assert {one for name, one in told(platform).items() if name.endswith("told")}
+
+
 def test_what_a_failing_body_has_committed_is_kept_and_what_failed_is_not(platform: Platform, spark: SparkSession) -> None:
     def writes(spark: SparkSession, source: str, target: str) -> None:
         spark.read.format("delta").load(source).write.format("delta").mode("append").save(target)
@@ -168,7 +234,6 @@ def test_a_stream_tells_its_batches_and_what_its_function_does_with_them(platfor
 
 
 def test_the_session_is_as_it_was(platform: Platform, spark: SparkSession) -> None:
-    key = "spark.databricks.delta.commitInfo.userMetadata"
-    before = spark.conf.get(key, None)
+    before = spark.conf.get(USER_METADATA, None)
     run(platform, spark, lambda spark, source, target: None)
-    assert spark.conf.get(key, None) == before
+    assert spark.conf.get(USER_METADATA, None) == before

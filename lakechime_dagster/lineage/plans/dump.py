@@ -116,7 +116,8 @@ class Dump:
     """One statement that a driver executed, or one frame: its plan, or why there is none.
 
     `name` is that of the action, such as `collect`; None as `execution` means that it was only analysed. `is_dynamic` says that
-    its session overwrote only partitions of which a write had rows.
+    its session overwrote only partitions of which a write had rows. `begun_ms` and `ended_ms` are when it was executed, in milliseconds;
+    `says` is a digest of what the session's setting told each commit to say of itself.
     """
 
     plan: Node | None
@@ -125,6 +126,9 @@ class Dump:
     execution: int | None = None
     failed: bool = False
     is_dynamic: bool = False
+    begun_ms: int | None = None
+    ended_ms: int | None = None
+    says: str | None = None
 
     @property
     def depth(self) -> int:
@@ -150,6 +154,9 @@ def dump_of(value: Mapping[str, object]) -> Dump:
         execution if isinstance(execution, int) else None,
         value.get("failed") is True,
         value.get("dynamic") is True,
+        begun if isinstance(begun := value.get("begun"), int) else None,
+        ended if isinstance(ended := value.get("ended"), int) else None,
+        says if isinstance(says := value.get("says"), str) else None,
     )
 
 

@@ -90,5 +90,5 @@ def _texts(value: Field) -> tuple[str, ...]:
 
 def _text(value: Field) -> str | None:
     if isinstance(value, tuple) and value:
-        return ".".join(str(one) for one in value)
+        return ("/" if "/" in str(value[0]) else ".").join(str(one) for one in value)  # of a path, the folders are the namespace
     return value.replace("`", "") if isinstance(value, str) and value else None

@@ -41,6 +41,14 @@ RULES = Rules(NODES, EXPRESSIONS, WRITES)
 
 
 @dataclass(frozen=True, kw_only=True)
+class Written:
+    """A statement, and the execution that made it."""
+
+    statement: Statement
+    dump: Dump
+
+
+@dataclass(frozen=True, kw_only=True)
 class Found:
     """What dumps say.
 
@@ -48,9 +56,14 @@ class Found:
     nothing could be told, each time it was.
     """
 
-    statements: tuple[Statement, ...] = ()
+    writes: tuple[Written, ...] = ()
     outside: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What was executed, in its order."""
+        return tuple(one.statement for one in self.writes)
 
 
 def statements_of(dumps: Iterable[Dump], names: Names, target: str | None = None, rules: Rules = RULES) -> Found:
@@ -67,7 +80,7 @@ def statements_of(dumps: Iterable[Dump], names: Names, target: str | None = None
 
 
 def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, rules: Rules) -> Found:
-    statements: list[Statement] = []
+    writes: list[Written] = []
     outside: set[str] = set()
     unknown: list[str] = []
     driver, checkpoints = CONSTANT, Checkpoints(dumps)
@@ -87,9 +100,9 @@ def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, rules: Rul
             statement, fetched = None, CONSTANT
             unknown.append(f"{dump.plan.name}: {problem}")
         if statement is not None:
-            statements.append(through_driver(statement, driver))
+            writes.append(Written(statement=through_driver(statement, driver), dump=dump))
         driver = driver if fetched is CONSTANT else driver.beside(through(fetched))
-    return Found(statements=tuple(statements), outside=tuple(sorted(outside)), unknown=tuple(unknown))
+    return Found(writes=tuple(writes), outside=tuple(sorted(outside)), unknown=tuple(unknown))
 
 
 def _read(dump: Dump, plan: Node, reading: Reading, target: str | None, rules: Rules) -> tuple[Statement | None, Value]:

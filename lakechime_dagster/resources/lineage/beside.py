@@ -20,7 +20,7 @@ def written_beside(running: RunningExecution, lake: Lake, table: Target, result:
     platform, execution = running.platform, running.execution
     names = names_of(platform, lake)
     found = statements_of(map(dump_of, seen.actions), names)
-    others = replace(found, statements=tuple(one for one in found.statements if one.target != table.name))
+    others = replace(found, writes=tuple(one for one in found.writes if one.statement.target != table.name))
     producer = Producer(namespace=execution.lane.deployment, job=running.flow.name)
     run_id = f"{execution.execution_id}/{execution.attempt}"
     return list(kept_writes(platform, others, names, producer=producer, run_id=run_id, mark=seen.mark))

@@ -43,7 +43,7 @@ def recording(
             yield
     finally:
         if writes is not None:
-            _record(platform, writes, names, Producer(namespace=platform.ledger.deployment, job=job), run_id, log)
+            _record(platform, spark, writes, names, Producer(namespace=platform.ledger.deployment, job=job), run_id, log)
 
 
 def tables_of(platform: Platform, flows: Mapping[str, Flow]) -> dict[str, str]:
@@ -52,10 +52,19 @@ def tables_of(platform: Platform, flows: Mapping[str, Flow]) -> dict[str, str]:
     return found | {flow.target: platform.location(flow.target, flow.location) for flow in flows.values() if flow.target}
 
 
-def _record(platform: Platform, writes: "Writes", names: Names, producer: Producer, run_id: str, log: Callable[[str], None]) -> None:
+def _record(
+    platform: Platform, spark: "SparkSession", writes: "Writes", names: Names, producer: Producer, run_id: str, log: Callable[[str], None]
+) -> None:
     found = statements_of(map(dump_of, writes.dumps), names)
     for problem in found.unknown:
         log(f"lineage is not known of one statement: {problem}")
-    for one in kept_writes(platform, found, names, producer=producer, run_id=run_id, mark=writes.mark, stamped_by=run_id):
+    several = kept_writes(
+        platform, found, names, producer=producer, run_id=run_id, mark=writes.mark, stamped_by=run_id, spark=spark
+    )  # fmt: skip
+    for one in several:
         if not one.is_told:
             log(f"no commit of this run is in {one.target}: its lineage is not kept")
+        elif one.without and not one.is_told_within:
+            log(f"{one.without} of {one.statements} statements on {one.target} left no commit: their lineage is not kept")
+        elif not one.is_logged:
+            log(f"{one.target} has no log of commits: what Spark reported as written is kept, without a version")

@@ -1,6 +1,8 @@
 package lakechime.lineage;
 
 import java.lang.reflect.Method;
+import java.math.BigInteger;
+import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -215,9 +217,11 @@ public final class PlanDump {
             String name = String.valueOf(one._1());
             String known = null;
             for (Object option : OPTIONS) if (((String) option).equalsIgnoreCase(name)) known = (String) option;
-            if (known == null && !name.equalsIgnoreCase("replaceWhere")) continue;
+            boolean isSaid = name.equalsIgnoreCase("userMetadata");
+            if (known == null && !isSaid && !name.equalsIgnoreCase("replaceWhere")) continue;
             if (out.length() > 1) out.append(',');
-            out.append(known == null ? "\"replaceWhere\":true" : text(known) + ":" + text(String.valueOf(one._2())));
+            if (isSaid) out.append("\"userMetadata\":").append(digest(String.valueOf(one._2())));
+            else out.append(known == null ? "\"replaceWhere\":true" : text(known) + ":" + text(String.valueOf(one._2())));
         }
         return out.append('}').toString();
     }
@@ -470,6 +474,16 @@ public final class PlanDump {
             out.append('[').append(one.exprId().id()).append(',').append(text(shown(one))).append(']');
         }
         return out.append(']').toString();
+    }
+
+    /** By what a text is known again without telling it, as JSON. */
+    public static String digest(String text) {
+        try {
+            byte[] hash = MessageDigest.getInstance("SHA-256").digest(text.getBytes("UTF-8"));
+            return text(new BigInteger(1, hash).toString(16));
+        } catch (Exception error) {
+            return "null";
+        }
     }
 
     /** A text as JSON. */

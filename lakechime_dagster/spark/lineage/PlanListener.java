@@ -9,6 +9,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.SparkContext;
+import org.apache.spark.internal.config.ConfigProvider;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerJobStart;
@@ -16,13 +17,15 @@ import org.apache.spark.scheduler.StageInfo;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart;
+import org.apache.spark.sql.internal.SQLConf;
 
 /**
  * Keeps what is executed under the tags that are opened, until they are closed. There is one in a context for each revision, on a
  * queue of its own; what a client that was killed left open is let go when others open.
  */
-public final class PlanListener extends SparkListener {
+public final class PlanListener extends SparkListener implements ConfigProvider {
     private static final String OVERWRITES = "spark.sql.sources.partitionOverwriteMode";
+    private static final String USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata";
     private static final String QUEUE = "lakechimeLineage";
     private static final int TAGS = 64;
     private static final Set SCHEMA_READERS = new HashSet(Arrays.asList(new String[] {
@@ -34,15 +37,27 @@ public final class PlanListener extends SparkListener {
     private final Map running = new HashMap(); // Opened[] by id of a root execution
     private final Map batches = new HashMap(); // Batch by id of its root execution
     private final Map inBatch = new HashMap(); // Batch by id of an execution within
-    private final Set dynamic = new HashSet(); // ids of those whose session overwrites no more partitions than it has rows of
-    private String overwrites = "static";
+    private final Map begun = new HashMap(); // Begun by id of an execution
+    private SparkContext context;
 
     /** The one of this context, by a name that tells it: this one, if there was none. */
     public Object installed(SparkContext context, String name) {
-        overwrites = context.conf().get(OVERWRITES, "static");
+        this.context = context;
         Object other = System.getProperties().putIfAbsent(name, this);
         if (other == null) context.listenerBus().addToQueue(this, QUEUE);
         return other == null ? this : other;
+    }
+
+    /** From now on `${lakechime:execution}` in a setting of this session is the statement that reads the setting. */
+    public void number(SQLConf conf) {
+        conf.reader().bind("lakechime", this);
+    }
+
+    /** The id of the root execution that this thread is in, and of the one that it is in. */
+    public scala.Option get(String key) {
+        if (context.isStopped()) return scala.Option.empty();
+        String root = context.getLocalProperty("spark.sql.execution.root.id");
+        return scala.Option.apply(root + "." + context.getLocalProperty("spark.sql.execution.id"));
     }
 
     public StringBuilder dump(Object plan, String head, boolean hasTexts) {
@@ -130,8 +145,14 @@ public final class PlanListener extends SparkListener {
             running.put(id, found);
             if (isOfStream(start)) batches.put(id, new Batch());
         }
-        scala.Option mode = start.modifiedConfigs().get(OVERWRITES); // as it was then, not as it is by now
-        if ("dynamic".equalsIgnoreCase(mode.isEmpty() ? overwrites : String.valueOf(mode.get()))) dynamic.add(id);
+        begun.put(id, new Begun(start.time(), setting(start, OVERWRITES), setting(start, USER_METADATA)));
+    }
+
+    /** A setting as it was then, not as it is by now; null where there was none, or none that events may show. */
+    private String setting(SparkListenerSQLExecutionStart start, String name) {
+        scala.Option found = start.modifiedConfigs().get(name);
+        String value = found.isEmpty() ? context.conf().get(name, null) : String.valueOf(found.get());
+        return "*********(redacted)".equals(value) ? null : value;
     }
 
     private static boolean isOfStream(SparkListenerSQLExecutionStart start) {
@@ -149,17 +170,17 @@ public final class PlanListener extends SparkListener {
         ArrayList found;
         Batch batch;
         Batch within;
-        boolean isDynamic;
+        Begun begun;
         synchronized (this) {
             found = (ArrayList) running.remove(id);
             batch = (Batch) batches.remove(id);
             within = (Batch) inBatch.remove(id);
-            isDynamic = dynamic.remove(id);
+            begun = (Begun) this.begun.remove(id);
         }
         if (found == null && within == null) return;
         boolean hasFailed = end.errorMessage().isDefined() && !String.valueOf(end.errorMessage().get()).isEmpty();
         String name = end.executionName().isEmpty() ? "null" : PlanDump.text(String.valueOf(end.executionName().get()));
-        String head = "\"id\":" + id + ",\"name\":" + name + ",\"failed\":" + hasFailed + "," + (isDynamic ? "\"dynamic\":true," : "");
+        String head = "\"id\":" + id + ",\"name\":" + name + ",\"failed\":" + hasFailed + "," + begun.told(end.time());
         StringBuilder dump;
         Object plan = null;
         try {
@@ -206,6 +227,24 @@ public final class PlanListener extends SparkListener {
         boolean isEngines(Long id, Object plan) {
             open.remove(id);
             return inner.remove(id) && !(plan instanceof Command);
+        }
+    }
+
+    /** When an execution began, and of two settings what they were then. */
+    private static final class Begun {
+        final long at;
+        final String overwrites;
+        final String metadata;
+
+        Begun(long at, String overwrites, String metadata) {
+            this.at = at;
+            this.overwrites = overwrites;
+            this.metadata = metadata;
+        }
+
+        String told(long ended) {
+            String said = metadata == null ? "" : "\"says\":" + PlanDump.digest(metadata) + ",";
+            return "\"begun\":" + at + ",\"ended\":" + ended + "," + said + ("dynamic".equalsIgnoreCase(overwrites) ? "\"dynamic\":true," : "");
         }
     }
 

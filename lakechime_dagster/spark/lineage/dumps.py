@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -69,6 +69,11 @@ class PlanDumper:
             return json.loads(text_of(self._listener.dump(plan, f'"name":{json.dumps(name)},', with_texts)))
         except Py4JError as error:
             return unread(first_line(error))
+
+    def number(self) -> None:
+        """Let `${lakechime:execution}` in a setting of the session be the statement that reads it; streams read a setting as it is."""
+        with suppress(Py4JError):  # a session that does not know how leaves the words as they are
+            self._listener.number(self._session._jsparkSession.sessionState().conf())
 
     @contextmanager
     def watched(self) -> Iterator[Watched]:

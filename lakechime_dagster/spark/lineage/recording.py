@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.errors import PlanUnreadableError
 from lakechime_dagster.lineage.write_marks import marks_in, to_metadata
 from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper, Watched, unread
-from lakechime_dagster.spark.session_confs import session_confs
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
@@ -31,7 +30,7 @@ def recorded_writes(spark: SparkSession) -> Iterator[Writes]:
     except PlanUnreadableError as error:
         yield Writes(uuid4().hex, (unread(str(error)),))
         return
-    with marked_commits(spark) as mark:
+    with marked_commits(spark, dumper) as mark:
         writes = Writes(mark)
         watched: Watched | None = None
         try:
@@ -42,8 +41,19 @@ def recorded_writes(spark: SparkSession) -> Iterator[Writes]:
 
 
 @contextmanager
-def marked_commits(spark: SparkSession) -> Iterator[str]:
-    """Marks the commits of a session that have no metadata of their own; within another one they bear both marks."""
-    mark = uuid4().hex
-    with session_confs(spark, {USER_METADATA: to_metadata(mark, marks_in(spark.conf.get(USER_METADATA, None)))}):
+def marked_commits(spark: SparkSession, dumper: PlanDumper) -> Iterator[str]:
+    """Marks the commits of a session that have no metadata of their own; within another one they bear both marks.
+
+    What a program lets its session say of its commits, before or meanwhile, stays.
+    """
+    mark, before = uuid4().hex, spark.conf.get(USER_METADATA, None)
+    if before is not None and not marks_in(before):
         yield mark
+        return
+    dumper.number()
+    spark.conf.set(USER_METADATA, to_metadata(mark, marks_in(before)))
+    try:
+        yield mark
+    finally:
+        if mark in marks_in(spark.conf.get(USER_METADATA, None))[:1]:
+            spark.conf.unset(USER_METADATA) if before is None else spark.conf.set(USER_METADATA, before)

@@ -24,6 +24,6 @@ def compute_seen(spark: SparkSession, compute: Callable[[], DataFrame]) -> tuple
         dumper = PlanDumper(spark)
     except (PlanUnreadableError, Py4JError) as error:
         return compute(), Seen(result=unread(str(error)))
-    with marked_commits(spark) as mark, dumper.watched() as watched:
+    with marked_commits(spark, dumper) as mark, dumper.watched() as watched:
         frame = compute()
     return frame, Seen(result=dumper.of(frame), actions=tuple(watched.dumps), mark=mark)

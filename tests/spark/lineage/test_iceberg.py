@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.spark.lineage.dumps import PlanDumper
 from tests.lineage.plans.told import known, read, told
+from tests.support.spark import INTERPRETED, run_client, small_settings
 from tests.support.zoo_dumps import empty_tables
 from tests.support.zoo_iceberg import MODES, make_tables, statements
 
@@ -47,3 +48,43 @@ def test_statements_mean_the_same_when_they_are_planned_anew(with_iceberg: Spark
     found = {shape: told(read(planned(with_iceberg, statements()[shape]))) for shape in PLANNED}
     meanings = known("iceberg")
     assert found == {shape: meanings[shape] for shape in PLANNED}
+
+
+def test_what_a_program_writes_is_kept_each_statement_if_it_left_a_snapshot(
+    iceberg_jar: Path, spark_jars: Path, tmp_path: Path, upgraded_sqlite: Path
+) -> None:
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    code = """
+        import sqlalchemy as sa
+        from lakechime_dagster.lineage.names import Names
+        from lakechime_dagster.resources.lineage.programs import recording
+        from lakechime_dagster.resources.platform import open_platform
+        from lakechime_dagster.store.lineage.schema import run
+        from lakechime_dagster.store.lineage.standing import LineageStandings
+
+        os.environ["LAKECHIME_HOME"] = os.environ["TEST_HOME"]
+        platform = open_platform()
+        with open_here() as driver:
+            spark = driver.spark
+            for key, value in {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": f"{home}/ice"}.items():
+                spark.conf.set(f"spark.sql.catalog.ice{key}", value)
+            spark.sql("create table ice.shop.orders using iceberg as select id, id as amount from range(3)")
+            spark.sql("create table ice.shop.kept (id bigint, amount bigint) using iceberg")
+            with recording(platform, spark, job="shop", run_id="1", names=Names(), log=say):
+                spark.sql("insert into ice.shop.kept select id, amount from ice.shop.orders")
+                spark.table("ice.shop.orders").selectExpr("id", "amount + 1 as amount").writeTo("ice.shop.kept").append()
+                spark.read.table("ice.shop.orders").write.format("iceberg").mode("append").save(f"{home}/ice/shop/kept")
+            for standing in LineageStandings(platform.store.engine).all():
+                found = [source for one in standing.statement.columns if one.column == "amount" for source in one.sources]
+                say(standing.statement.target.removeprefix(f"file{home}"), *sorted(f"{one.ref} {one.kind}" for one in found))
+            snapshots = spark.read.format("iceberg").load(f"{home}/ice/shop/kept#snapshots").orderBy("committed_at").collect()
+            with platform.store.engine.connect() as connection:
+                versions = set(connection.scalars(sa.select(run.c.version)))
+            say([str(one["snapshot_id"]) in versions for one in snapshots])
+    """
+    settings = small_settings(conf=INTERPRETED | {"spark.jars": str(iceberg_jar)})
+    assert run_client(code, tmp_path, spark_jars, settings) == [
+        "catalog/ice.shop.kept catalog/ice.shop.orders.amount identity catalog/ice.shop.orders.amount transformation",
+        "/ice/shop/kept catalog/ice.shop.orders.amount identity",
+        "[False, True, True]",
+    ]  # fmt: skip
