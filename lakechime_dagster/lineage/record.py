@@ -1,7 +1,7 @@
 """What one successful run tells of its writes: a statement for each, and a record of all of them on one target."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Source, joined
@@ -76,6 +76,10 @@ class LineageRecord:
     def target(self) -> str:
         return self.statement.target
 
+    def with_statement(self, statement: Statement) -> "LineageRecord":
+        """The same of another statement."""
+        return replace(self, statement=statement)
+
 
 def summed(statements: Iterable[Statement]) -> tuple[Statement, ...]:
     """One statement a target, of a run's statements in their order."""
@@ -90,3 +94,31 @@ def inputs_of(columns: Iterable[ColumnLineage], indirect: Iterable[Source]) -> t
     refs: list[ColumnRef] = [source.ref for source in indirect]
     refs += [source.ref for one in columns for source in one.sources]
     return tuple(sorted({ref.table for ref in refs}))
+
+
+def respelled(statement: Statement, names: Mapping[ColumnRef, ColumnRef]) -> Statement:
+    """A statement with other names of columns; what goes by one name then is one column."""
+    columns = [
+        ColumnLineage(
+            column=names.get(ref := ColumnRef(statement.target, one.column), ref).column or one.column,
+            sources=_respelled(one.sources, names), opaque=one.opaque,
+        )
+        for one in statement.columns
+    ]  # fmt: skip
+    return replace(statement, columns=joined(columns), indirect=_respelled(statement.indirect, names))
+
+
+def _respelled(sources: Iterable[Source], names: Mapping[ColumnRef, ColumnRef]) -> tuple[Source, ...]:
+    return tuple(Source(names.get(one.ref, one.ref), one.kind, one.is_masking) for one in sources)
+
+
+def as_table_names(statement: Statement, columns: Iterable[str]) -> Statement:
+    """A statement with its columns by the names of its target's; letter case counts where that has the name as it is written."""
+    exact = set(columns)
+    own = {name.casefold(): name for name in exact}
+    names = {
+        ColumnRef(statement.target, one.column): ColumnRef(statement.target, own[one.column.casefold()])
+        for one in statement.columns
+        if one.column not in exact and one.column.casefold() in own
+    }
+    return respelled(statement, names) if names else statement

@@ -18,7 +18,7 @@ def marked(version: int, at_ms: int, execution: str) -> Commit:
 
 
 def test_statements_of_threads_are_told_apart_by_the_executions_that_commits_name() -> None:
-    commits = [marked(1, 15, "7.9"), marked(2, 25, "6.6")]
+    commits = [marked(2, 25, "6.6"), marked(1, 15, "7.9")]
     assert matched([executed(5, 10, 30), executed(6, 10, 30), executed(7, 10, 30)], commits, MARK) == [None, "2", "1"]
 
 
@@ -30,7 +30,7 @@ def test_a_commit_that_names_none_is_of_a_statement_that_said_the_same_while_it_
     digest = "1ef7c28b"  # of another text
     said = executed(5, 10, 20), executed(6, 20, 30), executed(7, 10, 20, digest)
     assert matched(said, [Commit(version="4", at_ms=25), Commit(version="3", at_ms=9)], MARK) == [None, "4", None]
-    assert matched(said, [Commit(version="4", at_ms=20), Commit(version="5", at_ms=20)], MARK) == ["4", "5", None]
+    assert matched(said, [Commit(version="5", at_ms=20), Commit(version="4", at_ms=20)], MARK) == ["4", "5", None]
 
 
 def test_a_commit_of_another_program_is_of_none() -> None:

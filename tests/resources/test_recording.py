@@ -9,11 +9,13 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lineage.columns import Kind
+from lakechime_dagster.lineage.columns import ColumnRef, Kind
+from lakechime_dagster.lineage.graph.answers import hits
 from lakechime_dagster.lineage.graph.standing import Standing
 from lakechime_dagster.resources.lakechime import LAKECHIME
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.spark.lineage.recording import USER_METADATA
+from lakechime_dagster.store.lineage.network import network_at
 from lakechime_dagster.store.lineage.standing import LineageStandings
 
 pytestmark = pytest.mark.spark
@@ -154,6 +156,22 @@ def test_what_a_program_says_of_its_commits_stays_and_its_statements_are_told_al
     assert says(spark, platform.location("silver.orders")) == ["set meanwhile", "by an option", "set before"]
     assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY), ("bronze.orders.amount", Kind.TRANSFORMATION)}
     assert ("silver.orders.amount", Kind.FILTER) in {(str(one.ref), one.kind) for one in told(platform)["silver.orders"].statement.indirect}
+
+
+def test_columns_go_by_the_names_of_their_tables_in_whatever_letter_case_they_are_written(
+    platform: Platform, spark: SparkSession, tmp_path: Path
+) -> None:
+    def writes(spark: SparkSession, source: str, target: str) -> None:
+        spark.read.format("delta").load(source).select("ID", "Amount").write.format("delta").mode("append").save(target)
+        spark.sql(f"CREATE TABLE Told USING delta LOCATION '{tmp_path}/told' AS SELECT ID AS id FROM delta.`{target}`")
+
+    try:
+        run(platform, spark, writes)
+    finally:
+        spark.sql("DROP TABLE IF EXISTS told")
+    assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
+    found = hits(network_at(platform.store.engine), [ColumnRef("bronze.orders", "id")]).hits
+    assert {f"{one.table}.{column.name}" for one in found for column in one.columns} == {"silver.orders.id", "catalog/default.told.id"}
 
 
 def test_a_table_without_a_log_of_commits_is_told_and_that_no_log_tells_it(platform: Platform, spark: SparkSession, tmp_path: Path) -> None:

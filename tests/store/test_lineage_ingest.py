@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.graph.answers import hits
 from lakechime_dagster.store.engine import memory_engine, writing
 from lakechime_dagster.store.lineage import ingest_schema
 from lakechime_dagster.store.lineage.ingest import SqlIngest, Taken
+from lakechime_dagster.store.lineage.network import network_at
 from lakechime_dagster.store.lineage.reads import SqlReads
+from lakechime_dagster.store.lineage.records import SqlLineage
 from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.store.schema import metadata
+from tests.lineage.factories import make_record, make_statement, source
 from tests.lineage.ingest.factories import NAMES, STORE, TABLES, columns, dataset, make_document, make_event, told
 
 LAKE = NAMES.with_tables(TABLES)
@@ -155,3 +159,25 @@ def test_permutations_of_one_run_are_the_same_on_a_database(sqlite_engine: Engin
         holds = [one for one in LineageStandings(sqlite_engine).all() if one.producer.job == f"job-{number}"]
         found.append(sorted((str(one.statement), one.from_ms, one.last_ms, str(one.owners)) for one in holds))
     assert all(one == found[0] for one in found)
+
+
+def test_columns_join_in_whatever_letter_case_others_tell_them(engine: Engine) -> None:
+    first = make_event(outputs=(dataset(STORE, "gold/days", columnLineage=columns(Day=("raw/orders", "ID", "IDENTITY"))),))
+    SqlLineage(engine).record(make_record(make_statement("s3://lake/raw/orders", id="shop.customers.name")))
+    take(engine, [first])
+    take(engine, [make_document("INSERT INTO elsewhere.last SELECT d.DAY AS day FROM gold.days AS d", at=2, namespace="dwh")])
+    SqlLineage(engine).record(make_record(make_statement("own.last", day=source("gold.days.dAY"), indirect=(source("gold.days.DAY"),))))
+    for start in ("shop.customers.name", "s3://lake/raw/orders.id", "gold.days.Day"):
+        table, _, column = start.rpartition(".")
+        found = {one.table for one in hits(network_at(engine), [ColumnRef(table, column)]).hits if one.columns}
+        assert {"own.last", "dwh/elsewhere.last"} <= found, start
+    take(engine, [make_document("SELECT id FROM shop.orders", user="ann", at=3)])
+    assert {str(one.ref) for one in SqlReads(engine).of_table("shop.orders")} == {"shop.orders.id"}
+
+
+def test_columns_that_only_letter_case_tells_apart_stay_apart(engine: Engine) -> None:
+    SqlLineage(engine).record(make_record(make_statement("cased", id="a.x", ID="a.y")))
+    SqlLineage(engine).record(make_record(make_statement("next", one="cased.id", two="cased.ID"), job="next"))
+    found = {one.statement.target: one.statement for one in LineageStandings(engine).all()}
+    assert {str(one.ref) for column in found["next"].columns for one in column.sources} == {"cased.id", "cased.ID"}
+    assert {column.column for column in found["cased"].columns} == {"id", "ID"}

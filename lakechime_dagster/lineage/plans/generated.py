@@ -28,6 +28,11 @@ def generated_columns(schema: str) -> dict[str, tuple[str, ...]]:
     }
 
 
+def column_names(schema: str) -> list[str]:
+    """The columns of a Delta table's schema."""
+    return [str(field["name"]) for field in json.loads(schema)["fields"]]
+
+
 def _columns_in(expression: str, others: Sequence[str]) -> tuple[str, ...]:
     try:
         parsed = sqlglot.parse_one(expression, dialect="spark")

@@ -75,8 +75,9 @@ def _within(fields: Mapping[str, Field], identifier: str) -> str:
     """A table's name within its catalog, where that is not the session's own: a table of another one is another table."""
     catalog = fields.get("catalog")
     name = catalog.get("catalog") if isinstance(catalog, Mapping) else None
-    is_told = not isinstance(name, str) or name == SESSION or identifier.startswith(f"{name}.")
-    return identifier if is_told else f"{name}.{identifier}"
+    if not isinstance(name, str) or name == SESSION:
+        return identifier if "/" in identifier else identifier.lower()  # as it knows them, however they are written
+    return identifier if identifier.startswith(f"{name}.") else f"{name}.{identifier}"
 
 
 def _data_set(part: Mapping[str, Field]) -> tuple[str, str] | None:

@@ -142,7 +142,8 @@ class AskedLineage:
         if declared is None:
             return known
         try:
-            return known | {name for name, _, _ in self.platform.log(table, declared.location).columns()}
+            alike = {name.casefold() for name in known}
+            return known | {name for name, _, _ in self.platform.log(table, declared.location).columns() if name.casefold() not in alike}
         except TableUnreadableError:
             return known
 

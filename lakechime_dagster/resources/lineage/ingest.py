@@ -9,7 +9,7 @@ import orjson
 
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lineage.ingest.facts import ToldRun
+from lakechime_dagster.lineage.ingest.facts import ToldRun, spelled
 from lakechime_dagster.lineage.ingest.read import told_by
 from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.lineage.sql.reader import SqlReader
@@ -101,7 +101,7 @@ class LineageIngest:
                 self._reader = SqlReader(schema)
             for number, one in enumerate(documents, start=1):
                 try:
-                    yield told_by(one, self._reader, now)
+                    yield spelled(told_by(one, self._reader, now), schema.columns)
                 except InvalidValueError as error:
                     if len(documents) == 1:
                         raise

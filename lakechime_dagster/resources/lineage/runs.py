@@ -7,9 +7,9 @@ from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
 from lakechime_dagster.lineage.plans.dump import dump_of
-from lakechime_dagster.lineage.plans.generated import generated_columns, with_generated
+from lakechime_dagster.lineage.plans.generated import column_names, generated_columns, with_generated
 from lakechime_dagster.lineage.plans.statements import statements_of
-from lakechime_dagster.lineage.record import LineageRecord, Producer, Statement
+from lakechime_dagster.lineage.record import LineageRecord, Producer, Statement, as_table_names
 from lakechime_dagster.resources.lineage.names import names_of
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
@@ -83,9 +83,11 @@ def statement_of(seen: Seen, lake: Lake, table: Target, platform: Platform) -> S
 
 
 def completed(statement: Statement, platform: Platform, location: str) -> Statement:
-    """A statement with the columns that its target, a Delta table at this location, makes by itself of those it assigns."""
+    """A statement with its columns by the names of its target's, a Delta table at this location, and those that it makes of them itself."""
     try:
         schema = platform.log_at(location, statement.target).schema()
     except TableUnreadableError:
         return replace(statement, unknown=(*statement.unknown, "which columns the table makes by itself could not be read"))
-    return with_generated(statement, generated_columns(schema)) if schema else statement
+    if not schema:
+        return statement
+    return with_generated(as_table_names(statement, column_names(schema)), generated_columns(schema))

@@ -74,6 +74,12 @@ def _storable_sources(sources: Iterable[Source]) -> tuple[Source, ...]:
     )
 
 
+def known_nodes(connection: Connection, refs: Iterable[ColumnRef]) -> dict[ColumnRef, int]:
+    """The numbers of those data sets and columns that were met before."""
+    keys = {key_of(ref): ref for ref in refs}
+    return {keys[key]: number for key, number in _known(connection, schema.node, keys).items()}
+
+
 def ensured_nodes(connection: Connection, refs: Iterable[ColumnRef]) -> dict[ColumnRef, int]:
     """The numbers of data sets and columns."""
     wanted = set(refs)

@@ -1,7 +1,7 @@
 """Who read which columns, first and last; and by which ways it is told, since when."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +16,7 @@ from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.lineage import ingest_schema as schema
 from lakechime_dagster.store.lineage import schema as lineage_schema
 from lakechime_dagster.store.lineage.names import MANY, digest, ensured_nodes, key_of
+from lakechime_dagster.store.lineage.spelling import spelled_refs
 from lakechime_dagster.store.lineage.standing import refs_of
 from lakechime_dagster.store.slices import slices
 
@@ -79,6 +80,8 @@ def keep_reads(connection: Connection, several: Sequence[Read]) -> None:
     reads = [_storable(one) for one in several if one.refs]
     if not reads:
         return
+    told = spelled_refs(connection, [one.refs for one in reads])
+    reads = [replace(one, refs=refs) for one, refs in zip(reads, told, strict=True)]
     nodes = ensured_nodes(connection, (ref for one in reads for ref in one.refs))
     consumers = _ensured_consumers(connection, reads)
     times: dict[tuple[int, int], tuple[int, int]] = {}

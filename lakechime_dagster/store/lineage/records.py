@@ -27,6 +27,7 @@ from lakechime_dagster.store.lineage.names import (
     key_of_told,
     storable_statement,
 )
+from lakechime_dagster.store.lineage.spelling import spelled
 from lakechime_dagster.store.slices import slices
 
 Place = tuple[int, bytes]  # of a run: its writer, and its key
@@ -50,7 +51,8 @@ class SqlLineage:
 
 def is_told_on(connection: Connection, record: LineageRecord) -> bool:
     """Whether the newest run of its producer told of the target what a record tells."""
-    statement = storable_statement(record.statement)
+    (record,) = spelled(connection, [_storable(record)])
+    statement = record.statement
     writer, told, interval = schema.writer.c, schema.told.c, schema.interval.c
     query = (
         sa.select(1)
@@ -80,7 +82,7 @@ def record_all_on(connection: Connection, records: Sequence[LineageRecord], *, i
     Raises:
         InvalidValueError: for a producer, run or time that no store can hold; nothing is kept then.
     """
-    records = [_storable(record) for record in records]
+    records = spelled(connection, [_storable(record) for record in records])
     targets = ensured_nodes(connection, (ColumnRef(record.target) for record in records))
     pairs = {(record.producer, record.target): targets[ColumnRef(record.target)] for record in records}
     writers = ensured_writers(connection, pairs)
