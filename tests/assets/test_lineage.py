@@ -105,6 +105,24 @@ def test_a_run_tells_where_its_columns_come_from(shop: Shop, monkeypatch: pytest
     assert (statement.inputs, statement.unknown) == (("bronze.orders",), ())
 
 
+def test_columns_that_a_function_writes_in_another_letter_case_go_by_the_names_of_its_table(shop: Shop) -> None:
+    shop.commit("bronze.orders", ORDERS, (1, 10))
+    shop.run("silver.paid")
+
+    @spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, owner="team:shop")
+    def otherwise(orders: Any) -> Any:
+        return orders.select("ID", (F.col("Amount") + 1).alias("TWICE"))
+
+    shop.definitions = build_definitions(Lake("shop", [orders, rates, otherwise, rated, total]))
+    shop.commit("bronze.orders", ORDERS, (2, 20))
+    shop.run("silver.paid")
+    found = {column.column: column.sources for column in shop.current("silver.paid").columns}
+    assert found == {
+        "id": (Source(ColumnRef("bronze.orders", "id"), Kind.IDENTITY),),
+        "twice": (Source(ColumnRef("bronze.orders", "amount"), Kind.TRANSFORMATION),),
+    }
+
+
 def test_a_run_that_dies_when_its_step_is_settled_has_told_its_lineage(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.commit("bronze.orders", ORDERS, (1, 10))
     settle = Ledger.settle
