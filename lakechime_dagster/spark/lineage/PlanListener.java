@@ -34,7 +34,7 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
     private static final int CHARACTERS = 32 << 20; // of what is kept for one tag
 
     private final Map opened = new LinkedHashMap(); // Opened by tag
-    private final Map running = new HashMap(); // Opened[] by id of a root execution
+    private final Map running = new HashMap(); // lists of Opened by id of a root execution
     private final Map batches = new HashMap(); // Batch by id of its root execution
     private final Map inBatch = new HashMap(); // Batch by id of an execution within
     private final Map begun = new HashMap(); // Begun by id of an execution
@@ -88,11 +88,25 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
             Opened one = (Opened) opened.remove(job);
             opened.remove(session);
             if (one == null) return new StringBuilder("[").append(PlanDump.failed("\"name\":null,", "what was executed was let go")).append(']');
-            if (late != null) one.add(PlanDump.failed("\"name\":null,", late));
-            if (lost(context) > one.lost) one.add(PlanDump.failed("\"name\":null,", "Spark dropped events"));
-            if (one.left > 0) one.add(PlanDump.failed("\"name\":null,", one.left + " plans were too large to keep"));
+            int open = leave(one);
+            if (late != null) one.note(late);
+            if (lost(context) > one.lost) one.note("Spark dropped events");
+            if (open > 0) one.note(open + " statements that had begun had not ended");
+            if (one.left > 0) one.note(one.left + " plans were too large to keep");
             return new StringBuilder("[").append(String.join(",", one.dumps)).append(']');
         }
+    }
+
+    /** Lets go of what a watcher has begun and not ended; how much that is. */
+    private int leave(Opened one) {
+        int found = 0;
+        Iterator all = running.values().iterator();
+        while (all.hasNext()) {
+            ArrayList watchers = (ArrayList) all.next();
+            if (watchers.remove(one)) found++;
+            if (watchers.isEmpty()) all.remove();
+        }
+        return found;
     }
 
     private static long lost(SparkContext context) {
@@ -250,6 +264,7 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
 
     private static final class Opened {
         final ArrayList dumps = new ArrayList();
+        final Set notes = new HashSet();
         final long lost;
         int characters;
         int left;
@@ -265,6 +280,11 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
             }
             characters += dump.length();
             dumps.add(dump.toString());
+        }
+
+        /** Keeps what is not known, whatever else there is to keep. */
+        void note(String why) {
+            if (notes.add(why)) dumps.add(PlanDump.failed("\"name\":null,", why).toString());
         }
     }
 }
