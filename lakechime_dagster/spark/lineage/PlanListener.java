@@ -27,13 +27,13 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
     private static final String OVERWRITES = "spark.sql.sources.partitionOverwriteMode";
     private static final String USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata";
     private static final String QUEUE = "lakechimeLineage";
-    private static final int TAGS = 64;
+    private static final int WATCHERS = 32;
     private static final Set SCHEMA_READERS = new HashSet(Arrays.asList(new String[] {
         "parquet", "orc", "csv", "json", "xml", "load", "table", "sql"
     }));
     private static final int CHARACTERS = 32 << 20; // of what is kept for one tag
 
-    private final Map opened = new LinkedHashMap(); // Opened by tag
+    private final Map opened = new LinkedHashMap(); // Opened by the tag of its jobs, in their order
     private final Map running = new HashMap(); // lists of Opened by id of a root execution
     private final Map batches = new HashMap(); // Batch by id of its root execution
     private final Map inBatch = new HashMap(); // Batch by id of an execution within
@@ -64,20 +64,21 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
         return PlanDump.of(plan, head, hasTexts);
     }
 
-    /** Keeps from now on what is executed under a session's tag or under a job's. */
+    /**
+     * Keeps from now on what is executed under a job's tag, or under a session's and no watcher's. What is opened in a thread that is
+     * watched is within that watcher.
+     */
     public synchronized void open(SparkContext context, String session, String job) {
-        Iterator tags = opened.keySet().iterator();
-        for (int more = opened.size() + 2 - TAGS; more > 0; more--) {
-            tags.next();
-            tags.remove();
+        Iterator jobs = opened.keySet().iterator();
+        for (int more = opened.size() + 1 - WATCHERS; more > 0; more--) {
+            jobs.next();
+            jobs.remove();
         }
-        Opened one = new Opened(lost(context));
-        opened.put(session, one);
-        opened.put(job, one);
+        opened.put(job, new Opened(job, session, context.getJobTags(), lost(context)));
     }
 
     /** A list of dumps in the order in which their executions ended. Waits until all events so far have come. */
-    public StringBuilder close(SparkContext context, String session, String job, long milliseconds) {
+    public StringBuilder close(SparkContext context, String job, long milliseconds) {
         String late = null;
         try {
             context.listenerBus().waitUntilEmpty(milliseconds);
@@ -86,7 +87,6 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
         }
         synchronized (this) {
             Opened one = (Opened) opened.remove(job);
-            opened.remove(session);
             if (one == null) return new StringBuilder("[").append(PlanDump.failed("\"name\":null,", "what was executed was let go")).append(']');
             int open = leave(one);
             if (late != null) one.note(late);
@@ -173,10 +173,24 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
         return start.jobGroupId().isDefined() && start.description().contains("runId = " + start.jobGroupId().get());
     }
 
+    /**
+     * Who watches what has these tags: those of its thread, or of a thread that nobody watches those of its session. If these are not
+     * within each other it may be of any of them, and each is told that it is not known.
+     */
     private ArrayList of(Set tags) {
         ArrayList found = new ArrayList();
-        for (Object tag : tags) if (opened.containsKey(tag) && !found.contains(opened.get(tag))) found.add(opened.get(tag));
-        return found;
+        for (Object one : opened.values()) if (tags.contains(((Opened) one).job)) found.add(one);
+        if (!found.isEmpty()) return found;
+        boolean isShared = false;
+        for (Object each : opened.values()) {
+            Opened one = (Opened) each;
+            if (!tags.contains(one.session)) continue;
+            if (!found.isEmpty() && !one.around.contains(((Opened) found.get(found.size() - 1)).job)) isShared = true;
+            found.add(one);
+        }
+        if (!isShared) return found;
+        for (Object one : found) ((Opened) one).note("a statement in a thread of its own, while several watch the session");
+        return new ArrayList();
     }
 
     private void ended(SparkListenerSQLExecutionEnd end) {
@@ -262,15 +276,23 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
         }
     }
 
+    /** A watcher; those that it is within are known by their jobs' tags. */
     private static final class Opened {
+        final String job;
+        final String session;
+        final Set around = new HashSet();
         final ArrayList dumps = new ArrayList();
         final Set notes = new HashSet();
         final long lost;
         int characters;
         int left;
 
-        Opened(long lost) {
+        Opened(String job, String session, scala.collection.Set around, long lost) {
+            this.job = job;
+            this.session = session;
             this.lost = lost;
+            scala.collection.Iterator all = around.iterator();
+            while (all.hasNext()) this.around.add(all.next());
         }
 
         void add(StringBuilder dump) {

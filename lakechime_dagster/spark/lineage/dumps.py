@@ -79,6 +79,8 @@ class PlanDumper:
     def watched(self) -> Iterator[Watched]:
         """Notes what the session executes meanwhile: its statements in whichever thread, each once, and this thread's jobs without one.
 
+        Within another watcher of the same thread both note the same. What a thread executes that another watcher is in is that one's
+        alone; of a thread that none is in, while several watch that are not within each other, it is not known to any.
         What cannot be noted is a dump with an error; what happens inside is never disturbed.
         """
         session = f"spark-session-{self._session._jsparkSession.sessionUUID()}"
@@ -91,7 +93,7 @@ class PlanDumper:
         finally:
             try:
                 self._session.sparkContext.removeJobTag(job)
-                watched.dumps += json.loads(text_of(self._listener.close(self._context, session, job, FLUSH)))
+                watched.dumps += json.loads(text_of(self._listener.close(self._context, job, FLUSH)))
             except Py4JError as error:
                 watched.dumps.append(unread(first_line(error)))
 

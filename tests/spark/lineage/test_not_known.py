@@ -44,7 +44,7 @@ def listening(spark: SparkSession, changes: Mapping[str, str], capacity: str = "
     """A dumper whose listener is on a queue of its own for so many events, with these texts in place of those that it has."""
     dumper, sc = PlanDumper(spark), context_of(spark)
     sources = [Path(dumps.__file__).with_name(f"{name}.java").read_text(encoding="utf-8") for name in SOURCES]
-    for before, after in (changes | {"lakechimeLineage": QUEUE}).items():
+    for before, after in ({**changes, "lakechimeLineage": QUEUE}).items():
         assert before in sources[-1]
         sources[-1] = sources[-1].replace(before, after)
     listener, setting = anew(spark, sources, "PlanListener"), f"spark.scheduler.listenerbus.eventqueue.{QUEUE}.capacity"
