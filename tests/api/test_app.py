@@ -15,9 +15,12 @@ from sqlalchemy import Engine
 from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.serve import bound, build_server, check_address
 from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.graph.answers import hits
 from lakechime_dagster.lineage.sql.schema import SqlSchema
 from lakechime_dagster.resources.lineage.ingest import LineageIngest
 from lakechime_dagster.store.lineage.ingest import SqlIngest
+from lakechime_dagster.store.lineage.network import network_at
 from lakechime_dagster.store.lineage.reads import SqlReads
 from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.store.types.measures import Measures
@@ -89,6 +92,14 @@ def test_documents_and_events_are_taken_and_repeats_change_nothing(client: Clien
     assert client.send(EVENT).document["repeated"] == 1
     assert [one.producer.job for one in LineageStandings(engine).of_targets(["gold.days"])] == ["daily", "spark.daily"]
     assert [one.consumer.name for one in SqlReads(engine).of_table("shop.customers")] == ["Sales"]
+
+
+def test_columns_of_events_and_of_sql_are_joined_in_whatever_letter_case_they_are_written(client: Client, engine: Engine) -> None:
+    event = make_event(outputs=(dataset(STORE, "gold/days", columnLineage=columns(DAY=("raw/orders", "id", "IDENTITY"))),))
+    assert client.send(event).status == 200
+    assert client.send(make_document("INSERT INTO elsewhere.last SELECT d.Day AS day FROM GOLD.Days d", namespace="dwh")).status == 200
+    found = hits(network_at(engine), [ColumnRef("s3://lake/raw/orders", "id")]).hits
+    assert [(one.table, one.columns[0].name) for one in found] == [("gold.days", "day"), ("dwh/elsewhere.last", "day")]
 
 
 @pytest.mark.parametrize(
