@@ -120,6 +120,23 @@ def test_equal_code_gives_an_equal_file(planned: Callable[..., Manifest], tmp_pa
     assert read_manifest(path).to_json() == first.to_json()
 
 
+def test_another_row_of_a_text_of_sql_is_told_and_is_in_no_file(planned: Callable[..., Manifest]) -> None:
+    def made(rows: str) -> PlannedTable:
+        sql = f"SELECT o.id, n.name FROM bronze.orders o JOIN (VALUES {rows}) AS n(city, name) ON n.city = o.city"
+        return planned(sql_table("silver.named", sql=sql, keys=["id"])).tables["silver.named"]
+
+    def digests(table: PlannedTable) -> tuple[str, ...]:
+        return (table.rows, *(column.digest for column in table.columns))
+
+    was, same, other = (
+        made(rows) for rows in ("('u', 'Ulm'), ('b', 'Bonn')", "('u','Ulm'),  ('b','Bonn')", "('u', 'Ulm'), ('b', 'Berlin')")
+    )
+    assert digests(same) == digests(was)
+    assert [one == now for one, now in zip(digests(was), digests(other), strict=True)] == [False, True, False]
+    assert was.by_name["name"].sources == ()
+    assert "Bonn" not in str(was)
+
+
 def test_a_file_stands_for_tables_that_are_not_there(planned: Callable[..., Manifest]) -> None:
     before = planned(paid_table(), towns_table())
     assert planned(paid_table(), towns_table(), before=before, only_manifest=True) == before
@@ -349,7 +366,7 @@ def test_what_functions_write_is_not_written_while_they_are_planned(planned: Cal
 def test_after_planning_a_session_writes_and_has_its_settings_and_views(
     planned: Callable[..., Manifest], kept: Path, spark: SparkSession
 ) -> None:  # fmt: skip
-    partitions, views = spark.conf.get("spark.sql.shuffle.partitions"), spark.catalog.listTables()
+    partitions, views = spark.conf.get("spark.sql.shuffle.partitions"), spark.sql("SHOW TABLES").collect()
 
     def sets(orders: DataFrame) -> DataFrame:
         orders.sparkSession.conf.set("spark.sql.shuffle.partitions", "3")
@@ -360,7 +377,7 @@ def test_after_planning_a_session_writes_and_has_its_settings_and_views(
 
     table = planned(paid_table(sets)).tables["silver.paid"]
     assert (table.unknown, direct(table, "id")) == ((), {("bronze.orders", "id", Kind.IDENTITY)})
-    assert (spark.conf.get("spark.sql.shuffle.partitions"), spark.catalog.listTables()) == (partitions, views)
+    assert (spark.conf.get("spark.sql.shuffle.partitions"), spark.sql("SHOW TABLES").collect()) == (partitions, views)
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     spark.range(7).write.format("delta").mode("overwrite").save(str(kept))
     assert spark.sql(f"SELECT count(*) FROM delta.`{kept}`").first() == (7,)

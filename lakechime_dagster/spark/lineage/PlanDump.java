@@ -423,12 +423,16 @@ public final class PlanDump {
         if (node instanceof LocalRelation) out.append(out.length() > start ? "," : "").append(rows((LocalRelation) node));
     }
 
-    /** Whose rows these are, without any: those of a text of SQL, or of a program; a self join repeats the former without their text. */
+    /**
+     * Whose rows these are, without any: those of a text of SQL, or of a program; a self join repeats the former without their text.
+     * Where texts are told, those of a text are told as a digest, as another row is another text.
+     */
     private String rows(LocalRelation node) {
         Integer number = (Integer) rows.get(node.data());
         if (number == null) rows.put(node.data(), number = Integer.valueOf(rows.size()));
         String of = node.data().isEmpty() ? "nobody" : node.origin().sqlText().isDefined() ? "text" : "program";
-        return "\"rowsOf\":" + text(of) + ",\"rowsId\":" + number;
+        String said = hasTexts && of.equals("text") ? ",\"rowsSaid\":" + digest(node.data().mkString("\n")) : "";
+        return "\"rowsOf\":" + text(of) + ",\"rowsId\":" + number + said;
     }
 
     /** Of a name that Spark made, which shows its literals, nothing is told. */
