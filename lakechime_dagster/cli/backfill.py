@@ -8,7 +8,6 @@ from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import declared_flows, declared_lake, open_platform
 from lakechime_dagster.cli.options import Json, Reason, Since, TimeColumn, Until, Who
 from lakechime_dagster.cli.output import count, print_facts, print_json, print_table, say, when
-from lakechime_dagster.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from lakechime_dagster.resources.backfill import BackfillPlan
@@ -125,16 +124,18 @@ def _planned(
     from lakechime_dagster.resources.selection import selected_tables
 
     if bool(columns) == bool(selection):
-        raise InvalidValueError("--columns", columns or "nothing", "give either --columns or --from-selection")
+        both = "both are given" if columns else "neither says anything"
+        raise parse.wrong("--columns / --from-selection", f"{both}; give one of them")
     lake = declared_lake(platform.settings)
     left_out = _names(leave_out)
     for name in left_out:
         lake.table(name)
-    asked = backfill.Asked(
-        columns=tuple(map(AskedLineage(platform, lake).ref, _names(columns))),
-        tables=selected_tables(lake, selection) if selection else (), leave_out=left_out,
-        window=Window(since=since, until=until, column=time_column),
-    )  # fmt: skip
+    with parse.reading("--since / --until"):
+        window = Window(since=since, until=until, column=time_column)
+    with parse.reading("--from-selection"):
+        tables = selected_tables(lake, selection) if selection else ()
+    columns_asked = tuple(map(AskedLineage(platform, lake).ref, _names(columns)))
+    asked = backfill.Asked(columns=columns_asked, tables=tables, leave_out=left_out, window=window)
     return backfill.plan(platform, lake, declared_flows(manual=True), asked)
 
 

@@ -15,7 +15,7 @@ def selected_tables(lake: Lake, selection: str) -> tuple[str, ...]:
     """The tables that a selection such as `group:gold`, `key:"silver/flights"+` or `owner:"team:ops"` names, inputs first.
 
     Raises:
-        InvalidValueError: it is no selection, or names an asset that is no table of the lake.
+        InvalidValueError: it is no selection, or no table of the lake is in it.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of its syntax that it may change
@@ -24,7 +24,10 @@ def selected_tables(lake: Lake, selection: str) -> tuple[str, ...]:
         except dg.DagsterError as error:
             reason = str(error).splitlines()[0]
             raise InvalidValueError("selection", selection, f"is no selection of this lake's assets: {reason}") from None
-    return tuple(table.name for table in lake.tables if asset_key(table.name) in keys)
+    found = tuple(table.name for table in lake.tables if asset_key(table.name) in keys)
+    if not found:
+        raise InvalidValueError("selection", selection, "selects no table of this lake; try it in the field above the asset graph")
+    return found
 
 
 def _assets(lake: Lake) -> list[dg.AssetsDefinition]:

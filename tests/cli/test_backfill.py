@@ -197,12 +197,15 @@ def test_of_what_no_run_has_told_all_that_is_downstream_is_hit_and_unsure(flight
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        ((), 1, "give either --columns or --from-selection"),
+        ((), 2, "neither says anything; give one of them"),
+        (("--columns", "bronze.weather.wind", "--from-selection", "*"), 2, "both are given; give one of them"),
+        (("--from-selection", 'key:"nothing"'), 2, "nothing"),
+        (("--from-selection", 'group:"nothing"'), 2, "selects no table of this lake"),
         (("--columns", "bronze.wether.wind"), 3, "did you mean bronze.weather?"),
-        (("--columns", "bronze.weather.wind", "--since", "yesterday"), 1, "such as 2013-01-02"),
-        (("--columns", "bronze.weather.wind", "--since", "2024-05-02", "--until", "2024-05-01"), 1, "is not after since"),
+        (("--columns", "bronze.weather.wind", "--since", "yesterday"), 2, "such as 2013-01-02"),
+        (("--columns", "bronze.weather.wind", "--since", "2024-05-02", "--until", "2024-05-01"), 2, "is not after since"),
         (("--columns", "bronze.weather.wind", "--except", "gold.nope"), 3, "gold.nope"),
-        (("--from-selection", "((("), 1, "is no selection"),
+        (("--from-selection", "((("), 2, "is no selection"),
     ],
 )  # fmt: skip
 def test_wrong_questions_get_a_plain_answer(flights: Cli, arguments: tuple[str, ...], code: int, told: str) -> None:

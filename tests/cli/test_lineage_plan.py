@@ -174,7 +174,10 @@ def test_a_column_that_is_gone_breaks_the_dashboard_that_reads_it(lakechime: Cli
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("{", "cannot be read"), ('{"version": 7}', "has version 7"), ('{"version": 1, "lake": "x"}', "is not whole")],
+    [
+        ("{", "cannot be read"), ('{"version": 7}', "has version 7"), ("{}", "tells no version"),
+        ('{"version": 1, "lake": "x"}', "is not whole"),
+    ],
 )  # fmt: skip
 def test_a_file_that_is_no_manifest_is_refused(lakechime: Cli, tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "lineage.json"

@@ -42,6 +42,7 @@ def test_two_days_of_flights_go_through_a_backfill_goes_on_after_a_kill_and_one_
 
 def compute_again(service: Service, env: dict[str, str], platform: Platform) -> None:
     """A column of the weather is computed again by exactly its readers, whatever is killed meanwhile, and all is equal in the end."""
+    before = {one.execution_id for one in platform.ledger.executions(limit=1_000)}
     done = lakechime(env, "backfill", "run", "--columns", "bronze.weather.wind_speed", "--reason", "the sensor was wrong")
     assert {order["table"] for order in done["orders"]} == {"silver.flights", "gold.daily_delays"}
     assert {"gold.route_hour", "gold.airline_scorecard"} <= set(done["spared"])
@@ -55,6 +56,8 @@ def compute_again(service: Service, env: dict[str, str], platform: Platform) -> 
     await_found(lambda: states() == {OrderState.DONE} or None, f"the backfill is done\n{service.tail()}", 300, is_there(service), 1)
     assert lakechime(env, "backfill", "status", done["backfill"])["is"] == "done"
     found = await_found(lambda: verified(env, platform), "every table is still equal", 120, is_there(service), 5)
+    ran = [one.lane.flow for one in platform.ledger.executions(limit=1_000) if one.execution_id not in before]
+    assert set(ran) == {"silver.flights", "gold.daily_delays"}
     assert {table["finding"] for table in found["tables"]} == {"equal"}
 
 

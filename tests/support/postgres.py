@@ -97,7 +97,10 @@ def server(binaries: Path, *, durable: bool) -> Iterator[Server]:
     data, port = folder / "data", _free_port()
     as_user = _unprivileged(folder)
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c max_connections=100"
-    options += " -c shared_buffers=256MB" if durable else " -c fsync=off -c full_page_writes=off -c synchronous_commit=off"
+    if durable:
+        options += " -c shared_buffers=256MB"
+    else:  # a transaction of autovacuum, in any database, holds back for a moment what readers of positions may see
+        options += " -c fsync=off -c full_page_writes=off -c synchronous_commit=off -c autovacuum=off"
     control = (*as_user, str(binaries / "pg_ctl"), "-D", str(data), "-t", "60", "-l", str(folder / "log"), "-o", options)
     try:
         _run([*as_user, str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"])

@@ -12,7 +12,7 @@ from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, So
 from lakechime_dagster.lineage.record import Statement
 
 VERSION = 1
-REMEDY = "bring it back from version control, or remove it and run `lakechime lineage plan`"
+REMEDY = "bring it back from version control, or make it anew by `lakechime lineage plan --out FILE` where the code is that it is of"
 FILE = "lineage.json"
 UNTIL_IT_RUNS = "not known until it runs"  # how a reason begins that no other code would mend
 
@@ -107,7 +107,8 @@ def read_manifest(path: Path) -> Manifest:
         raise InvalidValueError("manifest", str(path), f"cannot be read: {error}; {REMEDY}") from None
     if not isinstance(value, dict) or value.get("version") != VERSION:
         said = value.get("version") if isinstance(value, dict) else None
-        raise InvalidValueError("manifest", str(path), f"has version {said!r}, this one reads {VERSION}; {REMEDY}")
+        has = "tells no version" if said is None else f"has version {said!r}"
+        raise InvalidValueError("manifest", str(path), f"{has}, this one reads {VERSION}; {REMEDY}")
     try:
         tables = {name: _table(name, one) for name, one in value["tables"].items()}
         return Manifest(lake=str(value["lake"]), tables=tables, accepted={str(k): str(v) for k, v in value["accepted"].items()})

@@ -117,7 +117,9 @@ def test_the_impact_of_several_columns_is_that_of_each_of_them_together(
     statements: list[Statement], refs: list[ColumnRef], certainty: Certainty
 ) -> None:
     network = network_of(statements)
-    together = set(reach(network, nodes_of(network, refs), certainty).nodes.tolist())
+    found = reach(network, nodes_of(network, refs), certainty).nodes.tolist()
+    together = set(found)
+    assert len(together) == len(found)
     assert together == {node for ref in refs for node in reach(network, nodes_of(network, [ref]), certainty).nodes.tolist()}
 
 

@@ -5,7 +5,7 @@ from lakechime_dagster.lineage.graph.answers import hits
 from lakechime_dagster.lineage.graph.consumers import ConsumerHit, consumers_hit
 from lakechime_dagster.lineage.graph.network import network_of
 from lakechime_dagster.lineage.graph.reach import Certainty
-from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer, ConsumerKind, Read
+from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 from tests.lineage.graph.test_answers import LAKE
 
 NETWORK = network_of(LAKE)
@@ -46,5 +46,5 @@ def test_a_read_of_the_changed_column_itself_is_the_surest_and_the_newest_tells_
     reads = (read("a", "bronze.weather.wind", at=5), Read(**{**vars(read("a", "bronze.weather.wind", at=9)), "owners": ("new",)}))
     (found,) = hit_by("bronze.weather.wind", *reads)
     assert (found.certainty, found.last_ms, found.owners) == (Certainty.DIRECT, 9, ("new",))
-    assert found.is_active(9 + ACTIVE_MS)
-    assert not found.is_active(10 + ACTIVE_MS)
+    assert found.is_active(9 + 24 * 60 * 60 * 1_000)
+    assert not found.is_active(10 + 24 * 60 * 60 * 1_000)

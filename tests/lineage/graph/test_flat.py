@@ -21,13 +21,16 @@ DECLARED = st.lists(
 
 
 def told(network: Network, *, columns: bool) -> Rows:
-    return {
+    """Each pair, which is there once."""
+    rows = [
         (str(network.ref(source)), str(network.ref(target)), layer, Certainty(kind).name)
         for some in (column_pairs(network) if columns else table_pairs(network))
         for source, target, layer, kind in zip(
             some.sources.tolist(), some.targets.tolist(), some.layers.tolist(), some.kinds.tolist(), strict=True
         )
-    }
+    ]
+    assert len({(source, target) for source, target, _, _ in rows}) == len(rows)
+    return {*rows}
 
 
 def tables_from(edges: dict[tuple[str, str], Part], start: str, certainty: Certainty) -> dict[str, int]:
