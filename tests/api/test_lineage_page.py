@@ -49,6 +49,7 @@ RECORDS = [
     make_writes("gold.other", wind="silver.flights.wind"),
     make_writes(f"evil.{HOSTILE}", **{HOSTILE: "silver.flights.delay"}),
     *(make_writes(f"many.t{number}", x="hub.all.x") for number in range(200)),
+    make_writes("wide.copy", **{f"c{number:02}": f"wide.all.c{number:02}" for number in range(30)}),
     late("1", 10, "late.old"),
     late("2", 12, "late.new"),
     make_record(make_statement("late.guess", amount="late.daily.amount", opaque={"risk": "mapInPandas"}), job="guess"),
@@ -196,6 +197,15 @@ def test_a_person_looks_around_with_mouse_and_keys(address: str, browser: Page) 
     browser.get_by_text("lineage knows no data set").wait_for(timeout=MILLISECONDS)
     assert [one for one in problems if "404" not in one] == []
     assert browser.title() != "1"
+
+
+def test_of_more_columns_than_are_drawn_those_that_are_asked_for_are_drawn(address: str, browser: Page) -> None:
+    browser.goto(f"{address}/lineage?table=wide.copy.c29")
+    for table, picked in (("wide.copy", 1), ("wide.all", 0)):
+        box = browser.locator(f'g.box[data-table="{table}"]')
+        box.locator("text.column", has_text="c29").wait_for(timeout=MILLISECONDS)
+        assert (box.locator("text.column").count(), box.locator("text.picked").count()) == (14, picked)
+    assert browser.locator("path.edge.lit").count() == 1
 
 
 def test_a_person_asks_for_a_time_and_a_way_in_whatever_zone_the_browser_is(address: str, browser: Page) -> None:

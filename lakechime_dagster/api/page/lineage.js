@@ -3,7 +3,7 @@
 
 const ROW = 17, WIDTH = 230, MOST = 14, MOST_CHANGES = 3;
 const DIRECT = ["identity", "transformation", "aggregation", "direct"], NOT_SURE = ["unsure", "declared", "reads"];
-let shown = null, picked = null;
+let shown = null, picked = null, bright = new Set();
 const open = new Set();
 
 async function asked(path, parameters) {
@@ -72,11 +72,19 @@ function rowsOf(table) {
   if (picked) { const [of, column] = JSON.parse(picked); if (of === table.table) used.add(column); }
   for (const { column } of table.personal) used.add(column);
   const columns = table.columns.filter((column) => used.has(column));
-  return open.has(table.table) ? columns : columns.slice(0, MOST);
+  return open.has(table.table) || columns.length <= MOST ? columns : mostOf(table, columns);
+}
+
+// Of more columns than are drawn, what is picked and what lights up with it are among those that are, all in their order.
+function mostOf(table, columns) {
+  const isLit = (column) => bright.has(key(table.table, column));
+  const most = new Set([...columns.filter(isLit), ...columns.filter((column) => !isLit(column))].slice(0, MOST));
+  return columns.filter((column) => most.has(column));
 }
 
 function lit() {
   const found = new Set();
+  bright = new Set(picked ? [picked] : []);
   if (!picked) return found;
   for (const [from, to] of [["source", "target"], ["target", "source"]]) {
     let layer = [picked];
@@ -87,6 +95,7 @@ function lit() {
         const near = key(...link[from]), far = key(...link[to]);
         if (!layer.includes(near)) continue;
         found.add(`${key(...link.source)}>${key(...link.target)}`);
+        bright.add(far);
         if (!seen.has(far)) { seen.add(far); next.push(far); }
       }
       layer = next;
@@ -99,7 +108,7 @@ function draw() {
   const graph = new dagre.graphlib.Graph({ multigraph: true });
   graph.setGraph({ rankdir: "LR", nodesep: 24, ranksep: 90, marginx: 12, marginy: 12 });
   graph.setDefaultEdgeLabel(() => ({}));
-  const rows = new Map();
+  const rows = new Map(), marked = lit();
   for (const table of shown.tables) {
     rows.set(table.table, rowsOf(table));
     const lines = rows.get(table.table).length + marksOf(table).length + 2;
@@ -116,7 +125,6 @@ function draw() {
     const y = box.y - box.height / 2 + (row < 0 ? ROW * 0.8 : ROW * (row + 2));
     return [box.x + (isSource ? WIDTH / 2 : -WIDTH / 2), y];
   };
-  const marked = lit();
   at("of").textContent = ofNotice();
   for (const link of links()) {
     if (!graph.hasNode(link.source[0]) || !graph.hasNode(link.target[0])) continue;
