@@ -25,7 +25,7 @@ from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
-from lakechime_dagster.resources.lineage.beside import in_words, written_beside
+from lakechime_dagster.resources.lineage.beside import written_beside
 from lakechime_dagster.resources.lineage.declared import record_declared
 from lakechime_dagster.resources.lineage.runs import older_code, record_lineage, seen_lineage
 from lakechime_dagster.resources.lineage.schema_hold import check_fits
@@ -161,8 +161,8 @@ def materialise(
 def told_beside(context: dg.AssetExecutionContext, beside: Sequence[KeptWrite]) -> dict[str, Any]:
     """What a function wrote to other tables, each of which is logged too: graph and triggers know nothing of it."""
     for one in beside:
-        (context.log.info if one.is_told else context.log.warning)(f"written beside the result: {in_words(one)}")
-    return {"written beside": dg.MetadataValue.md("\n".join(f"- {in_words(one)}" for one in beside))} if beside else {}
+        (context.log.info if one.is_whole else context.log.warning)(f"written beside the result: {one.in_words}")
+    return {"written beside": dg.MetadataValue.md("\n".join(f"- {one.in_words}" for one in beside))} if beside else {}
 
 
 def settle(running: RunningExecution, table: Target, result: TableResult, seen: LineageToKeep | None = None) -> None:

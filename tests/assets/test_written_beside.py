@@ -60,12 +60,20 @@ def repeated(orders: Any) -> Any:
     return orders
 
 
+@spark_table("silver.half", keys=["id"], reads={"orders": orders.changes()})
+def half(orders: Any) -> Any:
+    path = open_platform().location(audit.name)
+    for rows in (twice(orders), orders.select("id", orders.id.alias("twice"))):
+        rows.write.format("delta").option("txnAppId", "half").option("txnVersion", "1").mode("append").save(path)
+    return orders
+
+
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Shop]:
     local_home(tmp_path, monkeypatch, upgraded_sqlite)
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         shop = Shop(instance, open_platform())
-        shop.definitions = build_definitions(Lake("shop", [orders, audit, kept, told, filed, repeated]))
+        shop.definitions = build_definitions(Lake("shop", [orders, audit, kept, told, filed, repeated, half]))
         shop.commit("bronze.orders", ORDERS, (1, 10), (2, -3))
         yield shop
 
@@ -114,6 +122,13 @@ def test_a_repeat_that_commits_nothing_is_not_kept(shop: Shop) -> None:
     seen = shown(shop.run("silver.repeated"))
     assert seen["written beside"] == "- silver.audit: its lineage is not kept, as no commit of this run is in its log"
     assert of_audit(shop) == [before]
+
+
+def test_of_several_statements_it_is_said_how_many_left_no_commit(shop: Shop) -> None:
+    seen = shown(shop.run("silver.half"))
+    assert seen["written beside"] == "- silver.audit: version 0, its lineage is kept, but for 1 of 2 statements, which left no commit"
+    (standing,) = of_audit(shop)
+    assert {column.column: column.sources for column in standing.statement.columns}["twice"] == (TWICE,)
 
 
 def test_a_run_that_writes_nothing_beside_its_result_says_nothing_of_it(shop: Shop) -> None:

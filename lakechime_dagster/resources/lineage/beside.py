@@ -24,12 +24,3 @@ def written_beside(running: RunningExecution, lake: Lake, table: Target, result:
     producer = Producer(namespace=execution.lane.deployment, job=running.flow.name)
     run_id = f"{execution.execution_id}/{execution.attempt}"
     return list(kept_writes(platform, others, names, producer=producer, run_id=run_id, mark=seen.mark))
-
-
-def in_words(one: KeptWrite) -> str:
-    """What became of the lineage of a table that was written beside a result."""
-    if one.version is not None:
-        return f"{one.target}: version {one.version}, its lineage is kept"
-    if one.is_told_within:
-        return f"{one.target}: its lineage is kept by `lakechime.lineage`"
-    return f"{one.target}: its lineage is not kept, as no commit of this run is in its log"

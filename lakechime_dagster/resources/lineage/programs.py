@@ -62,9 +62,5 @@ def _record(
         platform, found, names, producer=producer, run_id=run_id, mark=writes.mark, stamped_by=run_id, spark=spark
     )  # fmt: skip
     for one in several:
-        if not one.is_told:
-            log(f"no commit of this run is in {one.target}: its lineage is not kept")
-        elif one.without and not one.is_told_within:
-            log(f"{one.without} of {one.statements} statements on {one.target} left no commit: their lineage is not kept")
-        elif not one.is_logged:
-            log(f"{one.target} has no log of commits: what Spark reported as written is kept, without a version")
+        if not one.is_whole:
+            log(one.in_words)

@@ -31,8 +31,21 @@ class KeptWrite:
     without: int = 0
 
     @property
-    def is_told(self) -> bool:
-        return self.version is not None or self.is_told_within or not self.is_logged
+    def is_whole(self) -> bool:
+        """Whether the lineage of each statement is kept, with the commit that it left."""
+        return self.is_told_within or (self.version is not None and not self.without)
+
+    @property
+    def in_words(self) -> str:
+        """What became of the lineage of what was written there."""
+        if self.is_told_within:
+            return f"{self.target}: its lineage is kept by `lakechime.lineage`"
+        if not self.is_logged:
+            return f"{self.target}: it has no log of commits; what Spark reported as written is kept, without a version"
+        if self.version is None:
+            return f"{self.target}: its lineage is not kept, as no commit of this run is in its log"
+        left_out = f", but for {self.without} of {self.statements} statements, which left no commit" if self.without else ""
+        return f"{self.target}: version {self.version}, its lineage is kept{left_out}"
 
 
 def kept_writes(
