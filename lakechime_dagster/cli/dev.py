@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakechime_dagster.cli.demo import DATABASE_URL, DEMO_LAKE
-from lakechime_dagster.cli.output import note, say
+from lakechime_dagster.cli.output import note, relay, say
 from lakechime_dagster.cli.processes import Child, end_children, start_child
 from lakechime_dagster.demo.followed import READER_URL
 from lakechime_dagster.errors import LakeChimeError
@@ -143,7 +143,7 @@ class Deployment:
     def _show(self, line: str) -> None:
         """A child's line, unless it says nothing new; what Dagster says about being ended is of no use to anybody."""
         if self.verbose or not (self.ending or is_noise(line)):
-            note(line)
+            relay(line)
 
     def _environment(self) -> Mapping[str, str]:
         followed = self.reservations

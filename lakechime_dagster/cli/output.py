@@ -1,4 +1,8 @@
-"""What a command prints: a table for a person, or one JSON document; messages go to standard error."""
+"""What a command prints: a table for a person, or one JSON document; messages go to standard error.
+
+Names and values of others may be in all that people are told: of a cell, and of a line, each character that cannot be seen is told by
+its code.
+"""
 
 import datetime as dt
 import json
@@ -9,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from lakechime_dagster.dce.text import printable
 from lakechime_dagster.errors import LakeChimeError, shown
 
 
@@ -24,20 +29,25 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def say(text: str) -> None:
-    """A line for a person on standard output."""
-    console().print(text, soft_wrap=True)
+    """A line, or several, for a person on standard output."""
+    console().print(_printable_lines(text), soft_wrap=True)
 
 
 def note(text: str) -> None:
     """A line beside the result, on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    relay(_printable_lines(text))
+
+
+def relay(line: str) -> None:
+    """A line of a program that we started, beside the result, as it wrote it: with its colours."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Rows under their columns, or a sentence when there are none."""
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    table = Table(*map(_cell, columns), box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+        table.add_row(*map(_cell, row))
     if table.row_count:
         console().print(table)
     else:
@@ -48,8 +58,16 @@ def print_facts(facts: Mapping[str, object]) -> None:
     """Names and values below each other."""
     table = Table.grid(padding=(0, 2))
     for name, value in facts.items():
-        table.add_row(name, "" if value is None else str(value))
+        table.add_row(_cell(name), _cell(value))
     console().print(table)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else printable(str(value))
+
+
+def _printable_lines(text: str) -> str:
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def console() -> Console:

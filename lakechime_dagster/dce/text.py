@@ -37,6 +37,11 @@ def storable(text: str) -> str:
     return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def printable(text: str) -> str:
+    """The text for a person: what would move a cursor, turn the order of reading or hide is told by its code after a backslash."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def shortened(text: str, limit: int) -> str:
     """The text as `checked_text` takes it: storable, without white space around it, and ending in `…` where more than `limit` was cut."""
     kept = storable(text.strip()).strip()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -228,6 +229,21 @@ def test_what_is_known_is_drawn_by_mermaid(recorded: Cli) -> None:
     ]
     whole = recorded("lineage", "export", "--format", "mermaid", "--json").json["mermaid"]
     assert "-. declared .->" in whole
+
+
+def test_names_that_would_turn_or_hide_what_is_read_are_shown_by_their_codes(recorded: Cli) -> None:
+    columns: dict[str, Any] = {"a\u200b": "silver.flights.wind"}
+    hostile = make_statement("lab.\u202egnp.exe\u2028", **columns)
+    SqlLineage(recorded.platform.store.engine).record(make_record(hostile, job="j\u2066", namespace="local", owners=("team:\ufeffops",)))
+    told = [
+        recorded("lineage", "downstream", "silver.flights.wind"), recorded("lineage", "impact", "silver.flights.wind"),
+        recorded("lineage", "readers", "silver.flights.wind"), recorded("lineage", "owners", "silver.flights.wind"),
+        recorded("lineage", "path", "silver.flights.wind", "lab.\u202egnp.exe\u2028"), recorded("lineage", "jobs"),
+        recorded("lineage", "export", "--format", "mermaid"),
+    ]  # fmt: skip
+    assert [[one for one in answer.out + answer.err if not one.isprintable() and one != "\n"] for answer in told] == [[]] * len(told)
+    assert ["\\u202egnp.exe\\u2028" in answer.out for answer in told] == [True] * len(told)
+    assert "j\\u2066" in told[5].out
 
 
 def test_before_any_run_what_is_planned_is_told_of_columns(lakechime: Cli, tmp_path: Path) -> None:

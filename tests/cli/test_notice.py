@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -327,6 +328,18 @@ def test_where_runs_told_of_columns_only_who_reads_the_column_is_told_and_what_o
     ]
     assert "- silver.flights (layer 1): column damp" in shown["told"][0]["body"]
     assert "- Damp reads silver.flights (layer 1): column damp, read last on" in shown["told"][1]["body"]
+
+
+def test_names_that_would_turn_what_is_read_are_shown_by_their_codes(notice: Cli) -> None:
+    columns: dict[str, Any] = {"a\u2066b": "bronze.weather.humid"}
+    hostile = make_statement("gold.\u202egnp", **columns)
+    record = make_record(hostile, namespace="local", job="hostile", owners=("eve\u200b@example.com",))
+    SqlLineage(notice.platform.store.engine).record(record)
+    drafted(notice, "gold.\u202egnp", *HUMID[1:], "--from", "o\u202eps", "--who", "me")
+    told = [notice("notice", *arguments).out for arguments in (("list",), ("show", "1"), ("send", "1"))]
+    assert [[one for one in text if not one.isprintable() and one != "\n"] for text in told] == [[]] * 3
+    assert ["gold.\\u202egnp" in text for text in told] == [True] * 3
+    assert "to eve\\u200b@example.com" in told[2]
 
 
 def test_an_incident_is_done_whoever_reads(notice: Cli) -> None:

@@ -11,7 +11,8 @@ from lakechime_dagster.cli.options import Json
 from lakechime_dagster.cli.output import print_json, print_table, say, when
 from lakechime_dagster.cli.schema import decide, producers, project, quarantine, verify
 from lakechime_dagster.cli.schema import show as schema_show
-from lakechime_dagster.cli.schema.names import NO_STREAM, OfGroup, TypeName, declared_groups, group_named, printable, type_named
+from lakechime_dagster.cli.schema.names import NO_STREAM, OfGroup, TypeName, declared_groups, group_named, type_named
+from lakechime_dagster.dce.text import printable
 from lakechime_dagster.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -128,4 +129,4 @@ def _has_none(one: "GroupedType") -> str:
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else printable(value) if isinstance(value, str) else f"{value:,}"
+    return "" if value is None else value if isinstance(value, str) else f"{value:,}"

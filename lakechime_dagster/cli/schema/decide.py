@@ -9,7 +9,8 @@ from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import DryRun, Json, Reason, Who
 from lakechime_dagster.cli.output import count, note, print_json, say
 from lakechime_dagster.cli.schema.drain import drain
-from lakechime_dagster.cli.schema.names import OfGroup, TypeName, printable, type_named
+from lakechime_dagster.cli.schema.names import OfGroup, TypeName, type_named
+from lakechime_dagster.dce.text import printable
 from lakechime_dagster.errors import DeclarationError, NotFoundError
 
 if TYPE_CHECKING:

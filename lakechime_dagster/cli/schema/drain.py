@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from lakechime_dagster.cli.output import count, note, print_json, print_table, say, when
-from lakechime_dagster.cli.schema.names import printable, stream_named
+from lakechime_dagster.cli.schema.names import stream_named
 
 if TYPE_CHECKING:
     from lakechime_dagster.resources.platform import Platform
@@ -39,7 +39,7 @@ def drain(platform: "Platform", name: str, by: "By", *, cancel: bool, dry_run: b
         return
     say(sentence)
     if told.get("kinds"):
-        rows = [[one["reason"], printable(one["type"]), f"{one['rows']:,}"] for one in told["kinds"]]
+        rows = [[one["reason"], one["type"], f"{one['rows']:,}"] for one in told["kinds"]]
         print_table(["refused for", "type by now", "rows"], rows, empty="")
 
 
@@ -54,7 +54,7 @@ def print_drains(drains: list[dict[str, Any]]) -> None:
     """The newest of them as a table."""
     say("\ndrains:")
     rows = [
-        [one["drain"], when(one["asked_ts"]), one["who"], printable(one["reason"]), _ended(one), "" if one["rows"] is None else one["rows"]]
+        [one["drain"], when(one["asked_ts"]), one["who"], one["reason"], _ended(one), "" if one["rows"] is None else one["rows"]]
         for one in drains[:MAX_DRAINS]
     ]
     print_table(["drain", "asked", "by", "because", "done", "rows"], rows, empty="")

@@ -8,6 +8,7 @@ import typer
 
 from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import declared_lake
+from lakechime_dagster.dce.text import printable
 from lakechime_dagster.errors import NotFoundError, shown
 from lakechime_dagster.settings import Settings
 
@@ -85,8 +86,3 @@ def remedy(name: str, names: Collection[str]) -> str:
         return f"did you mean {printable(near[0])}?"
     told = ", ".join(printable(one) for one in sorted(names)[:MAX_NAMED]) or "none"
     return f"there are {told}" if len(names) <= MAX_NAMED else f"there are {len(names):,}, such as {told}; see `lakechime schema list`"
-
-
-def printable(text: str) -> str:
-    """A text of an event for a terminal: what would move its cursor, or hide, is told by its code."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -7,7 +7,7 @@ import typer
 from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import MAX_LIMIT, Json
 from lakechime_dagster.cli.output import count, print_facts, print_json, print_table, say
-from lakechime_dagster.cli.schema.names import NO_STREAM, OfGroup, declared_groups, group_named, printable, type_named
+from lakechime_dagster.cli.schema.names import NO_STREAM, OfGroup, declared_groups, group_named, type_named
 
 if TYPE_CHECKING:
     from lakechime_dagster.lake.events import EventGroup
@@ -75,21 +75,21 @@ def _print_or_json(told: dict[str, Any], limit: int, *, as_json: bool, groups: "
         return
     if "type" in told:
         cap = "any number of" if told["cap"] is None else f"{told['cap']:,}"
-        print_facts({"type": printable(told["type"]), "group": told["group"], "cap": f"{cap} columns a producer"})
+        print_facts({"type": told["type"], "group": told["group"], "cap": f"{cap} columns a producer"})
         say("")
     print_table([*HEADS], [_row(one) for one in told["producers"]], empty=_nobody(groups))
     if hidden > 0:
         say(f"{count(hidden, 'other')} not shown; --limit shows more")
     if told.get("withheld"):
         say("\nwithheld, as those who send them have brought as many columns as they may:")
-        rows = [[printable(one["path"]), one["kind"], printable(one["producer"] or UNTOLD)] for one in told["withheld"]]
+        rows = [[one["path"], one["kind"], one["producer"] or UNTOLD] for one in told["withheld"]]
         print_table(["path", "kind", "sent by"], rows, empty="")
 
 
 def _row(one: dict[str, Any]) -> list[Any]:
     reasons = ", ".join(f"{reason} {values:,}" for reason, values in one["reasons"].items())
     counts = [f"{one[name]:,}" for name in HEADS[2:-1]]
-    return [one["group"], printable(one["producer"] or UNTOLD), *counts, reasons]
+    return [one["group"], one["producer"] or UNTOLD, *counts, reasons]
 
 
 def _nobody(groups: "list[EventGroup]") -> str:

@@ -8,8 +8,9 @@ from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import MAX_LIMIT, Json
 from lakechime_dagster.cli.output import count, print_json, print_table, say, when
 from lakechime_dagster.cli.schema.drain import drains_of, print_drains
-from lakechime_dagster.cli.schema.names import NO_STREAM, declared_groups, printable, remedy
+from lakechime_dagster.cli.schema.names import NO_STREAM, declared_groups, remedy
 from lakechime_dagster.cli.schema.show import INDENT, document, newest_of, state_shown
+from lakechime_dagster.dce.text import printable
 from lakechime_dagster.errors import NotFoundError, shown
 from lakechime_dagster.settings import Settings
 
@@ -80,5 +81,5 @@ def _print(told: dict[str, Any]) -> None:
         print_drains(told["drains"])
     if "types" in told:
         say(f"\ntypes of {told['group']} that wait or failed:")
-        rows = [[printable(one["type"]), one["table"], one["waiting"], when(one["due_ts"]), state_shown(one)] for one in told["types"]]
+        rows = [[one["type"], one["table"], one["waiting"], when(one["due_ts"]), state_shown(one)] for one in told["types"]]
         print_table(["type", "table", "rows waiting", "tried again", "state"], rows, empty="none")

@@ -9,7 +9,8 @@ import typer
 from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import MAX_LIMIT, Json
 from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, when
-from lakechime_dagster.cli.schema.names import OfGroup, TypeName, printable, type_named
+from lakechime_dagster.cli.schema.names import OfGroup, TypeName, type_named
+from lakechime_dagster.dce.text import printable
 from lakechime_dagster.errors import LakeChimeError
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def state_shown(told: Mapping[str, Any]) -> str:
 
 def why(reason: str) -> str:
     """A reason in the words of declarations where it is of those that steps tell by a word."""
-    return _WHY.get(reason, one_line(printable(reason)))
+    return _WHY.get(reason, one_line(reason))
 
 
 def tree(columns: "tuple[Column, ...]", level: int = 0) -> Iterator[tuple[str, str, str, str]]:
@@ -105,7 +106,7 @@ def tree(columns: "tuple[Column, ...]", level: int = 0) -> Iterator[tuple[str, s
     for one in columns:
         holds, inner = _holds(one)
         field = json.dumps(one.field, ensure_ascii=False) if one.field != one.name else ""
-        yield INDENT * level + one.name, holds, printable(field), column_of(one.field) if one.is_sibling else ""
+        yield INDENT * level + one.name, holds, field, column_of(one.field) if one.is_sibling else ""
         yield from tree(inner, level + 1)
 
 
@@ -188,19 +189,19 @@ def _print_decided(told: Mapping[str, Any]) -> None:
     if told["breaking"]:
         say("\nbreaking changes:")
         rows = [
-            [when(one["made_ts"]), printable(one["path"]), one["kind"], one["how"], printable(one["producer"] or ""), one["layout"]]
+            [when(one["made_ts"]), one["path"], one["kind"], one["how"], one["producer"], one["layout"]]
             for one in told["breaking"][:MAX_BREAKS]
         ]
         print_table(["made", "path", "kind", "how", "producer", "layout"], rows, empty="")
     if told["hints"]:
         say("\nsaid beside what is declared:")
-        rows = [[printable(one["of"]), one["says"], one["who"], when(one["made_ts"]), printable(one["reason"])] for one in told["hints"]]
+        rows = [[one["of"], one["says"], one["who"], when(one["made_ts"]), one["reason"]] for one in told["hints"]]
         print_table(["of", "says", "by", "since", "because"], rows, empty="")
     if told["replays"]:
         say("\nreplays:")
         rows = [
             [
-                one["replay"], _kind(one), when(one["asked_ts"]), one["who"], printable(one["reason"]),
+                one["replay"], _kind(one), when(one["asked_ts"]), one["who"], one["reason"],
                 _ended(one), one["replaced"], one["added"], one["removed"],
             ]
             for one in told["replays"][:MAX_REPLAYS]
@@ -212,9 +213,9 @@ def contract_shown(contract: Mapping[str, Any]) -> list[list[str]]:
     """What a contract says that is not as ever: what it is said of, and what."""
     modes = [[of, contract[of]] for of in ("tables", "columns", "kinds") if contract[of] != "evolve"]
     excluded = [["excluded", ", ".join(contract["excluded"])]] if "excluded" in contract else []
-    rules = [[printable(path), ", ".join(f"{of} {says}" for of, says in rule.items())] for path, rule in contract.get("paths", {}).items()]
+    rules = [[path, ", ".join(f"{of} {says}" for of, says in rule.items())] for path, rule in contract.get("paths", {}).items()]
     numbers = [["numbers", "double first"]] if contract["double first"] else []
-    return [*modes, *excluded, *numbers, *rules, *([printable(path), pin] for path, pin in contract["pins"].items())]
+    return [*modes, *excluded, *numbers, *rules, *([path, pin] for path, pin in contract["pins"].items())]
 
 
 def _print_type(one: "GroupedType", told: Mapping[str, Any]) -> None:
@@ -222,14 +223,14 @@ def _print_type(one: "GroupedType", told: Mapping[str, Any]) -> None:
     place = f"nothing of {table} was read yet" if told["place"] is None else f"version {told['place']} of {table}"
     place += f", {count(told['behind'], 'version')} behind" if told["behind"] else ""
     print_facts({
-        "type": printable(told["type"]), "group": told["group"], "table": told["table"], "layout": told["layout_version"],
+        "type": told["type"], "group": told["group"], "table": told["table"], "layout": told["layout_version"],
         "place": place, "rows": f"{told['written']:,} written, {told['rescued']:,} of them with something rescued",
         "state": state_shown(told),
     })  # fmt: skip
     say("\ncolumns:")
     print_table(["column", "holds", "field", "sibling of"], tree(one.known.layout.columns), empty="none")
     say("\nobserved, with the versions in which the first and the last kind came first:")
-    rows = [[printable(row["path"]), ", ".join(row["kinds"]), row["first"], row["last"]] for row in told["observed"]]
+    rows = [[row["path"], ", ".join(row["kinds"]), row["first"], row["last"]] for row in told["observed"]]
     print_table(["path", "kinds", "first", "last"], rows, empty="nothing")
 
 

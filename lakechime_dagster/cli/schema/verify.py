@@ -8,7 +8,8 @@ import typer
 from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import Json
 from lakechime_dagster.cli.output import count, note, print_json, print_table, say
-from lakechime_dagster.cli.schema.names import NO_STREAM, OfGroup, declared_groups, group_named, printable, type_named
+from lakechime_dagster.cli.schema.names import NO_STREAM, OfGroup, declared_groups, group_named, type_named
+from lakechime_dagster.dce.text import printable
 from lakechime_dagster.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _wanted(platform: "Platform", name: str | None, group: str | None) -> "list[
 
 def _print(told: Sequence[Mapping[str, Any]]) -> None:
     rows = [
-        [printable(one["type"]), one["table"], one["events"], one["rows"], one["discarded"], one["sampled"], _is(one)] for one in told
+        [one["type"], one["table"], one["events"], one["rows"], one["discarded"], one["sampled"], _is(one)] for one in told
     ]  # fmt: skip
     print_table([*HEADS], rows, empty="no type has a table yet")
     for one in told:
@@ -88,5 +89,5 @@ def _print(told: Sequence[Mapping[str, Any]]) -> None:
 
 def _is(one: Mapping[str, Any]) -> str:
     if one["unread"]:
-        return f"not looked at: {printable(one['unread'])}"
+        return f"not looked at: {one['unread']}"
     return ", ".join(f"{number:,} {fault}" for fault, number in one["faults"].items()) or "whole"

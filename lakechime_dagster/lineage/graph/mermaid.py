@@ -1,5 +1,6 @@
 """A neighbourhood of data sets as a diagram of Mermaid: values by a line, what only decides by dots, what is not sure by dashes."""
 
+from lakechime_dagster.dce.text import printable
 from lakechime_dagster.lineage.graph.neighbourhood import Neighbourhood
 from lakechime_dagster.lineage.graph.paths import DECLARED, UNSURE
 
@@ -30,4 +31,4 @@ def _arrow(kinds: set[str]) -> str:
 
 
 def _shown(text: str) -> str:
-    return "".join(_ENTITIES.get(character, character) for character in text)
+    return "".join(_ENTITIES.get(character, character) for character in printable(text))

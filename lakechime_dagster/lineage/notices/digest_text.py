@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Sequence
 
-from lakechime_dagster.dce.text import storable
+from lakechime_dagster.dce.text import printable, storable
 from lakechime_dagster.lineage.notices.changes import Change
 from lakechime_dagster.lineage.notices.digests import Digest, Hit, Reader, ReaderKind
 from lakechime_dagster.lineage.notices.occasions import WITHDRAWN, is_reminder
@@ -16,9 +16,9 @@ LAYER = "layer {}"
 
 
 def title_of(change: Change, occasion: str) -> str:
-    """One line; names of others may be in it, so that what is no printable character is replaced."""
+    """One line; names of others may be in it, so that a character that cannot be seen is told by its code."""
     before = "Withdrawn: " if occasion == WITHDRAWN else "Reminder: " if is_reminder(occasion) else ""
-    title = storable(before + change.title)
+    title = _plain(before + change.title)
     return title if len(title) <= MAX_TITLE else f"{title[: MAX_TITLE - 1]}…"
 
 
@@ -29,7 +29,7 @@ def text_of(change: Change, digest: Digest, occasion: str, who: str) -> str:
     if occasion != WITHDRAWN:
         parts += [f"What to do: {change.action}"] if change.action else []
         parts += [f"When: {change.on}"] if change.on else []
-    parts += [f"What changes: {_some([str(ref) for ref in change.refs], MAX_COLUMNS)}"]
+    parts += [f"What changes: {_some([_plain(str(ref)) for ref in change.refs], MAX_COLUMNS)}"]
     if digest.hits:
         whose = "Tables that it reaches and nobody owns, which you are told of as its sender" if digest.is_unowned else YOURS
         parts += [f"{whose}:\n" + _lines([_of_hit(hit) for hit in digest.hits])]
@@ -78,4 +78,4 @@ def _some(names: Sequence[str], most: int) -> str:
 
 def _plain(name: str) -> str:
     """A name in its line, whatever is in it."""
-    return storable(name)
+    return printable(name)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
+from lakechime_dagster.dce.text import printable
 from lakechime_dagster.lineage.planned.findings import ORDER, Class, Finding
 from lakechime_dagster.lineage.planned.gate_readers import Readers
 from lakechime_dagster.lineage.reads import Read
@@ -70,12 +71,12 @@ def _left_behind(findings: Sequence[Finding], remedies: Mapping[str, str]) -> li
     tables = dict.fromkeys(one.table for one in findings if one.kind in RERUN and not one.because)
     if not tables:
         return []
-    lines = [f"- {_safe(name)}: {remedies[name]}" if name in remedies else _command(findings, name) for name in tables]
+    lines = [f"- {_safe(name)}: {printable(remedies[name])}" if name in remedies else _command(findings, name) for name in tables]
     return ["", "### rows that older code left", "", "They stay until they are made anew:", "", *lines]
 
 
 def _command(findings: Iterable[Finding], table: str) -> str:
-    return f"- {_safe(table)}: `{backfill_command(findings, table)}`"
+    return f"- {_safe(table)}: `{_in_code(backfill_command(findings, table))}`"
 
 
 def backfill_command(findings: Iterable[Finding], table: str) -> str:
@@ -87,6 +88,10 @@ def backfill_command(findings: Iterable[Finding], table: str) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text that makes no cell, line, code or tag of its own."""
-    out = text.replace("\\", "\\\\").replace("|", "\\|").replace("`", "'").replace("<", "&lt;")
-    return " ".join(out.split())
+    """Text that makes no cell, line, code or tag of its own, nor turns what stands around it."""
+    return _in_code(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;"))
+
+
+def _in_code(text: str) -> str:
+    """Text that ends no code and makes no line; within code nothing else has a meaning."""
+    return printable(" ".join(text.replace("`", "'").split()))

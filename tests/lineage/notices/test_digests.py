@@ -119,13 +119,13 @@ Sent by team:ops, ana."""
 
 
 def test_names_of_others_stay_in_their_line() -> None:
-    reader = make_reader("D\r\nBcc: all@example.com\n\nPay here", "bo", link="https://x\n")
+    reader = make_reader("D\r\nBcc: all@example.com\n\nPay here\u202e", "bo", link="https://x\n\u2028")
     change = make_change()
     (digest,) = told(change, make_hit("gold.x\ny", readers=(reader,))).digests
     text = text_of(change, digest, ANNOUNCED, "me")
     assert "\nBcc" not in text
     assert "\nPay" not in text
-    assert "\r" not in text
+    assert [one for one in text if not one.isprintable() and one != "\n"] == []
     assert "\n" not in title_of(change, ANNOUNCED)
 
 

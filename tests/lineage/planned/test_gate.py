@@ -289,3 +289,15 @@ def test_hostile_names_make_no_cell_and_no_tag() -> None:
     assert "<script" not in told
     row = next(line for line in told.splitlines() if "a\\|b" in line)
     assert row.replace("\\|", "").count("|") == 8
+
+
+def test_hostile_names_turn_no_text_and_end_no_code() -> None:
+    several = [
+        Finding(kind=Class.ROWS, table="gold.\u202egnp`", column="a\u2066\u2028b", what="w\u200b", owner="team:\ufeffops"),
+        Finding(kind=Class.VALUES, table="gold.other", column=None, what="w", accepted="as \u202esaid"),
+    ]
+    told = markdown(several, {"gold.\u202egnp`": "on \u202d"}, not_known="\u2029nobody tells")
+    assert [one for one in told if not one.isprintable() and one != "\n"] == []
+    assert "### team:\\ufeffops" in told
+    assert "| gold.\\u202egnp' | a\\u2066 b | w\\u200b |" in told
+    assert "- gold.\\u202egnp': `lakechime backfill plan --columns gold.\\u202egnp'.a\\u2066 b`" in told

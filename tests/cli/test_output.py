@@ -1,0 +1,44 @@
+"""Every way in which a command tells something shows characters that cannot be seen by their codes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from lakechime_dagster.cli.output import note, print_facts, print_table, relay, say
+
+WAYS: dict[str, Callable[[str], None]] = {
+    "a line": say,
+    "a line beside the result": note,
+    "a cell": lambda name: print_table(["table"], [[name]], empty=""),
+    "the head of a column": lambda name: print_table([name], [["x"]], empty=""),
+    "a table that has no row": lambda name: print_table(["table"], [], empty=name),
+    "the name of a fact": lambda name: print_facts({name: 1}),
+    "the value of a fact": lambda name: print_facts({"table": name}),
+}
+OVERRIDE, ISOLATE, NO_WIDTH, BYTE_ORDER, TAG = "\u202e", "\u2066", "\u200b", "\ufeff", "\U000e0041"
+HIDDEN = (OVERRIDE, ISOLATE, NO_WIDTH, BYTE_ORDER, TAG, "\u2028", "\u2029", "\x1b[2J", "\r", "\t", "\x7f", "\x9b", "\ud800")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("raw", HIDDEN, ids=ascii)
+def test_what_cannot_be_seen_is_told_by_its_code(way: str, raw: str, capsys: pytest.CaptureFixture[str]) -> None:
+    WAYS[way](f"gold.{raw}größe → 東京")
+    told = "".join(capsys.readouterr())
+    assert (raw in told, f"gold.{ascii(raw)[1:-1]}größe → 東京" in told) == (False, True)
+
+
+def test_a_value_makes_no_line_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["table"], [["a\nb"]], empty="")
+    print_facts({"table": "a\nb"})
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == ["table", "a\\nb", "table  a\\nb"]
+
+
+def test_lines_of_ours_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    say("\none:\n- two")
+    note("three\nfour")
+    assert tuple(capsys.readouterr()) == ("\none:\n- two\n", "three\nfour\n")
+
+
+def test_what_a_program_of_ours_wrote_keeps_its_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    relay("\x1b[32mdagster\x1b[0m is there")
+    assert capsys.readouterr().err == "\x1b[32mdagster\x1b[0m is there\n"
