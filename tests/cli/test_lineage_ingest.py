@@ -61,6 +61,12 @@ def test_a_line_that_cannot_be_read_loses_no_other(shop: Cli) -> None:
     assert (way.name, way.documents, way.refused) == ("file", 2, 3)
 
 
+def test_a_wrong_state_of_a_run_is_told_with_its_line_and_what_it_may_be(shop: Cli) -> None:
+    answer = shop("lineage", "ingest", "-", stdin=lines(make_document(), make_document(task="other", state="DONE")))
+    assert (answer.code, answer.out[:16]) == (1, "1 document taken")
+    assert answer.err == "line 2: state 'DONE': Input should be 'START', 'RUNNING', 'COMPLETE', 'ABORT', 'FAIL' or 'OTHER'\n"
+
+
 def test_a_file_that_is_taken_again_changes_nothing(shop: Cli) -> None:
     Path("told.jsonl").write_bytes(b"\xef\xbb\xbf" + lines(make_document(), make_event(outputs=(dataset("s3://x", "y"),))).encode())
     assert shop("lineage", "ingest", "told.jsonl", "--way", "nightly", "--json").json["records"] == 2

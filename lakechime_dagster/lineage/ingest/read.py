@@ -3,6 +3,7 @@
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from lakechime_dagster.errors import InvalidValueError, shown
 from lakechime_dagster.lineage.ingest import document, openlineage, trino
@@ -32,9 +33,17 @@ def told_by(value: Any, reader: SqlReader, now_ms: int) -> ToldRun:
 
 
 def _translated(error: ValidationError) -> InvalidValueError:
-    """The first problems by their fields; what stands in them is not shown, as it may be personal."""
-    problems = error.errors(include_input=False, include_url=False)
-    first = ".".join(str(part) for part in problems[0]["loc"])
-    others = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in problems[1:_SHOWN]]
-    remedy = "; ".join([problems[0]["msg"], *others])
-    return InvalidValueError(shown(first)[1:-1] or "document", "…", remedy if remedy else "does not fit")
+    """The first problems by their fields; what stands in them is not shown, as it may be personal, but for the state of a run."""
+    first, *others = error.errors(include_url=False)
+    told = [str(InvalidValueError(_field(one), _value(one), one["msg"])) for one in others[: _SHOWN - 1]]
+    return InvalidValueError(_field(first), _value(first), "; ".join([first["msg"], *told]))
+
+
+def _field(problem: ErrorDetails) -> str:
+    return shown(".".join(str(part) for part in problem["loc"]))[1:-1] or "document"
+
+
+def _value(problem: ErrorDetails) -> Any:
+    """What was given where one of a few words is due, which is told with the error."""
+    is_word = problem["type"] == "enum" and isinstance(problem["input"], str | int | None)
+    return problem["input"] if is_word else "…"

@@ -59,6 +59,9 @@ def test_no_value_of_the_sql_is_kept() -> None:
     assert "jane" not in repr(told(make_document("SELECT id, 'jane' AS x FROM shop.customers WHERE name = 'jane@example.org'")))
 
 
+STATES = "Input should be 'START', 'RUNNING', 'COMPLETE', 'ABORT', 'FAIL' or 'OTHER'"
+
+
 @pytest.mark.parametrize(
     ("document", "says"),
     [
@@ -68,7 +71,13 @@ def test_no_value_of_the_sql_is_kept() -> None:
         (make_document(sql="SELECT {{ x }}"), "send the executed SQL"),
         (make_document(dialect="cobol"), "dialect 'cobol'"),
         (make_document(dashbord="Sales"), "dashbord"),
-        (make_document(state="DONE"), "state"),
+        (make_document(state="DONE"), f"state 'DONE': {STATES}"),
+        (make_document(state="DONE", at="at jane's"), f"state 'DONE': {STATES}; at.int '…': "),
+        (make_document(owners="jane", state="success"), f"; state 'success': {STATES}"),
+        (make_document(state=None), f"state None: {STATES}"),
+        (make_document(state={"jane": 1}), f"state '…': {STATES}"),
+        (make_document(state="x\u202e" * 100), r"state 'x\u202ex\u202e"),
+        ({**make_event(), "eventType": "DONE"}, f"eventType 'DONE': {STATES}"),
         (make_document(at="yesterday"), "at"),
         (make_document(task="x" * 600), "task"),
         (make_document(task="a\0b"), "task"),
@@ -83,3 +92,4 @@ def test_what_cannot_be_read_is_told_by_its_field(document: Any, says: str) -> N
     with pytest.raises(InvalidValueError) as refused:
         told(document)
     assert says in str(refused.value)
+    assert "jane" not in str(refused.value)
