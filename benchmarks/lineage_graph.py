@@ -1,7 +1,7 @@
 """What questions to lineage cost: `python -m benchmarks.lineage_graph [--json] [--tables 100000]`.
 
 A made-up lake of 12 layers, three inputs a table of which most are from the layer before, by a Zipf law of popularity, and 20 columns a
-table. Hubs are the 2,000 tables that are read most.
+table, of which 3 % are opaque: they may come from any column of each input. Hubs are the 2,000 tables that are read most.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from lakechime_dagster.lineage.graph.csr import Edges
 from lakechime_dagster.lineage.graph.flat import table_pairs
 from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
 from lakechime_dagster.lineage.graph.network import Network
+from lakechime_dagster.lineage.graph.parts import Part
 from lakechime_dagster.lineage.graph.paths import nodes_of
 from lakechime_dagster.lineage.graph.reach import Certainty, reach
 from lakechime_dagster.store.engine import open_engine
@@ -29,11 +30,12 @@ from tests.lineage.factories import make_record, make_statement
 
 LAYERS, INPUTS, COLUMNS = 12, 3, 20
 TWICE = 1.1  # as many more edges are drawn, since some come twice
+OPAQUE = 0.03  # of the columns, spread over nearly half of the tables
 ASKED = 200
 
 
 def made_up(tables: int, seed: int = 7) -> Network:
-    """A network of so many tables, thrice as many edges, and 20 columns a table, nearly each with a source."""
+    """A network of so many tables, thrice as many edges, and 20 columns a table, nearly each with a source or opaque."""
     random = np.random.default_rng(seed)
     width, size = tables // LAYERS, COLUMNS + 1
     pairs: list[np.ndarray] = []
@@ -50,14 +52,25 @@ def made_up(tables: int, seed: int = 7) -> Network:
         (sources[chosen] * size + columns[0]).astype(np.int32), (targets[chosen] * size + columns[1]).astype(np.int32),
         np.where(random.random(len(chosen)) < 0.9, 1, 6).astype(np.int8),
     )  # fmt: skip
+    is_opaque = (random.random(tables * size) < OPAQUE) & (np.arange(tables * size) % size > 0)
+    maybe = _maybe(sources, targets, is_opaque.reshape(tables, size))
+    kinds[np.isin(targets, maybe.targets // size)] |= Part.UNSURE
     names = [f"layer{number // width:02}.table{number:06}" for number in range(tables)]
     labels = tuple(label for name in names for label in (name, *(f"column{column:02}" for column in range(COLUMNS))))
-    empty = Edges(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int8))
     return Network(
         tables={name: number * size for number, name in enumerate(names)}, labels=labels,
         datasets=np.repeat(np.arange(tables, dtype=np.int32) * size, size),
-        inputs=Edges((sources * size).astype(np.int32), (targets * size).astype(np.int32), kinds), edges=edges, unsure=empty,
+        inputs=Edges((sources * size).astype(np.int32), (targets * size).astype(np.int32), kinds),
+        edges=edges.where(~is_opaque[edges.targets]), unsure=maybe,
     )  # fmt: skip
+
+
+def _maybe(sources: np.ndarray, targets: np.ndarray, is_opaque: np.ndarray) -> Edges:
+    """From each input of a table to its opaque columns, by numbers of tables and by table and column."""
+    size = is_opaque.shape[1]
+    which, columns = np.nonzero(is_opaque[targets])
+    nodes = (sources[which] * size).astype(np.int32), (targets[which] * size + columns).astype(np.int32)
+    return Edges(*nodes, np.zeros(len(which), np.int8))
 
 
 def measure(tables: int, records: int) -> Iterator[Line]:
@@ -69,6 +82,7 @@ def measure(tables: int, records: int) -> Iterator[Line]:
         reach(network, warm, certainty)
     yield at_least(f"edges of {tables:,} tables", len(network.inputs), "")
     yield at_least(f"edges of their {tables * COLUMNS:,} columns", len(network.edges), "")
+    yield at_least("edges of what may come from any column of an input", len(network.unsure), "")
     rows = [_seconds(lambda hub=hub: reach(network, np.array([hub], np.int32), Certainty.INDIRECT)) for hub in hubs]
     yield at_most("impact of a hub on tables, p95", 1e3 * float(np.quantile(rows, 0.95)), "ms", 10)
     starts = [nodes_of(network, [network.ref(int(hub))])[1:] for hub in hubs]

@@ -1,7 +1,8 @@
 """What the page of lineage costs: `python -m benchmarks.lineage_page [--json] [--tables 100000] [--store FILE]`.
 
 A made-up lake of 12 layers, three inputs and 20 columns a table, is recorded in a store, which takes minutes, or is that of a file
-from a run before. Then a server reads it before anybody asks, and is asked for what is around tables and hubs.
+from a run before. Then a server reads it before anybody asks, and is asked for what is around tables and hubs. Times are processor times
+of the server, so that who else is on the machine does not count.
 """
 
 import argparse
@@ -38,7 +39,7 @@ def measure(tables: int, home: Path, store: Path) -> Iterator[Line]:
         for some in _records(tables):
             SqlLineage(engine).record_all(some)
     ready = ReadyNetwork(CurrentNetwork(engine))
-    yield at_most(f"read {tables:,} tables before anybody asks", _seconds(ready.follow), "s")
+    yield at_most(f"read {tables:,} tables before anybody asks, processor time", _seconds(ready.follow), "s")
     rehearse(AskedLineage(platform, lake, None, ready))
     yield at_least("columns", len(ready.network()) - len(ready.network().tables), "")
     planned, random = PlannedChanges(platform), np.random.default_rng(11)
@@ -49,9 +50,10 @@ def measure(tables: int, home: Path, store: Path) -> Iterator[Line]:
     width = tables // LAYERS
     others = [_name(int(number), tables) for number in random.integers(width, tables, ASKED)]
     hubs = [_name(layer * width + rank, tables) for layer in range(1, LAYERS - 1) for rank in range(ASKED // LAYERS)]
-    yield at_most("first question, server time", ask(hubs[0]), "ms", 200)
-    yield at_most("around any table, p95", float(np.quantile([ask(name) for name in others], 0.95)), "ms", 200)
-    yield at_most("around a hub, 150 tables, p95", float(np.quantile([ask(name) for name in hubs], 0.95)), "ms", 200)
+    yield at_most("first question, processor time of the server", ask(hubs[0]), "ms", 200)
+    for what, names in (("any table", others), ("a hub, 150 tables", hubs)):
+        times = [ask(name) for name in names]
+        yield at_most(f"around {what}, processor time of the server, p95", float(np.quantile(times, 0.95)), "ms", 200)
     engine.dispose()
 
 
