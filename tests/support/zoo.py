@@ -272,7 +272,7 @@ sql("correlated_subquery", "select name, (select sum(amount) from {orders} o whe
 sql(
     "scalar_subquery_in_case",
     """
-    select case when (select count(amount) from {orders}) > 3 then (select max(page) from {visits}) else name end as c from {people}
+    select case when (select count(amount) from {orders}) > 7 then (select max(page) from {visits}) else name end as c from {people}
 """,
 )
 sql("exists", "select name from {people} p where exists (select 1 from {orders} o where o.person = p.id and o.amount > 2)")
@@ -368,7 +368,7 @@ def numbers_joined(t: Tables) -> DataFrame:
 
 @shape
 def rows_of_a_program(t: Tables) -> DataFrame:
-    return t.people.join(t.spark.createDataFrame([(1, "one")], "id int, label string"), "id").select("id", "label")
+    return t.people.join(t.spark.createDataFrame([(1, "one"), (3, "three")], "id int, label string"), "id").select("id", "label")
 
 
 # --- what nobody looks into

@@ -17,16 +17,21 @@ COLUMNS = "id, name, amount, day, item"
 ROW = "named_struct('sku', 'a', 'price', 1)"
 
 
+COLUMNS_OF = {"generated": "id int, amount int, double_amount int generated always as (amount * 2)"}
+
+
 def make_target(spark: SparkSession, folder: str, name: str = "target") -> None:
     """The table that is written to, in this folder and in the session's catalog."""
-    spark.sql(f"create or replace table {name} ({TARGET}) using delta location '{folder}/{name}'")
+    spark.sql(f"create or replace table {name} ({COLUMNS_OF.get(name, TARGET)}) using delta location '{folder}/{name}'")
 
 
 def make_others(tables: Tables, folder: str) -> None:
     """A second target with a generated column, and the zoo's tables as views."""
-    spark = tables.spark
-    generated = "double_amount int generated always as (amount * 2)"
-    spark.sql(f"create or replace table generated (id int, amount int, {generated}) using delta location '{folder}/generated'")
+    make_target(tables.spark, folder, "generated")
+    make_views(tables)
+
+
+def make_views(tables: Tables) -> None:
     for name, frame in (("orders", tables.orders), ("people", tables.people), ("visits", tables.visits)):
         frame.createOrReplaceTempView(name)
 

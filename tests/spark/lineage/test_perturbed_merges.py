@@ -1,91 +1,167 @@
 """What a merge is told to leave alone can hold anything: each variation is a shard of one statement, whose keys meet no other's."""
 
 import json
-from collections import Counter
-from functools import reduce
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
+from lakechime_dagster.lineage.plans.generated import with_generated
 from lakechime_dagster.lineage.plans.statements import statements_of
-from lakechime_dagster.lineage.record import Statement
-from tests.lineage.plans.told import LAKE, stored
-from tests.support.perturbing import ALL, ROWS, Filled
-from tests.support.zoo import Tables
-from tests.support.zoo_writes import MERGES
+from tests.lineage.plans.told import GENERATED, LAKE, Dumps, stored
+from tests.support.perturbing import ALL, Row, Way, columns_of, frame_of, perturbed
+from tests.support.staying import Columns, Told, moved, perturbations, unseen
+from tests.support.staying import Rows as Found
+from tests.support.zoo import SCHEMAS, Tables
+from tests.support.zoo_writes import MERGES, WRITES, make_target, make_views
 
 pytestmark = pytest.mark.spark
-
-Columns = frozenset[tuple[str, str]]
 
 STEP = 1_000
 """Between the keys of a shard and those of the next."""
 
-KEYS = {"orders": ("id", "person"), "people": ("id", "boss"), "visits": ("person",)}
-TARGETS = "(1, 'x', 1, '1'), (2, null, 4, '3'), (3, 'v', 2, '0'), (9, 'z', null, '0'), (11, 'w', 2, null)"
-ONCE = {**ROWS, "orders": [row for place, row in enumerate(ROWS["orders"]) if place in (0, 2, 4, 6)]}
-"""Rows of which each key has one, without which a merge cannot tell which to take."""
+KEYS = {"orders": ("id", "person"), "people": ("id",), "visits": ("person",), "target": ("id",), "generated": ("id",)}
+"""What tells a row's shard: in place of none it holds what no row has."""
 
-SEVERAL = {**ROWS, "orders": [row for row in ROWS["orders"] if row[1] != "null"]}
+LOOKED_UP = {"merge_with_conditions": ("id", "day")}
+"""The columns of the target by which a merge finds its rows, else its id: these are told of no merge."""
+REPLACING = ("delta_table_merge_all",)
+"""Merges that leave nothing of the target."""
 
-ASSIGNED = ("id", "name", "amount", "day")
-MERGED = ("merge_some_columns", "merge_with_conditions", "merge_not_matched_by_source", "merge_case_by_case", "merge_newest_of_a_key")
+ITEM = "named_struct('sku', 's', 'price', 10)"
+ROWS: dict[str, Sequence[Row]] = {
+    "orders": (
+        ("1", "1", "5", "'2'", "array()", ITEM), ("2", "2", "1", "'4'", "array()", ITEM), ("8", "3", "1", "'5'", "array()", ITEM),
+        ("4", "5", "7", "'1'", "array()", ITEM), ("11", "6", "9", "'2'", "array()", ITEM), ("6", "7", "null", "'0'", "array()", ITEM),
+    ),
+    "people": (
+        ("1", "'ann'", "'x'", "null"), ("2", "'bob'", "null", "1"), ("3", "'ann'", "'z'", "1"), ("4", "null", "'w'", "2"),
+        ("5", "'ed'", "'y'", "3"),
+    ),
+    "visits": (("1", "'1'", "'bye'"), ("2", "'2'", "'p'"), ("7", "'1'", "null"), ("3", "'3'", "'bye'"), ("8", "'2'", "'q'")),
+}  # fmt: skip
+"""Of each key one row, without which a merge cannot tell which to take."""
 
+SEVERAL = {
+    **ROWS,
+    "orders": (
+        *ROWS["orders"], ("12", "1", "8", "'3'", "array()", ITEM), ("13", "2", "6", "'1'", "array()", ITEM),
+        ("14", "5", "2", "'2'", "array()", ITEM),
+    ),
+}  # fmt: skip
+TARGETS = {
+    "target": (
+        ("1", "'x'", "7", "'1'", ITEM), ("2", "null", "3", "'3'", "named_struct('sku', 't', 'price', 20)"),
+        ("3", "'v'", "0", "'0'", "null"), ("5", "'y'", "1", "null", ITEM), ("9", "'z'", "null", "'0'", ITEM),
+        ("12", "'w'", "2", "null", "named_struct('sku', 'u', 'price', null)"),
+    ),
+    "generated": (("1", "7"), ("2", "3"), ("8", "null"), ("9", "1")),
+}  # fmt: skip
+ASSIGNED = {"target": ("id", "name", "amount", "day", "item"), "generated": ("id", "amount")}
+SHAPES = (*MERGES, "delta_table_merge", "delta_table_merge_all", "merge_into_of_a_frame")
+"""All but `a_result_within_a_merge`, which is told without what the merge itself compares."""
 
-def lineage(merge: str) -> Statement:
-    (statement,) = statements_of(stored("writes")[merge], LAKE).statements
-    return statement
-
-
-def free(statement: Statement) -> dict[str, Columns]:
-    """By column of the target, also of one that is kept, the columns that are told to have no part in it."""
-    sources = {one.column: one.sources for one in statement.columns}
-    return {
-        column: frozenset(ALL - {(source.ref.table, source.ref.column) for source in (*statement.indirect, *sources.get(column, ()))})
-        for column in ASSIGNED
-    }
-
-
-def shard(tables: Tables, number: int) -> dict[str, DataFrame]:
-    return {
-        name: getattr(tables, name).withColumns({key: F.col(key) + number * STEP for key in keys}) for name, keys in KEYS.items()
-    }  # fmt: skip
-
-
-def merged(spark: SparkSession, filled: Filled, merge: str, perturbations: list[Columns], folder: Path) -> list[dict[str, Counter[str]]]:
-    """What each column of the target holds by key after a merge, with each of these sets of columns perturbed."""
-    shards = [shard(filled.tables(columns), number) for number, columns in enumerate(perturbations)]
-    for name in KEYS:
-        reduce(DataFrame.union, [one[name] for one in shards]).createOrReplaceTempView(name)
-    struct = "cast(null as struct<sku: string, price: int>)"
-    rows = spark.sql(f"select id, name, amount, day, {struct} as item from values {TARGETS} as (id, name, amount, day)")
-    every = reduce(DataFrame.union, [rows.withColumn("id", F.col("id") + number * STEP) for number in range(len(perturbations))])
-    every.write.format("delta").save(str(folder / merge))
-    spark.sql(MERGES[merge].replace("into target ", f"into delta.`{folder / merge}` "))
-    found: list[dict[str, Counter[str]]] = [{} for _ in perturbations]
-    for row in spark.read.format("delta").load(str(folder / merge)).select(*ASSIGNED).collect():
-        number, key = divmod(row["id"], STEP)
-        for column in ASSIGNED:
-            value = row[column] % STEP if isinstance(row[column], int) else row[column]
-            found[number].setdefault(column, Counter())[json.dumps([key, value])] += 1
-    return found
+Results = dict[str, tuple[Told, list[dict[Columns, Found]]]]
 
 
-def changed(spark: SparkSession, filled: Filled, merge: str, by_column: dict[str, Columns], folder: Path) -> set[str]:
-    perturbations = [frozenset(), *sorted(set(by_column.values()), key=sorted)]
-    before, *after = merged(spark, filled, merge, perturbations, folder)
-    return {column for column, columns in by_column.items() if after[perturbations.index(columns) - 1][column] != before[column]}
+def table_of(merge: str) -> str:
+    return "generated" if merge == "merge_generated_column" else "target"
 
 
-def test_no_column_of_a_target_changes_by_one_that_is_not_its_source(spark: SparkSession, tmp_path: Path) -> None:
-    once, several = Filled(spark, ONCE), Filled(spark, SEVERAL)
-    rows = {merge: several if merge == "merge_newest_of_a_key" else once for merge in MERGED}
-    assert {merge: found for merge in MERGED if (found := changed(spark, rows[merge], merge, free(lineage(merge)), tmp_path))} == {}
+def names_of(merge: str) -> tuple[str, ...]:
+    added = {"merge_with_evolution": ("town",), "merge_generated_column": ("double_amount",)}
+    return (*ASSIGNED[table_of(merge)], *added.get(merge, ()))
 
 
-def test_a_source_of_a_merge_that_is_left_out_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    merge = "merge_some_columns"
-    by_column = free(lineage(merge)) | {"amount": frozenset({("orders", "amount")})}
-    assert changed(spark, Filled(spark, ONCE), merge, by_column, tmp_path) == {"amount"}
+def told(merge: str, dumps: dict[str, Dumps]) -> Told:
+    """What is told of the target's columns, each of which is also what it was, unless all is replaced."""
+    (statement,) = statements_of(dumps[merge], LAKE).statements
+    table = table_of(merge)
+    kept = {name: frozenset({(table, name)}) for name in held_of(merge)} | {"double_amount": frozenset({("generated", "amount")})}
+    return Told.of(with_generated(statement, GENERATED.get(table, {})), names_of(merge), {} if merge in REPLACING else kept)
+
+
+def held_of(merge: str) -> list[str]:
+    """The columns of the target that may hold something else."""
+    return [name for name in ASSIGNED[table_of(merge)] if name not in LOOKED_UP.get(merge, ("id",))]
+
+
+def free_of(merge: str) -> Columns:
+    """All columns that may hold something else."""
+    return ALL | {(table_of(merge), name) for name in held_of(merge)}
+
+
+class Shards:
+    """The tables of many worlds in one, of which each has its own keys."""
+
+    def __init__(self, worlds: Sequence[tuple[Columns, Way]]) -> None:
+        self._worlds = worlds
+
+    def rows(self, table: str, names: Sequence[str], rows: Sequence[Row]) -> list[Row]:
+        found: list[Row] = []
+        for number, (columns, way) in enumerate(self._worlds):
+            held = {column for held, column in columns if held == table}
+            keys = held & {*KEYS[table]}
+            shard = perturbed(names, rows, keys if way is Way.REVERSED else (), way)
+            if way is Way.EMPTIED:
+                shard = [_moved(names, keys, row, STEP // 2) if place % 3 else row for place, row in enumerate(shard)]
+            shard = perturbed(names, shard, held - keys, way)
+            found += [_moved(names, KEYS[table], row, number * STEP) for row in shard]
+        return found
+
+    def apart(self, rows: Collection[dict[str, object]], names: Sequence[str]) -> list[list[list[object]]]:
+        """The rows of the target by world, with the keys that they have there."""
+        found: list[list[list[object]]] = [[] for _ in self._worlds]
+        for row in rows:
+            number, key = divmod(int(str(row["id"])), STEP)
+            found[number].append([json.dumps(key if name == "id" else row.get(name)) for name in names])
+        return found
+
+
+def _moved(names: Sequence[str], keys: Collection[str], row: Row, by: int) -> Row:
+    return tuple(str(int(value) + by) if name in keys else value for name, value in zip(names, row, strict=True))
+
+
+def merged(spark: SparkSession, merge: str, asked: Sequence[Columns], folder: Path) -> list[dict[Columns, Found]]:
+    """By way and by what is perturbed the target's rows after one merge of them all."""
+    shards = Shards([(columns, way) for way in Way for columns in asked])
+    rows = SEVERAL if merge in ("merge_newest_of_a_key", "merge_grouped") else ROWS
+    tables = Tables(spark, **{name: frame_of(spark, name, shards.rows(name, columns_of(name), rows[name])) for name in SCHEMAS})
+    make_views(tables)
+    table = table_of(merge)
+    names = ASSIGNED[table]
+    spark.sql(f"drop table if exists {table}")  # of one that is replaced all files are read
+    make_target(spark, str(folder), table)
+    values = ", ".join(f"({', '.join(row)})" for row in shards.rows(table, names, TARGETS[table]))
+    spark.sql(f"insert into {table} ({', '.join(names)}) values {values}")
+    if merge in MERGES:
+        spark.sql(MERGES[merge])
+    else:
+        WRITES[merge](tables, str(folder))
+    found = shards.apart(DeltaTable(str(folder / table)).to_pyarrow_table().to_pylist(), names_of(merge))
+    return [dict(zip(asked, found[place : place + len(asked)], strict=True)) for place in (0, len(asked))]
+
+
+@pytest.fixture(scope="module")
+def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
+    """By merge what is told, and what it gives."""
+    dumps, folder = stored("writes"), tmp_path_factory.mktemp("merges")
+    known = {merge: told(merge, dumps) for merge in SHAPES}
+    yield {merge: (one, merged(spark, merge, perturbations(one, free_of(merge)), folder / merge)) for merge, one in known.items()}
+    for name in TARGETS:
+        spark.sql(f"drop table if exists {name}")
+
+
+def test_no_row_of_a_target_changes_by_what_is_not_told_to_have_a_part_in_it(results: Results) -> None:
+    assert {merge: wrong for merge, (known, ways) in results.items() if (wrong := [moved(known, way) for way in ways]) != [[], []]} == {}
+
+
+UNSEEN = {"delta_table_merge_all": {"rows by people.id"}}
+"""What is told and cannot be seen: of what is replaced by all rows of the source nothing depends on which of them match."""
+
+
+def test_each_source_of_a_merge_that_is_left_out_is_found(results: Results) -> None:
+    never = {merge: set.intersection(*(set(unseen(known, way)) for way in ways)) for merge, (known, ways) in results.items()}
+    assert {merge: sources for merge, sources in never.items() if sources} == UNSEEN
