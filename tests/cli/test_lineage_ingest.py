@@ -51,6 +51,15 @@ def test_lines_are_taken_with_the_columns_of_the_lakes_tables(shop: Cli) -> None
     assert (reader.consumer.name, str(reader.ref)) == ("Sales", "shop.orders.amount")
 
 
+def test_lineage_that_a_person_writes_down_is_answered_as_if_a_program_had_told_it(shop: Cli) -> None:
+    sources = [{"namespace": "hive", "name": "hive.shop.orders", "field": "amount"}]
+    days = dataset("hive", "hive.gold.days", columnLineage={"fields": {"total": {"inputFields": sources}}})
+    by_hand = make_event(job="a script that nobody sees", inputs=(dataset("hive", "hive.shop.orders"),), outputs=(days,))
+    assert shop("lineage", "ingest", "-", stdin=lines(by_hand)).code == 0
+    hits = shop("lineage", "upstream", "gold.days.total", "--json").json["hits"]
+    assert [(hit["table"], hit["kind"], [one["name"] for one in hit["columns"]]) for hit in hits] == [("shop.orders", "direct", ["amount"])]
+
+
 def test_a_line_that_cannot_be_read_loses_no_other(shop: Cli) -> None:
     documents = lines(make_document(), "", "{", make_document(sql="SELECT {{ x }}"), make_document(task="other"), "[]")
     answer = shop("lineage", "ingest", "-", "--json", stdin=documents)
