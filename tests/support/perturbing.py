@@ -1,11 +1,10 @@
 """The zoo's tables with rows that take every branch, and the same with columns that hold something else."""
 
 from collections.abc import Collection, Mapping, Sequence
-from enum import StrEnum
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.staying import Columns
+from tests.support.staying import Columns, Way, World
 from tests.support.zoo import SCHEMAS, Tables
 
 Row = tuple[str, ...]
@@ -34,13 +33,6 @@ ROWS: Rows = {
     ),
 }  # fmt: skip
 """Each value as SQL. Some rows are alike in what groups are made by, or windows ordered by, so that the rest of them decides."""
-
-
-class Way(StrEnum):
-    """What a perturbed column holds: values of other rows with gaps between them, or all of its values the other way round."""
-
-    EMPTIED = "emptied"
-    REVERSED = "reversed"
 
 
 def columns_of(table: str) -> tuple[str, ...]:
@@ -74,10 +66,10 @@ class Filled:
         self._rows = rows
         self._frames: dict[tuple[str, frozenset[str], Way], DataFrame] = {}
 
-    def tables(self, columns: Columns, way: Way) -> Tables:
-        """The tables, where these columns hold something else."""
-        by_table = {name: frozenset(column for table, column in columns if table == name) for name in SCHEMAS}
-        return Tables(self._spark, **{name: self._frame(name, held, way) for name, held in by_table.items()})
+    def tables(self, world: World) -> Tables:
+        """The tables as they are in a world."""
+        by_table = {name: frozenset(column for table, column in world.perturbed if table == name) for name in SCHEMAS}
+        return Tables(self._spark, **{name: self._frame(name, held, world.way) for name, held in by_table.items()})
 
     def _frame(self, table: str, columns: frozenset[str], way: Way) -> DataFrame:
         key = table, columns, way

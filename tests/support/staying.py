@@ -3,14 +3,34 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import product
 
 from lakechime_dagster.lineage.columns import Source
 from lakechime_dagster.lineage.record import Statement
 
 Column = tuple[str, str]
 Columns = frozenset[Column]
-Rows = Sequence[Sequence[object]]
-"""A result: the values of each row, as text or numbers, by the place of their column."""
+Result = Sequence[Sequence[object]]
+"""The values of each row, as text, by the place of their column."""
+
+
+class Way(StrEnum):
+    """What a perturbed column holds: values of other rows with gaps between them, or all of its values the other way round."""
+
+    EMPTIED = "emptied"
+    REVERSED = "reversed"
+
+
+@dataclass(frozen=True)
+class World:
+    """In which these columns hold something else."""
+
+    perturbed: Columns
+    way: Way
+
+
+AS_IT_WAS = World(frozenset(), Way.REVERSED)
 
 
 @dataclass(frozen=True)
@@ -21,13 +41,16 @@ class Told:
     rows: Columns
 
     @staticmethod
-    def of(statement: Statement, names: Iterable[str] | None = None, kept: Mapping[str, Columns] | None = None) -> "Told":
-        """Of a query its columns in their order; of a write those with these names, of which one that is kept comes from these."""
-        if names is None:
-            return Told(tuple(_columns(one.sources) for one in statement.columns), _columns(statement.indirect))
+    def of_query(statement: Statement) -> "Told":
+        """Its columns in their order."""
+        return Told(tuple(_columns(one.sources) for one in statement.columns), _columns(statement.indirect))
+
+    @staticmethod
+    def of_write(statement: Statement, names: Iterable[str], kept: Mapping[str, Columns]) -> "Told":
+        """The target's columns with these names, of which one that is kept comes from these."""
         known = {one.column: _columns(one.sources) for one in statement.columns}
-        kept = kept or {}
-        return Told(tuple(known.get(name, frozenset()) | kept.get(name, frozenset()) for name in names), _columns(statement.indirect))
+        columns = tuple(known.get(name, frozenset()) | kept.get(name, frozenset()) for name in names)
+        return Told(columns, _columns(statement.indirect))
 
     @property
     def sources(self) -> Columns:
@@ -49,28 +72,30 @@ class Told:
                 yield f"{place} by {'.'.join(source)}", replace(self, columns=columns)
 
 
-def perturbations(told: Told, every: Columns) -> tuple[Columns, ...]:
-    """Nothing, each source by itself, and for each column all at once that it is not told to come from."""
-    alone = [frozenset({source}) for source in told.sources]
+def worlds(told: Told, every: Columns) -> tuple[World, ...]:
+    """As it was, and in each way one for each source by itself, and one for each column with all that it is not told to come from."""
+    alone = {frozenset({source}) for source in told.sources}
     free = {every - told.rows - sources for sources in told.columns} | {every - told.sources}
-    return (frozenset(), *sorted((one for one in {*alone, *free} if one), key=sorted))
+    perturbed = sorted((one for one in alone | free if one), key=sorted)
+    return (AS_IT_WAS, *(World(columns, way) for way, columns in product(Way, perturbed)))
 
 
-def moved(told: Told, results: Mapping[Columns, Rows]) -> list[Columns]:
-    """The perturbations after which something is not as it is told to stay; the result under nothing perturbed is what it was."""
-    return [columns for columns, rows in results.items() if not _stays(told.staying(columns), results[frozenset()], rows)]
+def moved(told: Told, results: Mapping[World, Result]) -> list[World]:
+    """The worlds in which something is not as it is told to stay."""
+    before = results[AS_IT_WAS]
+    return [world for world, after in results.items() if not _stays(told.staying(world.perturbed), before, after)]
 
 
-def unseen(told: Told, results: Mapping[Columns, Rows]) -> list[str]:
+def unseen(told: Told, results: Mapping[World, Result]) -> set[str]:
     """The sources that nobody would miss here, were they not told."""
-    return [left_out for left_out, poorer in told.poorer() if not moved(poorer, results)]
+    return {left_out for left_out, poorer in told.poorer() if not moved(poorer, results)}
 
 
-def _stays(places: tuple[int, ...] | None, before: Rows, after: Rows) -> bool:
+def _stays(places: tuple[int, ...] | None, before: Result, after: Result) -> bool:
     return places is None or _at(places, before) == _at(places, after)
 
 
-def _at(places: tuple[int, ...], rows: Rows) -> Counter[tuple[object, ...]]:
+def _at(places: tuple[int, ...], rows: Result) -> Counter[tuple[object, ...]]:
     return Counter(tuple(row[place] for place in places) for row in rows)
 
 

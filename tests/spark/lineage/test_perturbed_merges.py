@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.lineage.plans.generated import with_generated
 from lakechime_dagster.lineage.plans.statements import statements_of
 from tests.lineage.plans.told import GENERATED, LAKE, Dumps, stored
-from tests.support.perturbing import ALL, Row, Way, columns_of, frame_of, perturbed
-from tests.support.staying import Columns, Told, moved, perturbations, unseen
-from tests.support.staying import Rows as Found
+from tests.support.perturbing import ALL, Row, columns_of, frame_of, perturbed
+from tests.support.staying import Columns, Result, Told, Way, World, moved, unseen, worlds
 from tests.support.zoo import SCHEMAS, Tables
 from tests.support.zoo_writes import MERGES, WRITES, make_target, make_views
 
@@ -63,7 +62,7 @@ ASSIGNED = {"target": ("id", "name", "amount", "day", "item"), "generated": ("id
 SHAPES = (*MERGES, "delta_table_merge", "delta_table_merge_all", "merge_into_of_a_frame")
 """All but `a_result_within_a_merge`, which is told without what the merge itself compares."""
 
-Results = dict[str, tuple[Told, list[dict[Columns, Found]]]]
+Results = dict[str, tuple[Told, dict[World, Result]]]
 
 
 def table_of(merge: str) -> str:
@@ -80,7 +79,7 @@ def told(merge: str, dumps: dict[str, Dumps]) -> Told:
     (statement,) = statements_of(dumps[merge], LAKE).statements
     table = table_of(merge)
     kept = {name: frozenset({(table, name)}) for name in held_of(merge)} | {"double_amount": frozenset({("generated", "amount")})}
-    return Told.of(with_generated(statement, GENERATED.get(table, {})), names_of(merge), {} if merge in REPLACING else kept)
+    return Told.of_write(with_generated(statement, GENERATED.get(table, {})), names_of(merge), {} if merge in REPLACING else kept)
 
 
 def held_of(merge: str) -> list[str]:
@@ -96,18 +95,14 @@ def free_of(merge: str) -> Columns:
 class Shards:
     """The tables of many worlds in one, of which each has its own keys."""
 
-    def __init__(self, worlds: Sequence[tuple[Columns, Way]]) -> None:
+    def __init__(self, worlds: Sequence[World]) -> None:
         self._worlds = worlds
 
     def rows(self, table: str, names: Sequence[str], rows: Sequence[Row]) -> list[Row]:
         found: list[Row] = []
-        for number, (columns, way) in enumerate(self._worlds):
-            held = {column for held, column in columns if held == table}
-            keys = held & {*KEYS[table]}
-            shard = perturbed(names, rows, keys if way is Way.REVERSED else (), way)
-            if way is Way.EMPTIED:
-                shard = [_moved(names, keys, row, STEP // 2) if place % 3 else row for place, row in enumerate(shard)]
-            shard = perturbed(names, shard, held - keys, way)
+        for number, world in enumerate(self._worlds):
+            held = {column for held, column in world.perturbed if held == table}
+            shard = perturbed(names, _with_other_keys(names, rows, held & {*KEYS[table]}, world.way), held - {*KEYS[table]}, world.way)
             found += [_moved(names, KEYS[table], row, number * STEP) for row in shard]
         return found
 
@@ -120,13 +115,20 @@ class Shards:
         return found
 
 
+def _with_other_keys(names: Sequence[str], rows: Sequence[Row], keys: Collection[str], way: Way) -> Sequence[Row]:
+    """The rows with keys of each other, or with some that no row has."""
+    if way is Way.REVERSED:
+        return perturbed(names, rows, keys, way)
+    return [_moved(names, keys, row, STEP // 2) if place % 3 else row for place, row in enumerate(rows)]
+
+
 def _moved(names: Sequence[str], keys: Collection[str], row: Row, by: int) -> Row:
     return tuple(str(int(value) + by) if name in keys else value for name, value in zip(names, row, strict=True))
 
 
-def merged(spark: SparkSession, merge: str, asked: Sequence[Columns], folder: Path) -> list[dict[Columns, Found]]:
-    """By way and by what is perturbed the target's rows after one merge of them all."""
-    shards = Shards([(columns, way) for way in Way for columns in asked])
+def merged(spark: SparkSession, merge: str, asked: Sequence[World], folder: Path) -> dict[World, Result]:
+    """The target's rows in each world after one merge of them all."""
+    shards = Shards(asked)
     rows = SEVERAL if merge in ("merge_newest_of_a_key", "merge_grouped") else ROWS
     tables = Tables(spark, **{name: frame_of(spark, name, shards.rows(name, columns_of(name), rows[name])) for name in SCHEMAS})
     make_views(tables)
@@ -141,7 +143,7 @@ def merged(spark: SparkSession, merge: str, asked: Sequence[Columns], folder: Pa
     else:
         WRITES[merge](tables, str(folder))
     found = shards.apart(DeltaTable(str(folder / table)).to_pyarrow_table().to_pylist(), names_of(merge))
-    return [dict(zip(asked, found[place : place + len(asked)], strict=True)) for place in (0, len(asked))]
+    return dict(zip(asked, found, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -149,13 +151,13 @@ def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
     """By merge what is told, and what it gives."""
     dumps, folder = stored("writes"), tmp_path_factory.mktemp("merges")
     known = {merge: told(merge, dumps) for merge in SHAPES}
-    yield {merge: (one, merged(spark, merge, perturbations(one, free_of(merge)), folder / merge)) for merge, one in known.items()}
+    yield {merge: (one, merged(spark, merge, worlds(one, free_of(merge)), folder / merge)) for merge, one in known.items()}
     for name in TARGETS:
         spark.sql(f"drop table if exists {name}")
 
 
 def test_no_row_of_a_target_changes_by_what_is_not_told_to_have_a_part_in_it(results: Results) -> None:
-    assert {merge: wrong for merge, (known, ways) in results.items() if (wrong := [moved(known, way) for way in ways]) != [[], []]} == {}
+    assert {merge: wrong for merge, (known, given) in results.items() if (wrong := moved(known, given))} == {}
 
 
 UNSEEN = {"delta_table_merge_all": {"rows by people.id"}}
@@ -163,5 +165,4 @@ UNSEEN = {"delta_table_merge_all": {"rows by people.id"}}
 
 
 def test_each_source_of_a_merge_that_is_left_out_is_found(results: Results) -> None:
-    never = {merge: set.intersection(*(set(unseen(known, way)) for way in ways)) for merge, (known, ways) in results.items()}
-    assert {merge: sources for merge, sources in never.items() if sources} == UNSEEN
+    assert {merge: never for merge, (known, given) in results.items() if (never := unseen(known, given))} == UNSEEN
