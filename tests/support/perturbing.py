@@ -35,6 +35,10 @@ ROWS: Rows = {
 """Each value as SQL. Some rows are alike in what groups are made by, or windows ordered by, so that the rest of them decides."""
 
 
+ONE_TASK = {"spark.sql.shuffle.partitions": "1", "spark.sql.leafNodeDefaultParallelism": "1"}
+"""Of a session in which each step is one task: of ten rows there is no work to share."""
+
+
 def columns_of(table: str) -> tuple[str, ...]:
     return tuple(field.split()[0] for field in SCHEMAS[table].replace("struct<sku: string, price: int>", "struct").split(", "))
 

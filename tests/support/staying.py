@@ -73,11 +73,11 @@ class Told:
 
 
 def worlds(told: Told, every: Columns) -> tuple[World, ...]:
-    """As it was, and in each way one for each source by itself, and one for each column with all that it is not told to come from."""
-    alone = {frozenset({source}) for source in told.sources}
+    """As it was; each source by itself, in each way; and for each column all emptied at once that it is not told to come from."""
+    alone = [frozenset({source}) for source in sorted(told.sources)]
     free = {every - told.rows - sources for sources in told.columns} | {every - told.sources}
-    perturbed = sorted((one for one in alone | free if one), key=sorted)
-    return (AS_IT_WAS, *(World(columns, way) for way, columns in product(Way, perturbed)))
+    several = (World(columns, Way.EMPTIED) for columns in sorted(free, key=sorted) if columns and columns not in alone)
+    return (AS_IT_WAS, *(World(columns, way) for way, columns in product(Way, alone)), *several)
 
 
 def moved(told: Told, results: Mapping[World, Result]) -> list[World]:

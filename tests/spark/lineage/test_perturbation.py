@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.lineage.plans.statements import statements_of
+from lakechime_dagster.spark.session_confs import session_confs
 from tests.lineage.plans.told import LAKE, Dumps, stored
-from tests.support.perturbing import ALL, Filled
+from tests.support.perturbing import ALL, ONE_TASK, Filled
 from tests.support.staying import Result, Told, World, moved, unseen, worlds
 from tests.support.zoo import SHAPES
 
@@ -38,15 +39,10 @@ def told(shape: str) -> Told:
 
 @pytest.fixture(scope="module")
 def results(spark: SparkSession) -> Iterator[Results]:
-    """By shape what it gives; of ten rows there is no work to share among tasks."""
-    confs = {"spark.sql.shuffle.partitions": "1", "spark.sql.leafNodeDefaultParallelism": "1"}
-    before = {conf: spark.conf.get(conf, None) for conf in confs}
-    for conf, value in confs.items():
-        spark.conf.set(conf, value)
-    filled = Filled(spark)
-    yield {shape: found(filled, shape) for shape in PERTURBED}
-    for conf, value in before.items():
-        spark.conf.unset(conf) if value is None else spark.conf.set(conf, value)
+    """By shape what it gives."""
+    with session_confs(spark, ONE_TASK):
+        filled = Filled(spark)
+        yield {shape: found(filled, shape) for shape in PERTURBED}
 
 
 def found(filled: Filled, shape: str) -> dict[World, Result]:
@@ -55,13 +51,13 @@ def found(filled: Filled, shape: str) -> dict[World, Result]:
     frames = [_numbered(SHAPES[shape](filled.tables(world)), number) for number, world in enumerate(asked)]
     rows: list[list[Sequence[object]]] = [[] for _ in asked]
     for number, row in reduce(DataFrame.union, frames).collect():
-        rows[number].append([json.dumps(value) for value in json.loads(row).values()])
+        rows[number].append([json.dumps(value) for _, value in json.loads(row, object_pairs_hook=list)])
     return dict(zip(asked, rows, strict=True))
 
 
 def _numbered(frame: DataFrame, number: int) -> DataFrame:
-    named = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
-    return named.selectExpr(str(number), "to_json(struct(*), map('ignoreNullFields', 'false'))")
+    """Each row as one text, in which a column that comes twice does so too."""
+    return frame.selectExpr(str(number), "to_json(struct(*), map('ignoreNullFields', 'false'))")
 
 
 def test_no_row_changes_by_what_is_not_told_to_have_a_part_in_it(results: Results) -> None:

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.lineage.plans.generated import with_generated
 from lakechime_dagster.lineage.plans.statements import statements_of
+from lakechime_dagster.spark.session_confs import session_confs
 from tests.lineage.plans.told import GENERATED, LAKE, Dumps, stored
-from tests.support.perturbing import ALL, Row, columns_of, frame_of, perturbed
+from tests.support.perturbing import ALL, ONE_TASK, Row, columns_of, frame_of, perturbed
 from tests.support.staying import Columns, Result, Told, Way, World, moved, unseen, worlds
 from tests.support.zoo import SCHEMAS, Tables
 from tests.support.zoo_writes import MERGES, WRITES, make_target, make_views
@@ -151,7 +152,8 @@ def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
     """By merge what is told, and what it gives."""
     dumps, folder = stored("writes"), tmp_path_factory.mktemp("merges")
     known = {merge: told(merge, dumps) for merge in SHAPES}
-    yield {merge: (one, merged(spark, merge, worlds(one, free_of(merge)), folder / merge)) for merge, one in known.items()}
+    with session_confs(spark, ONE_TASK):
+        yield {merge: (one, merged(spark, merge, worlds(one, free_of(merge)), folder / merge)) for merge, one in known.items()}
     for name in TARGETS:
         spark.sql(f"drop table if exists {name}")
 
