@@ -29,7 +29,7 @@ def matched(executed: Sequence[Dump], commits: Iterable[Commit], mark: str) -> l
     others: list[Commit] = []
     for commit in reversed(list(commits)):
         marks, named = marks_in(commit.says), executions_in(commit.says)
-        if marks and marks[0] != mark:
+        if marks and mark not in marks:
             continue
         if marks and named:
             place = next((places[one] for one in named if one in places), None)

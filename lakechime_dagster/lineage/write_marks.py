@@ -1,24 +1,24 @@
-"""Marks that commits bear by which a program knows its own, and the statement that made it: one in another's body names that one too."""
+"""Marks that commits bear by which a program knows those of its session, and the statement that made it."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
-MARK, WITHIN, EXECUTION = "lakechime_writes", "within", "execution"
+MARKS, EXECUTION = "lakechime_writes", "execution"
 
 
-def to_metadata(mark: str, within: Sequence[str] = ()) -> str:
-    """What a commit says of itself that was made under a mark, within the bodies of others, innermost first.
+def to_metadata(marks: Sequence[str]) -> str:
+    """What a commit says of itself that was made while all of these were there, in whichever threads.
 
     A session puts in for each commit which statement makes it.
     """
-    return json.dumps({MARK: mark, EXECUTION: "${lakechime:execution}"} | ({WITHIN: [*within]} if within else {}))
+    return json.dumps({MARKS: [*marks], EXECUTION: "${lakechime:execution}"})
 
 
 def marks_in(metadata: str | None) -> tuple[str, ...]:
-    """The marks under which a commit was made, its own first; none of one that bears none."""
-    told = _told(metadata)
-    return (str(told[MARK]), *map(str, told.get(WITHIN, ()))) if told else ()
+    """The marks under which a commit was made; none of one that bears none."""
+    marks = _told(metadata).get(MARKS)
+    return tuple(map(str, marks)) if isinstance(marks, list) else ()
 
 
 def executions_in(metadata: str | None) -> list[int]:
@@ -31,4 +31,4 @@ def _told(metadata: str | None) -> dict[str, Any]:
         told = json.loads(metadata or "")
     except json.JSONDecodeError:
         return {}
-    return told if isinstance(told, dict) and MARK in told else {}
+    return told if isinstance(told, dict) and MARKS in told else {}

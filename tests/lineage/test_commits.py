@@ -14,7 +14,7 @@ def executed(number: int, begun_ms: int, ended_ms: int, says: str | None = None)
 
 
 def marked(version: int, at_ms: int, execution: str) -> Commit:
-    return Commit(version=str(version), at_ms=at_ms, says=json.dumps({"lakechime_writes": MARK, "execution": execution}))
+    return Commit(version=str(version), at_ms=at_ms, says=json.dumps({"lakechime_writes": ["another", MARK], "execution": execution}))
 
 
 def test_statements_of_threads_are_told_apart_by_the_executions_that_commits_name() -> None:
@@ -34,6 +34,6 @@ def test_a_commit_that_names_none_is_of_a_statement_that_said_the_same_while_it_
 
 
 def test_a_commit_of_another_program_is_of_none() -> None:
-    other = Commit(version="4", at_ms=15, says=to_metadata("another", [MARK]))
+    other = Commit(version="4", at_ms=15, says=to_metadata(["another"]))
     said = Commit(version="5", at_ms=15, says="by hand")
     assert matched([executed(5, 10, 20, "1ef7c28b")], [other, said, marked(6, 15, "8.8")], MARK) == [None]

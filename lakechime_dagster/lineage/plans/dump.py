@@ -117,7 +117,8 @@ class Dump:
 
     `name` is that of the action, such as `collect`; None as `execution` means that it was only analysed. `is_dynamic` says that
     its session overwrote only partitions of which a write had rows. `begun_ms` and `ended_ms` are when it was executed, in milliseconds;
-    `says` is a digest of what the session's setting told each commit to say of itself.
+    `says` is a digest of what the session's setting told each commit to say of itself. `is_within` says that another one was told of it
+    too, who watched within the one whose dump this is.
     """
 
     plan: Node | None
@@ -129,6 +130,7 @@ class Dump:
     begun_ms: int | None = None
     ended_ms: int | None = None
     says: str | None = None
+    is_within: bool = False
 
     @property
     def depth(self) -> int:
@@ -157,6 +159,7 @@ def dump_of(value: Mapping[str, object]) -> Dump:
         begun if isinstance(begun := value.get("begun"), int) else None,
         ended if isinstance(ended := value.get("ended"), int) else None,
         says if isinstance(says := value.get("says"), str) else None,
+        value.get("within") is True,
     )
 
 

@@ -12,7 +12,6 @@ from lakechime_dagster.lineage.plans.dump import Dump, Node, Unknown
 from lakechime_dagster.lineage.plans.places import Place
 from lakechime_dagster.lineage.plans.statements import Written
 from lakechime_dagster.lineage.plans.targets import place_written
-from lakechime_dagster.lineage.write_marks import marks_in
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.triggers.lanes import CommitStamp
 
@@ -25,9 +24,9 @@ CLOCKS = 3_600_000  # milliseconds by which the clocks of a table's writers may 
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """What the statements on a table left: of each whether it counts, and the version where a log tells it.
+    """What the statements on a table left: of each whether it counts, and the newest version of these where a log tells it.
 
-    `location` is that of a Delta table. `is_told_within` says that a body within told of a commit, and keeps it.
+    `location` is that of a Delta table. `is_told_within` says that a body within was told of one that left a commit, and keeps it.
     """
 
     counts: tuple[bool, ...]
@@ -59,12 +58,17 @@ def left(
     if commits is None and spark is not None:
         commits = _snapshots(spark, place)
     if commits is None:
-        return nothing if spark is None or _is_delta(dumps[0]) else Left(counts=(True,) * len(writes), is_logged=False)
+        if spark is None or _is_delta(dumps[0]):
+            return nothing
+        return Left(counts=tuple(not one.is_within for one in dumps), is_logged=False, is_told_within=any(one.is_within for one in dumps))
     versions = matched(dumps, commits, mark)
-    newest = next((one.version for one in commits if one.version in versions), None)
-    counts = tuple(one is not None for one in versions)
-    is_told_within = any(mark in marks_in(one.says)[1:] for one in commits)
-    return Left(counts=counts, version=newest, location=location if is_delta else None, is_told_within=is_told_within)
+    own = [None if one.is_within else version for one, version in zip(dumps, versions, strict=True)]
+    return Left(
+        counts=tuple(one is not None for one in own),
+        version=next((one.version for one in commits if one.version in own), None),
+        location=location if is_delta else None,
+        is_told_within=own != versions,
+    )
 
 
 def _delta(platform: Platform, location: str, table: str, run: str | None) -> Iterator[Commit]:

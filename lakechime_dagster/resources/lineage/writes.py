@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class KeptWrite:
     """A table that was written, and the version of the commit by which its lineage is kept; None where it is not.
 
-    `statements` wrote to it, of which those `without` a commit are not kept. `is_told_within` says that a body within told of all
-    that was committed, and keeps it; `is_logged` is False of a table without a log of commits, of which what Spark reported is kept.
+    `statements` wrote to it, of which those `without` a commit are not kept. `is_told_within` says that only others wrote to it, in a body
+    within, which keeps it; `is_logged` is False of a table without a log of commits, of which what Spark reported is kept.
     """
 
     target: str
@@ -67,7 +67,8 @@ def kept_writes(
             lineage_store(platform).record(
                 LineageRecord(producer=producer, run_id=run_id, at_ms=platform.store.now(), statement=told, version=seen.version)
             )
+        own = [one for one in several if not one.dump.is_within]
         yield KeptWrite(
-            target=target, version=seen.version, is_told_within=seen.version is None and seen.is_told_within, is_logged=seen.is_logged,
-            statements=len(several), without=seen.counts.count(False),
+            target=target, version=seen.version, is_told_within=seen.is_told_within and not own, is_logged=seen.is_logged,
+            statements=len(own), without=len(own) - seen.counts.count(True),
         )  # fmt: skip

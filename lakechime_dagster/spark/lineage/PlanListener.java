@@ -129,7 +129,7 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
         String tags = event.properties().getProperty("spark.job.tags");
         if (tags == null || isOfSchema(event)) return;
         for (Object one : of(new HashSet(Arrays.asList(tags.split(","))))) {
-            ((Opened) one).add(PlanDump.failed("\"name\":\"job\",", "a job of an RDD"));
+            ((Opened) one).add(PlanDump.failed("\"name\":\"job\",", "a job of an RDD"), false);
         }
     }
 
@@ -224,9 +224,10 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
                 within.dumps.add(dump);
                 return;
             }
+            Object inner = found.get(found.size() - 1); // each is within those before it
             for (Object one : found) {
-                ((Opened) one).add(dump);
-                if (batch != null && isOfFunction(plan)) for (Object each : batch.dumps) ((Opened) one).add((StringBuilder) each);
+                ((Opened) one).add(dump, one != inner);
+                if (batch != null && isOfFunction(plan)) for (Object each : batch.dumps) ((Opened) one).add((StringBuilder) each, one != inner);
             }
         }
     }
@@ -295,13 +296,14 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
             while (all.hasNext()) this.around.add(all.next());
         }
 
-        void add(StringBuilder dump) {
+        /** Keeps a dump; `isWithin` says that one within this is told of it too. */
+        void add(StringBuilder dump, boolean isWithin) {
             if (characters + dump.length() > CHARACTERS) {
                 left++;
                 return;
             }
             characters += dump.length();
-            dumps.add(dump.toString());
+            dumps.add(isWithin ? "{\"within\":true," + dump.substring(1) : dump.toString());
         }
 
         /** Keeps what is not known, whatever else there is to keep. */

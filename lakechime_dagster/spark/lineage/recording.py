@@ -1,8 +1,9 @@
 """The writes of a session, and a mark on the commits that come of them: what a program that is none of ours does to tables."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
@@ -42,18 +43,32 @@ def recorded_writes(spark: SparkSession) -> Iterator[Writes]:
 
 @contextmanager
 def marked_commits(spark: SparkSession, dumper: PlanDumper) -> Iterator[str]:
-    """Marks the commits of a session that have no metadata of their own; within another one they bear both marks.
+    """Marks the commits of a session that have no metadata of their own. They bear the marks of all that are in it, in whichever threads.
 
-    What a program lets its session say of its commits, before or meanwhile, stays.
+    What a program lets its session say of its commits, before or meanwhile, stays. When the last one has ended, in whatever order, no
+    mark is left.
     """
-    mark, before = uuid4().hex, spark.conf.get(USER_METADATA, None)
-    if before is not None and not marks_in(before):
-        yield mark
-        return
+    mark = uuid4().hex
     dumper.number()
-    spark.conf.set(USER_METADATA, to_metadata(mark, marks_in(before)))
+    _mark(spark, lambda marks: (*marks, mark))
     try:
         yield mark
     finally:
-        if mark in marks_in(spark.conf.get(USER_METADATA, None))[:1]:
-            spark.conf.unset(USER_METADATA) if before is None else spark.conf.set(USER_METADATA, before)
+        _mark(spark, lambda marks: tuple(one for one in marks if one != mark))
+
+
+_marking = Lock()
+"""Held while the marks of a session change, which its threads share."""
+
+
+def _mark(spark: SparkSession, changed: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
+    """Changes the marks of a session, unless it says something else of its commits."""
+    with _marking:
+        said = spark.conf.get(USER_METADATA, None)
+        before = marks_in(said)
+        if said is not None and not before:
+            return
+        if marks := changed(before):
+            spark.conf.set(USER_METADATA, to_metadata(marks))
+        else:
+            spark.conf.unset(USER_METADATA)

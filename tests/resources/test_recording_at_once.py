@@ -1,0 +1,134 @@
+"""Two that write at once in one session, in a thread each or within each other: each tells its own, and the session is as it was after."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier, Event
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakechime_dagster.lineage.columns import Kind
+from lakechime_dagster.lineage.names import Names
+from lakechime_dagster.lineage.plans.dump import dump_of
+from lakechime_dagster.lineage.plans.statements import statements_of
+from lakechime_dagster.lineage.record import Producer
+from lakechime_dagster.resources.lineage.programs import recording
+from lakechime_dagster.resources.lineage.writes import kept_writes
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.spark.job import Seen
+from lakechime_dagster.spark.lineage.recording import USER_METADATA
+from lakechime_dagster.spark.lineage.seen import compute_seen
+from lakechime_dagster.store.lineage.standing import LineageStandings
+from tests.support.home import local_home
+
+pytestmark = pytest.mark.spark
+
+SOURCE, TARGET = "bronze.orders", "silver.orders"
+AMOUNTS = {"first": "amount", "second": "amount + 1"}
+KINDS = {"first": {Kind.IDENTITY}, "second": {Kind.TRANSFORMATION}}  # by which each is known
+PATIENCE = 60  # seconds, after which a thread takes the other one for failed
+
+Write = Callable[[Platform, SparkSession, str], DataFrame]
+Watch = Callable[[str, Callable[[], DataFrame]], None]  # by the name of a thread, around what it does
+
+
+@pytest.fixture
+def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark: SparkSession) -> Platform:
+    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+    platform = open_platform()
+    for name in (SOURCE, TARGET):
+        spark.range(3).withColumn("amount", F.col("id") * 10).write.format("delta").save(platform.location(name))
+    return platform
+
+
+def names(platform: Platform) -> Names:
+    locations = {name: platform.location(name) for name in (SOURCE, TARGET)}
+    return Names(tuple(locations), locations)
+
+
+def append(platform: Platform, spark: SparkSession, name: str) -> DataFrame:
+    rows = spark.read.format("delta").load(platform.location(SOURCE)).selectExpr("id", f"{AMOUNTS[name]} as amount")
+    rows.write.format("delta").mode("append").save(platform.location(TARGET))
+    return rows
+
+
+def stream(platform: Platform, spark: SparkSession, name: str) -> DataFrame:
+    rows = spark.readStream.format("delta").load(platform.location(SOURCE)).selectExpr("id", f"{AMOUNTS[name]} as amount")
+    writer = rows.writeStream.format("delta").option("checkpointLocation", platform.location(f"checkpoints.{name}"))
+    writer.trigger(availableNow=True).start(platform.location(TARGET)).awaitTermination()
+    return rows
+
+
+def at_once(write: Callable[[str], DataFrame], watch: Watch, last: str) -> None:
+    """Both write while both are watched; the second begins while the first is there, and one of them ends last."""
+    first_is_in, other_is_gone, both = Event(), Event(), Barrier(2)
+
+    def body(name: str) -> DataFrame:
+        first_is_in.set()
+        both.wait(PATIENCE)
+        rows = write(name)
+        both.wait(PATIENCE)
+        if name == last:
+            other_is_gone.wait(PATIENCE)
+        return rows
+
+    def work(name: str) -> None:
+        if name == "second":
+            first_is_in.wait(PATIENCE)
+        watch(name, lambda: body(name))
+        if name != last:
+            other_is_gone.set()
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(work, AMOUNTS))
+
+
+def told(platform: Platform) -> dict[str, set[Kind]]:
+    """By producer how the amounts come into the target."""
+    return {
+        one.producer.job: {source.kind for column in one.statement.columns if column.column == "amount" for source in column.sources}
+        for one in LineageStandings(platform.store.engine).all()
+        if one.statement.target == TARGET
+    }
+
+
+@pytest.mark.parametrize("last", AMOUNTS)
+@pytest.mark.parametrize("write", [append, stream])
+def test_of_two_programs_each_tells_its_own_writes(platform: Platform, spark: SparkSession, write: Write, last: str) -> None:
+    before, lines = spark.conf.get(USER_METADATA, None), list[str]()
+
+    def watch(name: str, body: Callable[[], DataFrame]) -> None:
+        with recording(platform, spark, job=name, run_id=name, names=names(platform), log=lines.append):
+            body()
+
+    at_once(lambda name: write(platform, spark, name), watch, last)
+    assert spark.conf.get(USER_METADATA, None) == before
+    assert (told(platform), lines) == (KINDS, [])
+
+
+@pytest.mark.parametrize("last", AMOUNTS)
+def test_of_two_functions_each_tells_what_it_wrote_beside_its_result(platform: Platform, spark: SparkSession, last: str) -> None:
+    before, seen = spark.conf.get(USER_METADATA, None), dict[str, Seen]()
+
+    def watch(name: str, body: Callable[[], DataFrame]) -> None:
+        _, seen[name] = compute_seen(spark, body)
+
+    at_once(lambda name: append(platform, spark, name), watch, last)
+    assert spark.conf.get(USER_METADATA, None) == before
+    for name, one in seen.items():
+        found, producer = statements_of(map(dump_of, one.actions), names(platform)), Producer(namespace="here", job=name)
+        (kept,) = kept_writes(platform, found, names(platform), producer=producer, run_id=name, mark=one.mark)
+        assert (kept.is_whole, kept.is_told_within) == (True, False)
+    assert told(platform) == KINDS
+
+
+def test_of_two_within_each_other_each_tells_its_own_writes(platform: Platform, spark: SparkSession) -> None:
+    before, lines = spark.conf.get(USER_METADATA, None), list[str]()
+    with recording(platform, spark, job="first", run_id="first", names=names(platform), log=lines.append):
+        append(platform, spark, "first")
+        with recording(platform, spark, job="second", run_id="second", names=names(platform), log=lines.append):
+            append(platform, spark, "second")
+    assert spark.conf.get(USER_METADATA, None) == before
+    assert (told(platform), lines) == (KINDS, [])
