@@ -1,7 +1,7 @@
 """What a command prints: a table for a person, or one JSON document; messages go to standard error.
 
-Names and values of others may be in all that people are told: of a cell, and of a line, each character that cannot be seen is told by
-its code.
+Names and values of others may be in all that people are told: of a cell, a line and a document's texts, each character that cannot be
+seen is told by its code.
 """
 
 import datetime as dt
@@ -20,12 +20,22 @@ from lakechime_dagster.errors import LakeChimeError, shown
 def print_json(document: Mapping[str, Any]) -> None:
     """The one document of a command, on standard output."""
     indent = 2 if sys.stdout.isatty() else None
-    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    text = _with_codes(json.dumps(document, ensure_ascii=False, indent=indent))
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
         text = json.dumps(document, indent=indent)
     print(text)
+
+
+def _with_codes(text: str) -> str:
+    """The same document: between its texts nothing is but ends of lines that cannot be seen."""
+    lines = (line if line.isprintable() else "".join(map(_json_code, line)) for line in text.split("\n"))
+    return "\n".join(lines)
+
+
+def _json_code(character: str) -> str:
+    return character if character.isprintable() else json.dumps(character)[1:-1]
 
 
 def say(text: str) -> None:

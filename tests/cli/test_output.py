@@ -1,10 +1,11 @@
 """Every way in which a command tells something shows characters that cannot be seen by their codes."""
 
+import json
 from collections.abc import Callable
 
 import pytest
 
-from lakechime_dagster.cli.output import note, print_facts, print_table, relay, say
+from lakechime_dagster.cli.output import note, print_facts, print_json, print_table, relay, say
 
 WAYS: dict[str, Callable[[str], None]] = {
     "a line": say,
@@ -25,6 +26,15 @@ def test_what_cannot_be_seen_is_told_by_its_code(way: str, raw: str, capsys: pyt
     WAYS[way](f"gold.{raw}größe → 東京")
     told = "".join(capsys.readouterr())
     assert (raw in told, f"gold.{ascii(raw)[1:-1]}größe → 東京" in told) == (False, True)
+
+
+@pytest.mark.parametrize("raw", HIDDEN, ids=ascii)
+def test_a_document_tells_by_its_code_what_cannot_be_seen_and_is_the_same(raw: str, capsys: pytest.CaptureFixture[str]) -> None:
+    document = {"tables": [f"gold.{raw}größe → 東京"], raw: "\n"}
+    print_json(document)
+    told = capsys.readouterr().out
+    assert json.loads(told) == document
+    assert (raw in told, "größe → 東京" in told) == (False, True)
 
 
 def test_a_value_makes_no_line_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
