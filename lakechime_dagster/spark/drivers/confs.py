@@ -9,6 +9,7 @@ from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.drivers.jars import IVY_FILE
 
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+WORKER_DAEMON = "lakechime_dagster.spark.drivers.python_workers"
 
 
 def master_of(settings: SparkSettings) -> str:
@@ -43,7 +44,7 @@ def build_confs(settings: SparkSettings, *, work: Path, warehouse: Path, jars: l
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(settings.cores),
     }
     if master.startswith("local"):
-        confs["spark.local.dir"] = str(work)
+        confs |= {"spark.local.dir": str(work), "spark.python.daemon.module": WORKER_DAEMON}
     else:
         confs["spark.jars"] = ",".join(jar.as_uri() for jar in jars)
     if master.startswith("local") or urlsplit(master).hostname in ("127.0.0.1", "localhost"):

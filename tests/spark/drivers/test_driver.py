@@ -1,6 +1,8 @@
 """A driver of this process alone: Delta works, sessions are apart, jobs can be found and cancelled by their tag."""
 
+import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,29 @@ def test_python_functions_on_workers_see_the_modules_of_this_process(spark: Spar
         yield from batches
 
     assert spark.range(5).mapInArrow(with_module, "id long").count() == 5
+
+
+def test_python_workers_import_from_folders_and_from_archives_that_a_program_adds(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(spark.sparkContext, "_python_includes", [])
+    with zipfile.ZipFile(tmp_path / "told_by_an_archive.zip", "w") as archive:
+        archive.writestr("told_by_an_archive.py", "ANSWER = 42")
+    spark.sparkContext.addPyFile(str(tmp_path / "told_by_an_archive.zip"))
+
+    def asked(batches):  # type: ignore[no-untyped-def]
+        import sys
+
+        import pyarrow as pa
+        from told_by_an_archive import ANSWER  # type: ignore[import-not-found]
+
+        archives = [entry.rpartition("/")[2] for entry in sys.path if entry.endswith((".jar", ".zip"))]
+        yield pa.RecordBatch.from_pydict({"answer": [ANSWER], "archives": [archives]})
+
+    row = spark.range(1).mapInArrow(asked, "answer long, archives array<string>").collect()[0]
+    assert row.answer == 42
+    assert [name for name in row.archives if not name.startswith("python3")] == ["told_by_an_archive.zip"]
 
 
 def test_closing_a_local_driver_ends_its_jvm_and_leaves_the_process_as_it_was(tmp_path: Path, spark_jars: Path) -> None:

@@ -1,0 +1,25 @@
+"""What Spark forks its Python workers from: its own daemon, which imports from folders alone.
+
+Spark puts its jar and two archives before the folders that its workers import from. Python compiles anew what it imports from an archive,
+and each task, which asks for what is new, reads the lists of 6,700 files in them again. What is Python in them is installed in folders too.
+"""
+
+import os
+import sys
+from importlib.machinery import PathFinder
+
+ARCHIVES = (".jar", ".zip")
+
+
+def import_from_folders(spark_home: str) -> None:
+    """Takes Spark's archives out of where this process and its forks import from, unless Spark is nowhere else; a program's stay."""
+    left = [entry for entry in sys.path if not (entry.startswith(spark_home) and entry.endswith(ARCHIVES))]
+    if all(PathFinder.find_spec(name, left) for name in ("pyspark", "py4j")):
+        sys.path[:] = left
+
+
+if __name__ == "__main__":
+    import_from_folders(os.environ["SPARK_HOME"])
+    from pyspark.daemon import manager
+
+    manager()
