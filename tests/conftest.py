@@ -3,6 +3,7 @@
 import signal
 
 pytest_plugins = [
+    "tests.support.garbage",
     "tests.support.spark",
     "tests.support.postgres",
     "tests.support.iceberg_jar",
