@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import product
+from typing import NamedTuple
 
 from lakechime_dagster.lineage.columns import Source
 from lakechime_dagster.lineage.record import Statement
@@ -13,6 +13,16 @@ Column = tuple[str, str]
 Columns = frozenset[Column]
 Result = Sequence[Sequence[object]]
 """The values of each row, as text, by the place of their column."""
+
+
+class LeftOut(NamedTuple):
+    """A source that is not told: of a result's column by its place, or of its rows."""
+
+    of: str
+    source: Column
+
+    def __repr__(self) -> str:
+        return f"{self.of} by {'.'.join(self.source)}"
 
 
 class Way(StrEnum):
@@ -62,22 +72,26 @@ class Told:
             return None
         return tuple(place for place, sources in enumerate(self.columns) if not sources & perturbed)
 
-    def poorer(self) -> Iterator[tuple[str, "Told"]]:
-        """The same without one source of one column, or of the rows: what says so, and what is left."""
+    def poorer(self) -> Iterator[tuple[LeftOut, "Told"]]:
+        """The same without one source of one column, or of the rows."""
         for source in sorted(self.rows):
-            yield f"rows by {'.'.join(source)}", replace(self, rows=self.rows - {source})
+            yield LeftOut("rows", source), replace(self, rows=self.rows - {source})
         for place, sources in enumerate(self.columns):
             for source in sorted(sources - self.rows):
                 columns = (*self.columns[:place], sources - {source}, *self.columns[place + 1 :])
-                yield f"{place} by {'.'.join(source)}", replace(self, columns=columns)
+                yield LeftOut(str(place), source), replace(self, columns=columns)
 
 
 def worlds(told: Told, every: Columns) -> tuple[World, ...]:
-    """As it was; each source by itself, in each way; and for each column all emptied at once that it is not told to come from."""
-    alone = [frozenset({source}) for source in sorted(told.sources)]
+    """As it was; each source emptied by itself; and for each column all emptied at once that it is not told to come from."""
     free = {every - told.rows - sources for sources in told.columns} | {every - told.sources}
-    several = (World(columns, Way.EMPTIED) for columns in sorted(free, key=sorted) if columns and columns not in alone)
-    return (AS_IT_WAS, *(World(columns, way) for way, columns in product(Way, alone)), *several)
+    emptied = {frozenset({source}) for source in told.sources} | free - {frozenset()}
+    return (AS_IT_WAS, *(World(columns, Way.EMPTIED) for columns in sorted(emptied, key=sorted)))
+
+
+def turned_round(sources: Iterable[Column]) -> tuple[World, ...]:
+    """Each of these by itself, the other way round."""
+    return tuple(World(frozenset({source}), Way.REVERSED) for source in sorted({*sources}))
 
 
 def moved(told: Told, results: Mapping[World, Result]) -> list[World]:
@@ -86,7 +100,7 @@ def moved(told: Told, results: Mapping[World, Result]) -> list[World]:
     return [world for world, after in results.items() if not _stays(told.staying(world.perturbed), before, after)]
 
 
-def unseen(told: Told, results: Mapping[World, Result]) -> set[str]:
+def unseen(told: Told, results: Mapping[World, Result]) -> set[LeftOut]:
     """The sources that nobody would miss here, were they not told."""
     return {left_out for left_out, poorer in told.poorer() if not moved(poorer, results)}
 
