@@ -57,6 +57,13 @@ RECORDS = [
 ]  # fmt: skip
 
 
+OVER_THE_EDGE = """() => [...document.querySelectorAll("g.box")].flatMap((box) => {
+  const edge = box.querySelector("rect").getBoundingClientRect().right;
+  return [...box.querySelectorAll("text")].filter((label) => label.getBoundingClientRect().right > edge).map((label) => label.textContent);
+})"""
+"""The labels that are wider than their box."""
+
+
 @pytest.fixture
 def address(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[str]:
     """Where a server with lineage is."""
@@ -173,6 +180,7 @@ def test_a_person_looks_around_with_mouse_and_keys(address: str, browser: Page) 
     assert browser.locator("#list tbody tr").count() == 6
     assert f"evil.{HOSTILE}" in browser.locator("#list a").all_text_contents()
     assert browser.locator("img").count() == 0
+    assert browser.evaluate(OVER_THE_EDGE) == []
     assert sorted(browser.locator("g.box text.personal").all_text_contents())[1:] == ["◆ delaydelay: crew"] * 2 + [
         "◆ dep_delaydep_delay: crew"
     ]

@@ -1,7 +1,7 @@
 "use strict";
 // The page of lineage: asks for what is around a table, places the tables by dagre, and draws them. Names are only ever text.
 
-const ROW = 17, WIDTH = 230, MOST = 14, MOST_CHANGES = 3;
+const ROW = 17, WIDTH = 230, MARGIN = 8, LETTERS = 60, MOST = 14, MOST_CHANGES = 3;
 const DIRECT = ["identity", "transformation", "aggregation", "direct"], NOT_SURE = ["unsure", "declared", "reads"];
 let shown = null, picked = null, bright = new Set();
 const open = new Set();
@@ -135,18 +135,24 @@ function draw() {
     svg.append(edge);
   }
   for (const name of graph.nodes()) svg.append(boxOf(graph.node(name), rows.get(name)));
+  for (const label of svg.querySelectorAll("text")) fit(label);
   tell(rows);
 }
 
 const said = ([table, column]) => (column === null ? table : `${table}.${column}`);
-const cut = (text) => (text.length > 34 ? text.slice(0, 33) + "…" : text);
+const cut = (text, most) => { const letters = [...text]; return letters.length > most ? letters.slice(0, most - 1).join("") + "…" : text; };
+
+function fit(label) { // how wide letters are is known once they are drawn
+  const text = label.firstChild;
+  for (let most = [...text.data].length - 1; most > 1 && label.getComputedTextLength() > WIDTH - 2 * MARGIN; most--) text.data = cut(text.data, most);
+}
 
 function boxOf(node, columns) {
   const { table } = node, left = node.x - WIDTH / 2, top = node.y - node.height / 2;
   const group = made("g", { class: `box${table.table === shown.table ? " asked" : ""}`, "data-table": table.table });
   group.append(made("rect", { class: "frame", x: left, y: top, width: WIDTH, height: node.height, rx: 5 }));
   const part = (text, y, name, act, about) => {
-    const label = made("text", { x: left + 8, y, class: name, tabindex: 0, role: "button" }, cut(text));
+    const label = made("text", { x: left + MARGIN, y, class: name, tabindex: 0, role: "button" }, cut(text, LETTERS));
     label.append(made("title", {}, about || text));
     label.addEventListener("click", act);
     label.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(); } });

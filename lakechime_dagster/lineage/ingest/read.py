@@ -35,8 +35,8 @@ def told_by(value: Any, reader: SqlReader, now_ms: int) -> ToldRun:
 def _translated(error: ValidationError) -> InvalidValueError:
     """The first problems by their fields; what stands in them is not shown, as it may be personal, but for the state of a run."""
     first, *others = error.errors(include_url=False)
-    told = [str(InvalidValueError(_field(one), _value(one), one["msg"])) for one in others[: _SHOWN - 1]]
-    return InvalidValueError(_field(first), _value(first), "; ".join([first["msg"], *told]))
+    told = [str(InvalidValueError(_field(one), _value(one), _remedy(one))) for one in others[: _SHOWN - 1]]
+    return InvalidValueError(_field(first), _value(first), "; ".join([_remedy(first), *told]))
 
 
 def _field(problem: ErrorDetails) -> str:
@@ -47,3 +47,9 @@ def _value(problem: ErrorDetails) -> Any:
     """What was given where one of a few words is due, which is told with the error."""
     is_word = problem["type"] == "enum" and isinstance(problem["input"], str | int | None)
     return problem["input"] if is_word else "…"
+
+
+def _remedy(problem: ErrorDetails) -> str:
+    if problem["type"] == "extra_forbidden":  # what is not known of events of others is left out
+        return f"is no field of a document; it has {', '.join(document.Document.model_fields)}"
+    return "is missing; give it" if problem["type"] == "missing" else problem["msg"]

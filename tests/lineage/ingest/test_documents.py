@@ -66,11 +66,11 @@ STATES = "Input should be 'START', 'RUNNING', 'COMPLETE', 'ABORT', 'FAIL' or 'OT
     ("document", "says"),
     [
         ([], "is no JSON object"),
-        ({}, "producer"),
+        ({}, "producer '…': is missing; give it; task '…': is missing"),
         (make_document(sql="SELECT id FROM"), "does not parse"),
         (make_document(sql="SELECT {{ x }}"), "send the executed SQL"),
         (make_document(dialect="cobol"), "dialect 'cobol'"),
-        (make_document(dashbord="Sales"), "dashbord"),
+        (make_document(dashbord="Sales"), "dashbord '…': is no field of a document; it has producer, task, sql, dialect, "),
         (make_document(state="DONE"), f"state 'DONE': {STATES}"),
         (make_document(state="DONE", at="at jane's"), f"state 'DONE': {STATES}; at.int '…': "),
         (make_document(owners="jane", state="success"), f"; state 'success': {STATES}"),
