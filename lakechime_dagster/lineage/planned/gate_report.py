@@ -37,7 +37,7 @@ def markdown(
     if not_known:
         lines += ["", f"Not known: who reads it without writing, since {_safe(not_known)}."]
     lines += _accepted([one for one in findings if one.accepted])
-    lines += _left_behind(open_, remedies or {})
+    lines += _left_behind(findings, remedies or {})
     return "\n".join(lines) + "\n"
 
 

@@ -284,6 +284,12 @@ def test_it_is_told_why_nobody_knows_who_reads() -> None:
     )
 
 
+@pytest.mark.parametrize("accepted", ["", "agreed on Monday"])
+def test_rows_that_older_code_left_are_told_with_what_makes_them_anew_accepted_or_not(accepted: str) -> None:
+    told = markdown([Finding(kind=Class.VALUES, table="gold.towns", column="total", what="w", accepted=accepted)], {})
+    assert "- gold.towns: `lakechime backfill plan --columns gold.towns.total`" in told.partition("### rows that older code left")[2]
+
+
 def test_hostile_names_make_no_cell_and_no_tag() -> None:
     told = markdown([Finding(kind=Class.BREAKS, table="a|b", column="<script>\n|x|`", what="w")], {})
     assert "<script" not in told
