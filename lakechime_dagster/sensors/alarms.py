@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.alarms import destinations
 from lakechime_dagster.resources.alarms import Alarm, AlarmNotSentError, keep, send
 from lakechime_dagster.resources.platform import open_platform
@@ -82,6 +83,20 @@ def _state(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> tuple[bool, s
     if evaluation is None:
         run = instance.get_run_by_id(record.run_id)
         is_over = run is not None and run.status in FAILED
-        return (False, "ERROR", f"the check itself failed in run {record.run_id}") if is_over else None
+        return (False, "ERROR", f"the check itself failed in run {record.run_id}{_held(instance, record.run_id, key)}") if is_over else None
     shown = ", ".join(f"{name} {one.value}" for name, one in evaluation.metadata.items() if isinstance(one.value, int | float))
     return evaluation.passed, evaluation.severity.value, evaluation.description or shown or "it fails"
+
+
+def _held(instance: dg.DagsterInstance, run_id: str, key: dg.AssetCheckKey) -> str:
+    """Why the step of a check's table was held, which comes of us: what other errors say may be of rows, and people outside are told."""
+    for record in instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records:
+        failed = record.event_log_entry.dagster_event
+        if failed is None or failed.step_key != "__".join(key.asset_key.path):
+            continue
+        error = failed.step_failure_data.error
+        while error is not None:
+            if error.cls_name == LaneHeldError.__name__:
+                return f": {error.message.partition(': ')[2].strip()}"
+            error = error.cause
+    return ""

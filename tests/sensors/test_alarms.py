@@ -7,6 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.sensors.alarms import alarms_sensor
 from tests.support.cli import Cli
 from tests.support.inboxes import Webhook
@@ -137,3 +138,21 @@ def test_a_check_that_cannot_be_made_is_an_alarm_too(watching: Watching, webhook
 def test_a_setting_that_reaches_nobody_is_told(watching: Watching, monkeypatch: pytest.MonkeyPatch, setting: str, told: str) -> None:
     monkeypatch.setenv("LAKECHIME_ALARMS", setting)
     assert watching.tick().startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(LaneHeldError("silver.orders is held: note is gone"), ": silver.orders is held: note is gone"), (ValueError("jane@example.com"), "")],
+)
+def test_of_a_table_that_is_held_it_is_told_why_and_of_other_errors_nothing_that_may_be_of_rows(
+    watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+) -> None:
+    monkeypatch.setenv("LAKECHIME_ALARMS", webhook.url)
+
+    @dg.asset(key=KEY.asset_key, check_specs=[dg.AssetCheckSpec(KEY.name, asset=KEY.asset_key)])
+    def orders():  # type: ignore[no-untyped-def]
+        raise error
+
+    run = dg.materialize([orders], instance=watching.instance, raise_on_error=False)
+    watching.tick()
+    assert webhook.told == [("ERROR: shop.orders fails keeps_up", f"the check itself failed in run {run.run_id}{told}")]
