@@ -25,7 +25,7 @@ from lakechime_dagster.triggers.grid import from_milliseconds
 Ask = Callable[[int | None], AskedLineage]  # by the time of which it is asked, None for now
 FOLDER = Path(__file__).with_name("page")
 SCRIPTS = ("dagre.min.js", "elements.js", "lineage.js", "notices.js")
-FILES = {"lineage.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
+FILES = {"lineage.css": "text/css", "icon.svg": "image/svg+xml", **dict.fromkeys(SCRIPTS, "text/javascript")}
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'"
 HEADERS = {
     "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",

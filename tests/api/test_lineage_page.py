@@ -200,6 +200,7 @@ def test_a_person_looks_around_with_mouse_and_keys(address: str, browser: Page) 
     browser.go_back()
     browser.go_back()
     browser.locator('g.box.asked[data-table="silver.flights"]').wait_for(timeout=MILLISECONDS)
+    assert problems == []
     browser.fill("#name", "nobody.knows")
     browser.locator("#asked button").click()
     browser.get_by_text("lineage knows no data set").wait_for(timeout=MILLISECONDS)
