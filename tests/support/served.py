@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +64,17 @@ class Page:
 
 @contextmanager
 def serving_page(home: Path, store: Path, lake: Lake, token: str = "", hosts: tuple[str, ...] = ()) -> Iterator[Page]:
-    """The page over a copy of a store, as `lakechime lineage serve` serves it."""
+    """The page over a copy of a store, as `lakechime lineage serve` serves it, but that it always waits for what the store has."""
     (home / "dce.sqlite").write_bytes(store.read_bytes())
     platform = open_platform(load_settings(home=home, store_url=""))
-    ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment))
+    current = CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment)
+    ready = ReadyNetwork(current, quick_seconds=inf)  # however busy the machine is, answers are of what the store has
     routers = (
         lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready)),
-        notice_form(lambda: AskedLineage(platform, lake, None, ready), hosts),
-        notice_page(lambda: AskedLineage(platform, lake, None, ready), os.environ, hosts),
+        notice_form(lambda: AskedLineage(platform, lake, None, ready)),
+        notice_page(lambda: AskedLineage(platform, lake, None, ready), os.environ),
     )
-    served = Served(ingest=lineage_ingest(platform, lake), token=token, routers=routers, now_ms=platform.store.now)
+    served = Served(ingest=lineage_ingest(platform, lake), token=token, routers=routers, now_ms=platform.store.now, hosts=hosts)
     server = build_server(build_app(served))
     with bound("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
