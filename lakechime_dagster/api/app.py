@@ -1,7 +1,7 @@
 """The application that answers other programs over HTTP: `POST /lineage`, and `/metrics` in the same process."""
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -33,6 +33,7 @@ Next = Callable[[Request], Awaitable[Response]]
 class Served:
     """What an application answers from; `routers` are further routes, which the same token protects.
 
+    `hosts` are the names under which people reach it, beside this machine; without a token it answers to no other.
     With `now_ms`, the clock in milliseconds, a browser logs in by a form that takes the token.
     """
 
@@ -41,6 +42,11 @@ class Served:
     token: str = field(default="", repr=False)
     routers: tuple[APIRouter, ...] = ()
     now_ms: Callable[[], int] | None = None
+    hosts: Collection[str] = ()
+
+    def is_ours(self, request: Request) -> bool:
+        """Whether a request comes by a name of ours, which a token makes needless: a site that leads a name of its own here has none."""
+        return bool(self.token) or request.url.path.startswith(OPEN) or session.is_our_name(request, self.hosts)
 
     def lets_in(self, request: Request) -> bool:
         """Whether a request needs no token, has it, or is one of the page's by a browser that has shown it."""
@@ -56,12 +62,14 @@ class Served:
 def build_app(served: Served) -> FastAPI:
     """The application; with a token every route but those in `OPEN` asks for `Authorization: Bearer …`.
 
-    Its own errors are JSON: `{"error": {"type", "message", …}}`, 400 for what cannot be read, 401, 415, and those of `STATUS`.
+    Its own errors are JSON: `{"error": {"type", "message", …}}`, 400 for what cannot be read, 401, 403, 415, and those of `STATUS`.
     """
     app = FastAPI(title="lakechime", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.middleware("http")
     async def asks_for_the_token(request: Request, go_on: Next) -> Response:
+        if not served.is_ours(request):
+            return _refused(403, "Forbidden", "nobody said that people come here by this name: set LAKECHIME_LINEAGE_URL")
         if served.lets_in(request):
             return await go_on(request)
         if served.now_ms is not None and request.method == "GET" and request.url.path == "/lineage":

@@ -1,7 +1,7 @@
 """Drafting a notice from the page of lineage. It is a draft: nobody is told before a person has looked at it and sends it."""
 
 import datetime as dt
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -18,13 +18,13 @@ from lakechime_dagster.store.notices.changes import KeptChange
 FIELDS = frozenset({"of", "kind", "what", "action", "on", "sender", "who"})
 
 
-def notice_form(ask: Callable[[], AskedLineage], hosts: Collection[str] = ()) -> APIRouter:
-    """The route of the form. `hosts` are those under which people reach it, beside the machine itself."""
+def notice_form(ask: Callable[[], AskedLineage]) -> APIRouter:
+    """The route of the form."""
     router = APIRouter()
 
     @router.post(NOTICES)
     async def take(request: Request) -> JSONResponse:
-        fields = await own_fields(request, hosts, FIELDS)
+        fields = await own_fields(request, FIELDS)
         kept = await run_in_threadpool(lambda: drafted(ask(), fields))
         return answer(201, {"change": kept.change_id, "version": kept.version, "title": kept.change.title})
 

@@ -3,7 +3,7 @@
 To look tells nobody. Whoever sends says which preview was looked at, and another one is refused.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -23,34 +23,34 @@ SOMEBODY = "whoever sends it"
 Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
-def notice_page(ask: Callable[[], AskedLineage], environment: Mapping[str, str], hosts: Collection[str] = ()) -> APIRouter:
+def notice_page(ask: Callable[[], AskedLineage], environment: Mapping[str, str]) -> APIRouter:
     """The routes; `environment` holds the addresses by which people are told, of which nothing is in any answer."""
     router = APIRouter()
 
     @router.get(NOTICES)
     def listed(request: Request, ended: bool = False) -> JSONResponse:
-        check_own(request, hosts)
+        check_own(request)
         changes = list_document(ask().platform, ended=ended)
         return answer(200, {"changes": changes[:MAX_LISTED], "more": max(0, len(changes) - MAX_LISTED)})
 
     @router.get(f"{NOTICES}/{{change}}")
     def shown(request: Request, change: Number) -> JSONResponse:
-        check_own(request, hosts)
+        check_own(request)
         return answer(200, story_document(ask().platform, change))
 
     @router.get(f"{NOTICES}/{{change}}/preview")
     def previewed(request: Request, change: Number, who: str = "") -> JSONResponse:
-        check_own(request, hosts)
+        check_own(request)
         return answer(200, preview_document(preview(ask(), environment, change, who.strip()[:128] or SOMEBODY)))
 
     @router.post(f"{NOTICES}/{{change}}/send")
     async def sent(request: Request, change: Number) -> JSONResponse:
-        fields = await own_fields(request, hosts, ("version", "mark", "again", "who"))
+        fields = await own_fields(request, ("version", "mark", "again", "who"))
         return await run_in_threadpool(lambda: answer(200, told(ask(), environment, change, fields)))
 
     @router.post(f"{NOTICES}/{{change}}/withdraw")
     async def withdrawn(request: Request, change: Number) -> JSONResponse:
-        fields = await own_fields(request, hosts, ("reason", "who"))
+        fields = await own_fields(request, ("reason", "who"))
         by = By(who=text_in(fields, "who"), reason=text_in(fields, "reason"))
         platform = ask().platform
         _, waiting = await run_in_threadpool(lambda: withdraw(platform, change, by))

@@ -3,13 +3,11 @@
 import json
 from collections.abc import Collection
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
 from lakechime_dagster.api.body import TooLargeError, form_of
-from lakechime_dagster.api.serve import is_loopback
 from lakechime_dagster.api.session import is_from_here
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 
@@ -22,10 +20,8 @@ class NotOurPageError(LakeChimeError):
     """A request does not come from our page."""
 
 
-def check_own(request: Request, hosts: Collection[str]) -> None:
-    """Refuse what does not come from our page, served by this machine or under one of these names.
-
-    The name of the host is looked at, since others can have a name of theirs lead to this machine.
+def check_own(request: Request) -> None:
+    """Refuse what does not come from our page.
 
     Raises:
         NotOurPageError: saying why.
@@ -35,12 +31,9 @@ def check_own(request: Request, hosts: Collection[str]) -> None:
         raise NotOurPageError("only the page of lineage asks here; use `lakechime notice`")
     if not is_from_here(request):
         raise NotOurPageError("this was sent by another site")
-    name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-    if name not in hosts and not is_loopback(name):
-        raise NotOurPageError(f"nobody said that people come here as {name[:100]}: set LAKECHIME_LINEAGE_URL")
 
 
-async def own_fields(request: Request, hosts: Collection[str], names: Collection[str]) -> dict[str, Any]:
+async def own_fields(request: Request, names: Collection[str]) -> dict[str, Any]:
     """The fields of a form of our page, none but those of these names.
 
     Raises:
@@ -48,7 +41,7 @@ async def own_fields(request: Request, hosts: Collection[str], names: Collection
         TooLargeError: it is too long to be read.
         InvalidValueError: it is no form, or has another field.
     """
-    check_own(request, hosts)
+    check_own(request)
     body = await form_of(request)
     if body is None:
         raise TooLargeError("the form is too long")

@@ -4,15 +4,16 @@ The token is in no address, and the cookie does not hold it: it is when it ends,
 """
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import sha256
 from html import escape
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from lakechime_dagster.api.body import MAX_FORM, form_of
+from lakechime_dagster.api.serve import is_loopback
 
 LOGIN = "/lineage/login"
 COOKIE = "lakechime"
@@ -69,6 +70,12 @@ def is_from_here(request: Request) -> bool:
     if site is not None and site not in ("same-origin", "none"):
         return False
     return origin is None or origin.partition("://")[2] == request.headers.get("host", "")
+
+
+def is_our_name(request: Request, hosts: Collection[str]) -> bool:
+    """Whether a request names this machine or one of these; a site can lead a name of its own here, and a browser sends that one."""
+    name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    return name in hosts or is_loopback(name)
 
 
 def login_page(to: str, status: int, problem: str = "") -> HTMLResponse:

@@ -28,6 +28,7 @@ from tests.lineage.ingest.factories import NAMES, STORE, TABLES, columns, datase
 
 TOKEN = "a-token-that-nobody-guesses"
 EVENT = make_event(outputs=(dataset(STORE, "gold/days", columnLineage=columns(day=("raw/orders", "id", "IDENTITY"))),))
+HOSTS = ("lake.example",)
 ROUTER = APIRouter()
 
 
@@ -47,10 +48,17 @@ class Client:
     port: int
 
     def send(
-        self, body: bytes | Any, *, kind: str = "application/json", method: str = "POST", path: str = "/lineage", token: str = ""
+        self,
+        body: bytes | Any,
+        *,
+        kind: str = "application/json",
+        method: str = "POST",
+        path: str = "/lineage",
+        token: str = "",
+        host: str = "",
     ) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        headers = {"Content-Type": kind} | ({"Authorization": f"Bearer {token}"} if token else {})
+        headers = {"Content-Type": kind} | ({"Authorization": f"Bearer {token}"} if token else {}) | ({"Host": host} if host else {})
         try:
             connection.request(method, path, body if isinstance(body, bytes) else json.dumps(body).encode(), headers)
             response = connection.getresponse()
@@ -66,7 +74,7 @@ def serving(engine: Engine, token: str = "", routers: tuple[APIRouter, ...] = (R
     schema = SqlSchema(TABLES, NAMES)
     ingest = LineageIngest(SqlIngest(engine), lambda: schema, lambda: 5_000)
     empty = Measures(types=(), groups=(), lanes={}, ticked_ts=None, now=0, producers=())
-    server = build_server(build_app(Served(ingest=ingest, measures=lambda: empty, token=token, routers=routers)))
+    server = build_server(build_app(Served(ingest=ingest, measures=lambda: empty, token=token, routers=routers, hosts=HOSTS)))
     with bound("127.0.0.1", 0) as address:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [address]}, daemon=True)
         thread.start()
@@ -144,6 +152,16 @@ def test_only_json_is_taken_so_that_no_page_of_elsewhere_can_send_it(sqlite_engi
     with serving(sqlite_engine) as client:
         assert client.send(make_document(), kind="text/plain").status == 415
         assert client.send(make_document(), kind="application/json; charset=utf-8").status == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "status"),
+    [("localhost:9465", "", 200), ("[::1]", "", 200), ("lake.example", "", 200), ("evil.example", "", 403), ("evil.example", TOKEN, 200)],
+)
+def test_a_site_that_leads_a_name_of_its_own_here_is_not_answered(sqlite_engine: Engine, host: str, token: str, status: int) -> None:
+    with serving(sqlite_engine, token) as client:
+        for body, method in ((make_document(), "POST"), (b"", "GET")):
+            assert client.send(body, method=method, token=token, host=host).status == status
 
 
 def test_hostile_names_are_taken_as_names(sqlite_engine: Engine) -> None:

@@ -48,9 +48,8 @@ def serve(
     lake = declared_lake(platform.settings)
     ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment))
     page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready))
-    hosts = _hosts(platform.settings)
-    drafts = notice_form(lambda: AskedLineage(platform, lake, None, ready), hosts)
-    changes = notice_page(lambda: AskedLineage(platform, lake, None, ready), os.environ, hosts)
+    drafts = notice_form(lambda: AskedLineage(platform, lake, None, ready))
+    changes = notice_page(lambda: AskedLineage(platform, lake, None, ready), os.environ)
     key = platform.settings.notice_key
     forms = (acknowledge_router(notices(platform), checked_key(key), platform.store.now),) if key else ()
     served = Served(
@@ -59,6 +58,7 @@ def serve(
         token=token,
         routers=(page, drafts, changes, *forms),
         now_ms=platform.store.now,
+        hosts=_hosts(platform.settings),
     )
     app = build_app(served)
     with bound(host, port) as address:
