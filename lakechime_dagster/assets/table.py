@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -35,11 +35,14 @@ from lakechime_dagster.resources.personal.levels import check_levels
 from lakechime_dagster.resources.platform import marks_of
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import SparkAttempt, SparkResource
-from lakechime_dagster.spark.job import Outcome, TableResult
+from lakechime_dagster.spark.job import Executed, Outcome, TableResult
 from lakechime_dagster.store.lineage.settling import LineageToKeep
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import COMPLETE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Attempt = Callable[[SparkResource, RunningExecution, Callable[[str], None]], SparkAttempt]
 
@@ -55,8 +58,13 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.Asse
 
         def attempt(running: RunningExecution) -> SparkAttempt:
             check_fits(running, lake, table, context.log.warning)
-            agree = partial(check_levels, running, lake, table)
-            return spark.refresh(running, job_of(lake, table, running, injected), context.log.info, table.write_as, agree)
+            facts: dict[str, Any] = {}
+
+            def ended(session: "SparkSession", executed: Executed) -> None:
+                facts.update(told_beside(context, written_beside(running, lake, table, session, executed)))
+
+            job, agree = job_of(lake, table, running, injected), partial(check_levels, running, lake, table)
+            return replace(spark.refresh(running, job, context.log.info, table.write_as, agree, ended), facts=facts)
 
         reports = each_key(keys, lambda key: materialise(context, lakechime, lake, table, flow, key, attempt))
         platform = lakechime.platform()
@@ -146,11 +154,9 @@ def materialise(
             settle(running, table, done.result, seen)
             recorded = record_lineage(running, seen)
             record_declared(running, table, done.result)
-            beside = written_beside(running, lake, table, done.result)
             older = older_code(running, table, done.result)
-            facts = lag_of(lake, table, running) | page_link(running.platform.settings.lineage_url, table.name)
+            facts = lag_of(lake, table, running) | page_link(running.platform.settings.lineage_url, table.name) | dict(done.facts)
             facts |= {"older code": older} if older else {}
-            facts |= told_beside(context, beside)
             report = report_of(running, done, facts, recorded)
     except NothingNewError as nothing:
         report = nothing_new(str(nothing))

@@ -3,8 +3,9 @@
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import dagster as dg
 
@@ -19,7 +20,7 @@ from lakechime_dagster.settings import Settings, SparkSettings
 from lakechime_dagster.spark.events.job import EventJob, GroupJob
 from lakechime_dagster.spark.following.bronze_job import BronzeJob
 from lakechime_dagster.spark.following.change_job import ChangeJob
-from lakechime_dagster.spark.job import Seen, TableJob, TableResult
+from lakechime_dagster.spark.job import Executed, Seen, TableJob, TableResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,12 +30,16 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Attempted(Generic[Result]):
-    """What an attempt on Spark did, and which driver it had and why; `ready` is the seconds until it had one."""
+    """What an attempt on Spark did, and which driver it had and why; `ready` is the seconds until it had one.
+
+    `facts` are told of the materialisation beside what follows from the result.
+    """
 
     result: Result
     driver: str
     reason: str
     ready: float
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 SparkAttempt = Attempted[TableResult]
@@ -45,11 +50,12 @@ class SparkResource(dg.ConfigurableResource):
 
     def refresh(
         self, running: RunningExecution, job: TableJob, log: Callable[[str], None], write_as: Account | None,
-        agree: Callable[[Seen], None],
+        agree: Callable[[Seen], None], ended: Callable[["SparkSession", Executed], None],
     ) -> SparkAttempt:  # fmt: skip
         """One attempt at the execution's step of a computed table, by an account where one is declared.
 
-        `agree` may end it by what was seen of the computation, before anything is written.
+        `agree` may end it by what was seen of the computation, before anything is written; `ended` is told before that what the
+        computation executed, also where it fails, with the session in which it did.
 
         Raises:
             SparkFailedError: what Spark said.
@@ -57,7 +63,11 @@ class SparkResource(dg.ConfigurableResource):
         from lakechime_dagster.spark.refresh import refresh  # as below
 
         confs = _confs(write_as, job.location)
-        return self._attempt(running, log, confs, lambda spark: refresh(spark, job, running.stamp(), running.platform.log_at, agree))
+
+        def work(spark: "SparkSession") -> TableResult:
+            return refresh(spark, job, running.stamp(), running.platform.log_at, agree, partial(ended, spark))
+
+        return self._attempt(running, log, confs, work)
 
     def ingest(self, running: RunningExecution, job: BronzeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that holds the messages of a feed."""

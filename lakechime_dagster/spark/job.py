@@ -138,15 +138,21 @@ class SourceResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """Dumps (`lineage.plans`) of a computation: of its result, and of what it executed on the way, in the order in which that ended.
+class Executed:
+    """Dumps (`lineage.plans`) of what a computation executed on the way to its result, in the order in which that ended.
 
     `mark` is that of the commits that it made meanwhile.
     """
 
-    result: Mapping[str, Any]
     actions: tuple[Mapping[str, Any], ...] = ()
     mark: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen(Executed):
+    """The same, and the dump of its result."""
+
+    result: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

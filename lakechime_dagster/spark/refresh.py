@@ -26,7 +26,7 @@ from lakechime_dagster.spark.inputs import (
     whole,
     within_partitions,
 )
-from lakechime_dagster.spark.job import Outcome, Seen, TableJob, TableResult
+from lakechime_dagster.spark.job import Executed, Outcome, Seen, TableJob, TableResult
 from lakechime_dagster.spark.lineage.seen import compute_seen, marked
 from lakechime_dagster.spark.literals import local, local_rows
 from lakechime_dagster.spark.names import column, require_columns, spelled
@@ -46,8 +46,9 @@ OpenLog = Callable[[str, str], TargetLog]
 
 
 def refresh(
-    spark: SparkSession, job: TableJob, stamp: CommitStamp, open_log: OpenLog, agree: Callable[[Seen], None] | None = None
-) -> TableResult:
+    spark: SparkSession, job: TableJob, stamp: CommitStamp, open_log: OpenLog, agree: Callable[[Seen], None] = lambda _: None,
+    ended: Callable[[Executed], None] = lambda _: None,
+) -> TableResult:  # fmt: skip
     """One attempt at one step: process the ranges of the job and commit the outcome under the stamp, at most once ever.
 
     Args:
@@ -56,6 +57,7 @@ def refresh(
         stamp: Lane, step, attempt and the end that the commit will record. The watermark is completed from the rows.
         open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
         agree: Called with what was seen of the computation before any row of it is computed; what it raises ends the attempt.
+        ended: Called before that, also where the computation fails, with what it executed on the way.
 
     Raises:
         LaneConflictError: the lane has moved on.
@@ -68,7 +70,7 @@ def refresh(
     last = newest_commit(target, stamp)
     if last and last.stamp.step == stamp.step:
         return skipped(last)
-    with Attempt(spark, job, stamp, target, last, open_log, agree) as attempt:
+    with Attempt(spark, job, stamp, target, last, open_log, agree, ended) as attempt:
         return attempt.run()
 
 
@@ -92,7 +94,8 @@ class Attempt:
     target: Target
     last: Committed | None
     open_log: OpenLog
-    agree: Callable[[Seen], None] | None = None
+    agree: Callable[[Seen], None]
+    ended: Callable[[Executed], None]
     held: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
@@ -187,9 +190,8 @@ class Attempt:
     def _compute(self, work: Work) -> DataFrame:
         tables = {one.alias: one.table for one in self.job.inputs}
         frames = {alias: marked(frame, tables[alias], alias) for alias, frame in work.frames.items()}
-        computed, self._seen = compute_seen(self.spark, lambda: self._computed_on(frames, tables))
-        if self.agree is not None:
-            self.agree(self._seen)
+        computed, self._seen = compute_seen(self.spark, lambda: self._computed_on(frames, tables), self.ended)
+        self.agree(self._seen)
         return computed
 
     def _computed_on(self, frames: Mapping[str, DataFrame], tables: Mapping[str, str]) -> DataFrame:

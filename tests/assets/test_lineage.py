@@ -64,9 +64,10 @@ class Shop:
         write(log.location, pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema))
         self.platform.store.register(log.events_of_commit(log.version))
 
-    def run(self, table: str) -> dg.ExecuteInProcessResult:
+    def run(self, table: str, *, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
         job = self.definitions.resolve_job_def("shop__tables")
-        return job.execute_in_process(instance=self.instance, asset_selection=[dg.AssetKey(table.split("."))])
+        selection = [dg.AssetKey(table.split("."))]
+        return job.execute_in_process(instance=self.instance, asset_selection=selection, raise_on_error=raise_on_error)
 
     def current(self, table: str) -> Statement:
         """What is kept of the newest run that wrote a table."""

@@ -53,6 +53,12 @@ def filed(orders: Any) -> Any:
     return orders
 
 
+@spark_table("silver.broken", keys=["id"], reads={"orders": orders.changes()})
+def broken(orders: Any) -> Any:
+    append(twice(orders), open_platform().location(audit.name))
+    raise ValueError("the shop is closed")
+
+
 @spark_table("silver.repeated", keys=["id"], reads={"orders": orders.changes()})
 def repeated(orders: Any) -> Any:
     writer = twice(orders).write.format("delta").option("txnAppId", "app").option("txnVersion", "1").mode("append")
@@ -73,13 +79,17 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path,
     local_home(tmp_path, monkeypatch, upgraded_sqlite)
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         shop = Shop(instance, open_platform())
-        shop.definitions = build_definitions(Lake("shop", [orders, audit, kept, told, filed, repeated, half]))
+        shop.definitions = build_definitions(Lake("shop", [orders, audit, kept, told, filed, broken, repeated, half]))
         shop.commit("bronze.orders", ORDERS, (1, 10), (2, -3))
         yield shop
 
 
 def of_audit(shop: Shop) -> list[Standing]:
     return [one for one in standings(shop.platform) if one.statement.target == audit.name]
+
+
+def logged(shop: Shop, result: dg.ExecuteInProcessResult) -> list[str]:
+    return [entry.user_message for entry in shop.instance.all_logs(result.run_id)]
 
 
 def test_a_write_to_another_table_is_lineage_of_that_table_by_the_same_producer(shop: Shop) -> None:
@@ -106,13 +116,23 @@ def test_what_the_function_tells_itself_is_told_once(shop: Shop) -> None:
     assert seen["written beside"] == "- silver.audit: its lineage is kept by `lakechime.lineage`"
 
 
-def test_a_write_whose_commit_is_not_found_is_said_with_the_reason(shop: Shop) -> None:
+def test_of_a_table_without_a_log_what_spark_reports_is_kept_and_that_is_said(shop: Shop) -> None:
     result = shop.run("silver.filed")
     place = f"file{shop.platform.location('silver.files')}"
-    why = f"{place}: its lineage is not kept, as no commit of this run is in its log"
-    assert shown(result)["written beside"] == f"- {why}"
-    assert f"written beside the result: {why}" in [entry.user_message for entry in shop.instance.all_logs(result.run_id)]
-    assert [one for one in standings(shop.platform) if one.statement.target == place] == []
+    what = f"{place}: it has no log of commits; what Spark reported as written is kept, without a version"
+    assert shown(result)["written beside"] == f"- {what}"
+    assert f"written beside the result: {what}" in logged(shop, result)
+    (standing,) = [one for one in standings(shop.platform) if one.statement.target == place]
+    assert (standing.producer.job, standing.statement.inputs) == ("silver.filed", ("bronze.orders",))
+
+
+def test_a_function_that_fails_keeps_what_it_committed_before(shop: Shop) -> None:
+    result = shop.run("silver.broken", raise_on_error=False)
+    assert not result.success
+    (standing,) = of_audit(shop)
+    assert (standing.producer.job, standing.statement.inputs) == ("silver.broken", ("bronze.orders",))
+    assert "written beside the result: silver.audit: version 0, its lineage is kept" in logged(shop, result)
+    assert [one.statement.target for one in standings(shop.platform)] == [audit.name]
 
 
 def test_a_repeat_that_commits_nothing_is_not_kept(shop: Shop) -> None:

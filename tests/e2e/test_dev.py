@@ -34,7 +34,6 @@ def test_two_days_of_flights_go_through_a_backfill_goes_on_after_a_kill_and_one_
         found = await_found(lambda: verified(env, platform), "every table is equal to what the raw files say", 360, is_there(service), 5)
         assert {table["finding"] for table in found["tables"]} == {"equal"}
         assert lakechime(env, "status")["events"]
-        compute_again(service, env, platform)
         mend(service, env, platform)
         assert service.interrupt() == 0, service.tail()
         assert not service.left_over()
@@ -42,24 +41,15 @@ def test_two_days_of_flights_go_through_a_backfill_goes_on_after_a_kill_and_one_
         service.end()
 
 
-def compute_again(service: Service, env: dict[str, str], platform: Platform) -> None:
-    """A column of the weather is computed again by exactly its readers; equal outcomes wake nobody."""
-    before = {one.execution_id for one in platform.ledger.executions(limit=1_000)}
-    done = lakechime(env, "backfill", "run", "--columns", "bronze.weather.wind_speed", "--reason", "is it right?")
-    assert {order["table"] for order in done["orders"]} == {"silver.flights", "gold.daily_delays"}
-    assert {"gold.route_hour", "gold.airline_scorecard"} <= set(done["spared"])
-    await_done(done["backfill"], service, platform)
-    await_found(lambda: verified(env, platform), "every table is still equal", 120, is_there(service), 5)
-    ran = [one.lane.flow for one in platform.ledger.executions(limit=1_000) if one.execution_id not in before]
-    assert set(ran) == {"silver.flights", "gold.daily_delays"}
-
-
 def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
-    """What is wrong in a table is made right by a backfill, whatever is killed meanwhile."""
+    """What is wrong in a column is made right by a backfill of exactly those that read what it comes from, whatever is killed meanwhile."""
     wrong = DeltaTable(platform.location("silver.flights")).update(updates={"wind_speed": "wind_speed + 100"}, predicate="hour = 9")
     assert wrong["num_updated_rows"]
     assert "silver.flights" in unequal(lakechime(env, "demo", "verify", expect=None))
-    backfill = lakechime(env, "backfill", "run", "--columns", "bronze.weather.wind_speed", "--reason", "it is wrong")["backfill"]
+    done = lakechime(env, "backfill", "run", "--columns", "bronze.weather.wind_speed", "--reason", "it is wrong")
+    backfill, readers = done["backfill"], {"silver.flights", "gold.daily_delays"}
+    assert {order["table"] for order in done["orders"]} == readers
+    assert {"gold.route_hour", "gold.airline_scorecard"} <= set(done["spared"])
     await_found(
         lambda: OrderState.TAKEN in Backfills(platform.ledger).backfill(backfill).states or None,
         "a lane is at work",
@@ -68,16 +58,13 @@ def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
     )
     strike(env["LAKECHIME_HOME"])
     service.start()
-    await_done(backfill, service, platform)
-    assert lakechime(env, "backfill", "status", backfill)["is"] == "done"
-    await_found(lambda: verified(env, platform), "every table is equal again", 180, is_there(service), 5)
-
-
-def await_done(backfill: str, service: Service, platform: Platform) -> None:
     await_found(
         lambda: set(Backfills(platform.ledger).backfill(backfill).states) == {OrderState.DONE} or None,
         "the backfill is done", 300, is_there(service), 1,
     )  # fmt: skip
+    assert lakechime(env, "backfill", "status", backfill)["is"] == "done"
+    assert {one.lane.flow for one in platform.ledger.executions(limit=1_000) if one.backfill == backfill} == readers
+    await_found(lambda: verified(env, platform), "every table is equal again", 180, is_there(service), 5)
 
 
 def unequal(found: dict[str, Any]) -> set[str]:

@@ -25,6 +25,7 @@ INTERPRETED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",  # what is learned of the first stages, or of conditions, makes a plan
     "spark.sql.constraintPropagation.enabled": "false",  # of ten rows no better
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # asks the JVM five things more at each use of a column
 }
 
 

@@ -138,7 +138,7 @@ def _end_in_background(context: Any) -> None:
 
 def _session_class(context: SparkContext) -> Any:
     jvm: Any = context._jvm
-    return jvm.org.apache.spark.sql.classic.SparkSession
+    return getattr(jvm, "org.apache.spark.sql.classic.SparkSession")  # part by part it would be looked for in all jars, again each time
 
 
 @contextmanager

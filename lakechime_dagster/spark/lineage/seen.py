@@ -6,8 +6,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.errors import PlanUnreadableError
-from lakechime_dagster.spark.job import Seen
-from lakechime_dagster.spark.lineage.dumps import PlanDumper, unread
+from lakechime_dagster.spark.job import Executed, Seen
+from lakechime_dagster.spark.lineage.dumps import PlanDumper, Watched, unread
 from lakechime_dagster.spark.lineage.recording import marked_commits
 
 TABLE = "lc:"  # the alias of an input, below the one by which it is called: what is below it is the table, however it was read
@@ -18,12 +18,22 @@ def marked(frame: DataFrame, table: str, alias: str) -> DataFrame:
     return frame.alias(TABLE + table).alias(alias)
 
 
-def compute_seen(spark: SparkSession, compute: Callable[[], DataFrame]) -> tuple[DataFrame, Seen]:
-    """What a computation gives, and what was seen of it. Where Spark shows no plans it is computed all the same."""
+def compute_seen(
+    spark: SparkSession, compute: Callable[[], DataFrame], ended: Callable[[Executed], None] = lambda _: None
+) -> tuple[DataFrame, Seen]:
+    """What a computation gives, and what was seen of it. Where Spark shows no plans it is computed all the same.
+
+    `ended` is told what was executed, also by a computation that fails.
+    """
     try:
         dumper = PlanDumper(spark)
     except (PlanUnreadableError, Py4JError) as error:
         return compute(), Seen(result=unread(str(error)))
-    with marked_commits(spark, dumper) as mark, dumper.watched() as watched:
-        frame = compute()
-    return frame, Seen(result=dumper.of(frame), actions=tuple(watched.dumps), mark=mark)
+    watched = Watched()
+    with marked_commits(spark, dumper) as mark:
+        try:
+            with dumper.watched() as watched:
+                frame = compute()
+        finally:
+            ended(executed := Executed(actions=tuple(watched.dumps), mark=mark))
+    return frame, Seen(result=dumper.of(frame), actions=executed.actions, mark=mark)
