@@ -48,7 +48,14 @@ class LaneConflictError(LakeChimeError):
 
 
 class LaneHeldError(LakeChimeError):
-    """A step must not go on before a person has decided; the message holds the evidence and the choices."""
+    """A step must not go on before a person has decided; the message holds the evidence and the choices.
+
+    `ends_when` says when it goes on by itself; "" where only a person lets it.
+    """
+
+    def __init__(self, message: str, *, ends_when: str = "") -> None:
+        super().__init__(message)
+        self.ends_when = ends_when
 
 
 class TableUnreadableError(LakeChimeError):

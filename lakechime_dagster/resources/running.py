@@ -174,7 +174,7 @@ def kept(running: RunningExecution, target: "DeltaLog | None", log: Callable[[st
         if target is not None and not running.settled:
             running.settled = running.platform.settle_if_committed(target, running.execution) is not None
     except LaneHeldError as error:
-        _hold(running, str(error), log)
+        _hold(running, error, log)
         raise
     except Exception as error:
         _note(running, error, log)
@@ -193,11 +193,12 @@ def _note(running: RunningExecution, error: Exception, log: Callable[[str], None
         log(f"the error of attempt {running.execution.attempt} could not be kept: {failure}")
 
 
-def _hold(running: RunningExecution, reason: str, log: Callable[[str], None]) -> None:
+def _hold(running: RunningExecution, error: LaneHeldError, log: Callable[[str], None]) -> None:
     """Let the lane wait for a person, unless another attempt has followed this one."""
     execution, name = running.execution, running.flow.name
     try:
-        reason = f"{reason}; then `lakechime trigger resume {name} --reason …` tries step {execution.step} again"
+        again = f"`lakechime trigger resume {name} --reason …` tries step {execution.step} again"
+        reason = f"{error}; it goes on by itself once {error.ends_when}, or {again}" if error.ends_when else f"{error}; then {again}"
         if running.platform.ledger.hold_step(execution, reason):
             log(f"{name} is HELD: {reason}")
     except Exception as failure:  # noqa: BLE001 - as above; without it the next attempt comes here again

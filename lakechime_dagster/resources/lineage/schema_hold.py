@@ -66,7 +66,7 @@ def check_fits(running: RunningExecution, lake: Lake, table: LakeTable, log: Cal
             draft_by_itself(platform, changed, BY.who, f"schema/{one.ref}/{one.version}", Again.AFTER_DONE)
         except Exception as error:  # noqa: BLE001 - whatever hinders the draft, the step must not go on
             log(f"no notice of {one.ref} is drafted: {error}")
-    raise LaneHeldError(HELD + "; ".join(one.sentence for one in found))
+    raise LaneHeldError(HELD + "; ".join(one.sentence for one in found), ends_when="schema or code fit")
 
 
 def resume_fitting(platform: Platform, lake: Lake) -> list[str]:

@@ -72,7 +72,7 @@ STATES = "Input should be 'START', 'RUNNING', 'COMPLETE', 'ABORT', 'FAIL' or 'OT
         (make_document(dialect="cobol"), "dialect 'cobol'"),
         (make_document(dashbord="Sales"), "dashbord '…': is no field of a document; it has producer, task, sql, dialect, "),
         (make_document(state="DONE"), f"state 'DONE': {STATES}"),
-        (make_document(state="DONE", at="at jane's"), f"state 'DONE': {STATES}; at.int '…': "),
+        (make_document(state="DONE", at="at jane's"), f"state 'DONE': {STATES}; at '…': is no time; give"),
         (make_document(owners="jane", state="success"), f"; state 'success': {STATES}"),
         (make_document(state=None), f"state None: {STATES}"),
         (make_document(state={"jane": 1}), f"state '…': {STATES}"),
@@ -84,7 +84,7 @@ STATES = "Input should be 'START', 'RUNNING', 'COMPLETE', 'ABORT', 'FAIL' or 'OT
         (make_document(at=-1), "at"),
         (make_event(version="https://openlineage.io/spec/3-0-0/OpenLineage.json"), "send events of version 1 or 2"),
         ({key: value for key, value in make_event().items() if key != "run"}, "only run events are read"),
-        ({**make_event(), "eventTime": "soon"}, "eventTime"),
+        ({**make_event(), "eventTime": "soon"}, "eventTime '…': is no time; give milliseconds since 1970, or a time such as"),
         ({**make_event(), "outputs": [{"namespace": "s3://lake"}]}, "outputs.0.name"),
     ],
 )
