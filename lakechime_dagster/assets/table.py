@@ -61,7 +61,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.Asse
             facts: dict[str, Any] = {}
 
             def ended(session: "SparkSession", executed: Executed) -> None:
-                facts.update(told_beside(context, written_beside(running, lake, table, session, executed)))
+                facts.update(told_beside(context, table, lambda: written_beside(running, lake, table, session, executed)))
 
             job, agree = job_of(lake, table, running, injected), partial(check_levels, running, lake, table)
             return replace(spark.refresh(running, job, context.log.info, table.write_as, agree, ended), facts=facts)
@@ -164,8 +164,16 @@ def materialise(
     return report
 
 
-def told_beside(context: dg.AssetExecutionContext, beside: Sequence[KeptWrite]) -> dict[str, Any]:
-    """What a function wrote to other tables, each of which is logged too: graph and triggers know nothing of it."""
+def told_beside(context: dg.AssetExecutionContext, table: LakeTable, look: Callable[[], Sequence[KeptWrite]]) -> dict[str, Any]:
+    """What a function wrote to other tables, each of which is logged too: graph and triggers know nothing of it.
+
+    What hinders the look is logged: neither what the function computed nor its own error is lost by it.
+    """
+    try:
+        beside = look()
+    except Exception as error:  # noqa: BLE001 - whatever it is, as above
+        context.log.warning(f"what {table.name} wrote beside its result is not known: {error}")
+        return {}
     for one in beside:
         (context.log.info if one.is_whole else context.log.warning)(f"written beside the result: {one.in_words}")
     return {"written beside": dg.MetadataValue.md("\n".join(f"- {one.in_words}" for one in beside))} if beside else {}

@@ -135,6 +135,16 @@ def test_a_function_that_fails_keeps_what_it_committed_before(shop: Shop) -> Non
     assert [one.statement.target for one in standings(shop.platform)] == [audit.name]
 
 
+def test_what_hinders_the_look_is_logged_and_the_step_goes_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise OSError("the log is away")
+
+    monkeypatch.setattr("lakechime_dagster.assets.table.written_beside", away)
+    result = shop.run("silver.kept")
+    assert "what silver.kept wrote beside its result is not known: the log is away" in logged(shop, result)
+    assert [one.statement.target for one in standings(shop.platform)] == ["silver.kept"]
+
+
 def test_a_repeat_that_commits_nothing_is_not_kept(shop: Shop) -> None:
     shop.run("silver.repeated")
     (before,) = of_audit(shop)
