@@ -36,7 +36,7 @@ def paid(orders: Any) -> Any:
     return orders.where("amount > 0").select("id", (F.col("amount") * 2).alias("twice"))
 
 
-@spark_table("silver.rated", keys=["id"], reads={"orders": orders.changes()})
+@spark_table("silver.rated", reads={"orders": orders.changes()})
 def rated(orders: Any) -> Any:
     """Reads a table that it does not declare, and takes a value of it through the driver."""
     path = open_platform().location("bronze.rates")

@@ -33,13 +33,13 @@ def append(frame: DataFrame, path: str, kind: str = "delta") -> None:
     frame.write.format(kind).mode("append").save(path)
 
 
-@spark_table("silver.kept", keys=["id"], reads={"orders": orders.changes()}, owner="team:shop")
+@spark_table("silver.kept", reads={"orders": orders.changes()}, owner="team:shop")
 def kept(orders: Any) -> Any:
     append(twice(orders), open_platform().location(audit.name))
     return orders.where("amount > 0")
 
 
-@spark_table("silver.told", keys=["id"], reads={"orders": orders.changes()})
+@spark_table("silver.told", reads={"orders": orders.changes()})
 def told(orders: Any, context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> Any:
     path = open_platform().location(audit.name)
     with lakechime.lineage(context, orders.sparkSession, {audit.name: path}):
@@ -47,26 +47,26 @@ def told(orders: Any, context: dg.AssetExecutionContext, lakechime: LakeChimeRes
     return orders
 
 
-@spark_table("silver.filed", keys=["id"], reads={"orders": orders.changes()})
+@spark_table("silver.filed", reads={"orders": orders.changes()})
 def filed(orders: Any) -> Any:
     append(orders, open_platform().location("silver.files"), "parquet")
     return orders
 
 
-@spark_table("silver.broken", keys=["id"], reads={"orders": orders.changes()})
+@spark_table("silver.broken", reads={"orders": orders.changes()})
 def broken(orders: Any) -> Any:
     append(twice(orders), open_platform().location(audit.name))
     raise ValueError("the shop is closed")
 
 
-@spark_table("silver.repeated", keys=["id"], reads={"orders": orders.changes()})
+@spark_table("silver.repeated", reads={"orders": orders.changes()})
 def repeated(orders: Any) -> Any:
     writer = twice(orders).write.format("delta").option("txnAppId", "app").option("txnVersion", "1").mode("append")
     writer.save(open_platform().location(audit.name))
     return orders
 
 
-@spark_table("silver.half", keys=["id"], reads={"orders": orders.changes()})
+@spark_table("silver.half", reads={"orders": orders.changes()})
 def half(orders: Any) -> Any:
     path = open_platform().location(audit.name)
     for rows in (twice(orders), orders.select("id", orders.id.alias("twice"))):
