@@ -82,5 +82,5 @@ def _file_system(spark: SparkSession, location: str) -> tuple[Any, Any]:
     """The file system of a place, and the place in its words."""
     jvm: Any = spark._jvm
     context: Any = spark.sparkContext._jsc
-    root = getattr(jvm, "org.apache.hadoop.fs.Path")(location)
+    root = jvm.org.apache.hadoop.fs.Path(location)
     return root.getFileSystem(context.hadoopConfiguration()), root

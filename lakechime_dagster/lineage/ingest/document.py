@@ -3,9 +3,10 @@
 import datetime as dt
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import PydanticCustomError
 
 from lakechime_dagster.lineage.ingest import facts
 from lakechime_dagster.lineage.ingest.facts import Fact, ToldRun
@@ -35,7 +36,15 @@ def to_milliseconds(value: dt.datetime | int) -> int:
     return round(zoned.timestamp() * 1000)
 
 
-Moment = Annotated[int | dt.datetime, AfterValidator(to_milliseconds)]
+def _as_time(value: Any, read: ValidatorFunctionWrapHandler) -> int:
+    """A time in either of its forms; what is none is one problem, and not one of each form."""
+    try:
+        return to_milliseconds(read(value))
+    except ValidationError:
+        raise PydanticCustomError("time", "is no time; give milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z") from None
+
+
+Moment = Annotated[int | dt.datetime, WrapValidator(_as_time)]
 
 
 class Document(BaseModel):

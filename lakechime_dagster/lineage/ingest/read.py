@@ -34,19 +34,13 @@ def told_by(value: Any, reader: SqlReader, now_ms: int) -> ToldRun:
 
 def _translated(error: ValidationError) -> InvalidValueError:
     """The first problems by their fields; what stands in them is not shown, as it may be personal, but for the state of a run."""
-    first, *others = {_field(one): one for one in error.errors(include_url=False)}.values()
+    first, *others = error.errors(include_url=False)
     told = [str(InvalidValueError(_field(one), _value(one), _remedy(one))) for one in others[: _SHOWN - 1]]
     return InvalidValueError(_field(first), _value(first), "; ".join([_remedy(first), *told]))
 
 
 def _field(problem: ErrorDetails) -> str:
-    parts = problem["loc"][:-1] if _is_time(problem) else problem["loc"]
-    return shown(".".join(map(str, parts)))[1:-1] or "document"
-
-
-def _is_time(problem: ErrorDetails) -> bool:
-    """Whether the problem is of one of the forms that a time may have, whose name then ends its place."""
-    return problem["loc"][-1:] in (("int",), ("datetime",))
+    return shown(".".join(str(part) for part in problem["loc"]))[1:-1] or "document"
 
 
 def _value(problem: ErrorDetails) -> Any:
@@ -58,6 +52,4 @@ def _value(problem: ErrorDetails) -> Any:
 def _remedy(problem: ErrorDetails) -> str:
     if problem["type"] == "extra_forbidden":  # what is not known of events of others is left out
         return f"is no field of a document; it has {', '.join(document.Document.model_fields)}"
-    if _is_time(problem):
-        return "is no time; give milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z"
     return "is missing; give it" if problem["type"] == "missing" else problem["msg"]
