@@ -18,7 +18,6 @@ from tests.support.event_reference import Reference
 from tests.support.offering import Writer
 from tests.support.processes import await_found
 from tests.support.prometheus import running_prometheus
-from tests.support.struck import instance_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
 
@@ -85,5 +84,5 @@ def test_the_lag_of_hundreds_of_types_does_not_grow_though_runs_are_killed(lake:
     assert list(islice(Reference(lake, SAMPLE).wrong(), SHOWN)) == []
     assert len([one for one in lake.types() if one in DRIFT.drifting]) == len(DRIFTS)
     assert parts[2] <= parts[1]
-    runs = [run for run in instance_of(lake.running).get_runs() if run.tags.get("lakechime/lane") == GROUP]
+    runs = [run for run in lake.running.instance.get_runs() if run.tags.get("lakechime/lane") == GROUP]
     assert sorted(run.run_id for run in runs if not run.is_success) == sorted(killed)

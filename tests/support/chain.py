@@ -22,7 +22,7 @@ from tests.support.dagster_dev import DagsterDev, dagster_dev
 from tests.support.impatient import KAFKA
 from tests.support.processes import REPOSITORY, await_found, free_port, program
 from tests.support.spark import INTERPRETED, small_settings
-from tests.support.struck import await_begun, instance_of, kill_run
+from tests.support.struck import await_begun, kill_run
 
 SMALL = small_settings("warm", conf=INTERPRETED)  # for tables of hundreds of rows
 
@@ -67,7 +67,7 @@ class Chain:
 
     @property
     def instance(self) -> dg.DagsterInstance:
-        return instance_of(self.running)
+        return self.running.instance
 
     def location(self, table: str) -> str:
         return str(self.running.home.joinpath("warehouse", *table.split(".")))
@@ -78,9 +78,7 @@ class Chain:
 
     def is_at_rest(self) -> bool:
         """Whether nothing is on the way, and no run is at work."""
-        triggers = self.running.lakechime("status")["triggers"]
-        waits = any(flow["open"] or flow["waiting"] or flow["held"] or flow["stale"] for flow in triggers)
-        return not waits and all(run.is_finished for run in self.instance.get_runs())
+        return self.running.is_at_rest()
 
     def expect_health(self) -> None:
         """Raises what a failed task of a connector says."""

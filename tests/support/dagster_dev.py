@@ -7,9 +7,15 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
+
+from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.settings import load_settings
+from lakechime_dagster.store.overview import overview
 from tests.support.processes import REPOSITORY, Service, await_found, environment, free_port
 
 LAKE = "tests.e2e.lake:lake"
@@ -31,6 +37,21 @@ class DagsterDev:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.service.port}"
+
+    @cached_property
+    def instance(self) -> dg.DagsterInstance:
+        """What Dagster keeps, as this process sees it."""
+        return dg.DagsterInstance.from_config(str(self.home / "dagster"))
+
+    @cached_property
+    def platform(self) -> Platform:
+        """The home's store and ledger, looked at in this process, where a command would start one each time."""
+        return open_platform(load_settings(home=self.home))
+
+    def is_at_rest(self) -> bool:
+        """Whether no trigger waits, works or is held, and no run is at work."""
+        waits = any(flow.open or flow.waiting or flow.held or flow.stale for flow in overview(self.platform.ledger))
+        return not waits and all(run.is_finished for run in self.instance.get_runs())
 
     def graphql(self, query: str, **variables: Any) -> dict[str, Any]:
         body = json.dumps({"query": query, "variables": variables}).encode()

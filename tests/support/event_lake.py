@@ -16,7 +16,7 @@ from tests.support.dagster_dev import DagsterDev, dagster_dev
 from tests.support.drift import Drift
 from tests.support.offering import Prepared
 from tests.support.processes import REPOSITORY, await_found, program
-from tests.support.struck import instance_of, kill_run
+from tests.support.struck import kill_run
 
 MODULE = "tests.support.event_module"
 FOLDER = "LAKECHIME_TEST_FOLDER"  # the variable that holds the folder of the events
@@ -71,9 +71,7 @@ class EventLake:
         version = DeltaTable(self.location(BRONZE)).version()
         if any(one.layout_version and one.place.version < version for _, one in self.types().values()):
             return False
-        triggers = self.running.lakechime("status")["triggers"]
-        waits = any(flow["open"] or flow["waiting"] or flow["held"] or flow["stale"] for flow in triggers)
-        return not waits and all(run.is_finished for run in instance_of(self.running).get_runs())
+        return self.running.is_at_rest()
 
     def await_caught_up(self, lines: int, seconds: float) -> None:
         await_found(lambda: self.is_caught_up(lines), f"all is caught up\n{self.running.service.tail()}", seconds, pause=1)

@@ -13,16 +13,12 @@ from tests.support.processes import await_found
 ATTACHED = r"attached to the warm driver of process (\d+)"
 
 
-def instance_of(running: DagsterDev) -> dg.DagsterInstance:
-    """What Dagster keeps."""
-    return dg.DagsterInstance.from_config(str(running.home / "dagster"))
-
-
 def await_begun(running: DagsterDev, *lanes: str) -> tuple[str, str]:
     """A run of these lanes that begins from now on, once it has a driver of Spark, and the process of that one's host."""
 
     def at_work() -> list[str]:
-        return [run["runId"] for lane in lanes for run in running.runs(lane) if run["status"] == "STARTED"]
+        started = dg.RunsFilter(tags={"lakechime/lane": list(lanes)}, statuses=[dg.DagsterRunStatus.STARTED])
+        return [run.run_id for run in running.instance.get_runs(started)]
 
     before = at_work()  # they may be about to end
     begun = await_found(lambda: [run for run in at_work() if run not in before], f"a run of {' or '.join(lanes)}", 300, pause=0.1)
@@ -33,7 +29,7 @@ def await_said(running: DagsterDev, run_id: str, pattern: str) -> str:
     """What a line of a run's log says in the group of a pattern."""
 
     def found() -> str | None:
-        messages = [record.message for record in instance_of(running).all_logs(run_id)]
+        messages = [record.message for record in running.instance.all_logs(run_id)]
         return next((match[1] for text in messages if (match := re.search(pattern, text))), None)
 
     return await_found(found, f"{pattern} in the log of {run_id}", 120, pause=0.1)
