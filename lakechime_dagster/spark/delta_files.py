@@ -20,7 +20,7 @@ _PHYSICAL = "delta.columnMapping.physicalName"
 def files_frame(spark: SparkSession, location: str, version: int, files: Sequence[FileAction]) -> DataFrame:
     """The rows of these files under the schema of the table at a version."""
     jvm: Any = spark._jvm
-    log, snapshot = _snapshot(spark, location, version)
+    log, snapshot = snapshot_at(spark, location, version)
     entries = jvm.java.util.ArrayList()
     for file in files:
         entries.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(file.entry))
@@ -29,16 +29,24 @@ def files_frame(spark: SparkSession, location: str, version: int, files: Sequenc
     return DataFrame(log.createDataFrame(snapshot, sequence, False, jvm.scala.Option.empty()), spark)
 
 
+def snapshot_at(spark: SparkSession, location: str, version: int) -> tuple[Any, Any]:
+    """Delta's log of a table, and what it says of a version."""
+    jvm: Any = spark._jvm  # the classic session's gateway; Spark Connect has none
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)
+    none = jvm.scala.Option.empty()
+    return log, log.getSnapshotAt(version, none, none, False)
+
+
 def live_files(spark: SparkSession, location: str, version: int) -> dict[str, bool]:
     """The files of the table at a version, by their paths in the log: whether some of their rows are deleted."""
-    _, snapshot = _snapshot(spark, location, version)
+    _, snapshot = snapshot_at(spark, location, version)
     files = DataFrame(snapshot.allFiles().toDF(), spark).selectExpr("path", "deletionVector IS NOT NULL AS is_cut")
     return {row["path"]: row["is_cut"] for row in files.collect()}
 
 
 def names_in_files(spark: SparkSession, location: str, version: int) -> Mapping[str, str]:
     """What the columns of the table at a version are called in its files."""
-    _, snapshot = _snapshot(spark, location, version)
+    _, snapshot = snapshot_at(spark, location, version)
     schema = StructType.fromJson(json.loads(snapshot.schema().json()))
     return {field.name: field.metadata.get(_PHYSICAL, field.name) for field in schema}
 
@@ -68,14 +76,6 @@ def remove_folder(spark: SparkSession, location: str) -> None:
     """Remove a folder with all that is in it, if it is there."""
     files, root = _file_system(spark, location)
     files.delete(root, True)
-
-
-def _snapshot(spark: SparkSession, location: str, version: int) -> tuple[Any, Any]:
-    """Delta's log of a table, and what it says of a version."""
-    jvm: Any = spark._jvm  # the classic session's gateway; Spark Connect has none
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)
-    none = jvm.scala.Option.empty()
-    return log, log.getSnapshotAt(version, none, none, False)
 
 
 def _file_system(spark: SparkSession, location: str) -> tuple[Any, Any]:

@@ -22,8 +22,9 @@ from lakechime_dagster.spark.commit import (
     replace_all,
     replace_partitions,
 )
-from lakechime_dagster.spark.compare import Difference, keyed_difference, unkeyed_difference
+from lakechime_dagster.spark.compare import OPERATION, Difference, keyed_difference, unkeyed_difference
 from lakechime_dagster.spark.inputs import Scope, Work
+from lakechime_dagster.spark.insert import can_insert, insert
 from lakechime_dagster.spark.job import Counts, Outcome, Partition, TableJob
 from lakechime_dagster.spark.literals import local, plain
 from lakechime_dagster.spark.names import column, spelled
@@ -69,7 +70,7 @@ def write(spark: SparkSession, job: TableJob, target: Target, stamp: CommitStamp
     def prepare() -> Callable[[], None] | None:
         plan.let_go()
         since = target.log.version
-        found = _planned(spark, job, target, good, work)
+        found = _planned(spark, job, target, good, work, since, is_alone=not stamp.lane.key)
         plan.difference, plan.replaced, plan.fenced = found.difference, found.replaced, found.write is None
         plan.facts = changed_fact(found.difference.changed, since) if found.is_of_values else {}
         if found.write is None and not job.may_settle_empty:
@@ -93,9 +94,15 @@ class _Planned:
     is_of_values: bool = False
 
 
-def _planned(spark: SparkSession, job: TableJob, target: Target, good: DataFrame, work: Work) -> _Planned:
-    """Compare with the target as it is now; `write` is None when nothing differs."""
-    now = spelled(target.read(spark), good.columns)
+def _planned(
+    spark: SparkSession, job: TableJob, target: Target, good: DataFrame, work: Work, since: int, *, is_alone: bool
+) -> _Planned:  # fmt: skip
+    """Compare with the target as it is now, at a version since; `write` is None when nothing differs.
+
+    Rows that are all new are inserted by a lane that is alone in its table: lanes of keys would be in each other's way.
+    """
+    stored = target.read(spark)
+    now = spelled(stored, good.columns)
     if work.replace or job.refresh is RefreshMode.FULL:
         difference = _whole_difference(target, good, now)
         new_schema = [(f.name, f.dataType) for f in good.schema] != [(f.name, f.dataType) for f in now.schema]
@@ -111,12 +118,27 @@ def _planned(spark: SparkSession, job: TableJob, target: Target, good: DataFrame
     if not target.keys:
         added = Difference(inserted=rows.count())
         return _Planned(difference=added, write=None if added.is_empty else lambda: append(rows, target))
+    can_be_inserted = is_alone and can_insert(rows, stored)
+    if can_be_inserted and _is_just_made(target, since):
+        return _inserting(spark, target, since, rows, Difference(inserted=rows.count()))
     difference = _scoped_difference(job, target, rows, now, work.scope)
     changes = difference.changes
-    return _Planned(
-        difference=difference, write=None if changes is None or difference.is_empty else lambda: merge(spark, target, changes),
-        is_of_values=difference.is_of_values and rows.schema.simpleString() == held.simpleString(),
-    )  # fmt: skip
+    if changes is None or difference.is_empty:
+        return _Planned(difference=difference, write=None)
+    if can_be_inserted and difference.inserted and not (difference.updated or difference.deleted):
+        new = changes.where(F.col(OPERATION) == "I").select(*map(column, rows.columns))
+        return _inserting(spark, target, since, new, difference)
+    is_of_values = difference.is_of_values and rows.schema.simpleString() == held.simpleString()
+    return _Planned(difference=difference, write=lambda: merge(spark, target, changes), is_of_values=is_of_values)
+
+
+def _inserting(spark: SparkSession, target: Target, since: int, rows: DataFrame, difference: Difference) -> _Planned:
+    return _Planned(difference=difference, write=None if difference.is_empty else lambda: insert(spark, target, since, rows))
+
+
+def _is_just_made(target: Target, version: int) -> bool:
+    """Whether the target holds nothing yet."""
+    return version == 0 and not commit_at(target.log, 0).added
 
 
 def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None) -> _Planned:
@@ -171,7 +193,7 @@ def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence
 
     What others write to it meanwhile is none of them, though a frame of a Delta table shows its newest snapshot.
     """
-    if target.log.version == 0 and not commit_at(target.log, 0).added:
+    if _is_just_made(target, target.log.version):
         return now.limit(0)
     return narrowed(now, values, {name: column(name) for name in names})
 

@@ -17,12 +17,16 @@ from typing import Any
 
 from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER
 from py4j.finalizer import ThreadSafeFinalizer
+from py4j.java_gateway import JavaPackage, java_import
 from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.spark.drivers.jvm import Gateway
 from lakechime_dagster.spark.drivers.without_pandas import spare_pandas
+
+PACKAGES = ("io", "java", "org", "scala")
+CLASSES = ("org.apache.spark.api.python.PythonUtils", "org.apache.spark.sql.api.python.PythonSQLUtils")
 
 
 class Connection:
@@ -81,7 +85,7 @@ def connect(gateway: Gateway, *, is_shared: bool) -> Connection:
     """
     spare_pandas()
     with _environment(PYSPARK_GATEWAY_PORT=str(gateway.port), PYSPARK_GATEWAY_SECRET=gateway.secret):
-        client = launch_gateway()
+        client = _spared(launch_gateway())
     try:
         with _without_interrupt_handler():
             context = _open_context(client)
@@ -117,6 +121,19 @@ def code_revision() -> str:
             state = path.stat()
             digest.update(f"{file}\0{state.st_mtime_ns}\0{state.st_size}\n".encode())
     return digest.hexdigest()[:16]
+
+
+def _spared(gateway: Any) -> Any:
+    """The gateway, which knows names that pyspark and Delta use again and again.
+
+    For a name alone the JVM looks in each package that pyspark imports, and thus in all jars, each time anew; that takes as long as
+    the call that it is for.
+    """
+    for name in PACKAGES:
+        setattr(gateway.jvm, name, JavaPackage(name, gateway._gateway_client, gateway.jvm._id))
+    for name in CLASSES:
+        java_import(gateway.jvm, name)
+    return gateway
 
 
 def _open_context(client: Any) -> SparkContext:

@@ -1,0 +1,132 @@
+"""Rows of new keys alone are added without a look for each key, and are still each there once, whoever else writes meanwhile."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from lakechime_dagster.spark import insert
+from lakechime_dagster.spark.commit import append_nothing, commit
+from lakechime_dagster.spark.job import Outcome
+from lakechime_dagster.spark.write import Target
+from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from tests.support.refreshes import Flow, Source, balanced, make_flow, open_log
+
+pytestmark = pytest.mark.spark
+ROWS = pa.schema([("k", pa.int64()), ("v", pa.string())])
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    return Source(tmp_path / "source", ROWS)
+
+
+@pytest.fixture
+def flow(spark: SparkSession, tmp_path: Path, source: Source) -> Flow:
+    return make_flow(spark, tmp_path, {"source": source}, lambda source: source, keys=("k",))
+
+
+def operations(flow: Flow) -> list[str]:
+    return [one["operation"] for one in reversed(DeltaTable(flow.job.location).history())]
+
+
+def write_here(flow: Flow, *rows: tuple[int, str], mode: Any = "append") -> None:
+    """What a person writes into the target."""
+    Source(Path(flow.job.location), ROWS).write(*rows, mode=mode)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """Let this happen once, when the rows are compared and about to be written."""
+    waiting, found = [happens], insert.snapshot_at
+
+    def snapshot_at(*arguments: Any) -> Any:
+        if waiting:
+            waiting.pop()()
+        return found(*arguments)
+
+    monkeypatch.setattr(insert, "snapshot_at", snapshot_at)
+
+
+def test_rows_of_new_keys_are_added_and_others_merged(flow: Flow, source: Source) -> None:
+    source.write((1, "a"), (2, "b"))
+    assert balanced(flow.run()).counts.inserted == 2
+    source.write((3, "c"))
+    assert balanced(flow.run()).counts.inserted == 1
+    source.update({"v": "'d'"}, "k = 3")
+    source.write((4, "e"))
+    counts = balanced(flow.run()).counts
+    assert (counts.inserted, counts.updated, operations(flow)[1:]) == (1, 1, ["WRITE", "WRITE", "MERGE"])
+    assert flow.rows == [(1, "a"), (2, "b"), (3, "d"), (4, "e")]
+    changes = pa.table(DeltaTable(flow.job.location).load_cdf(starting_version=1)).to_pylist()
+    assert sorted((one["k"], one["_change_type"], one["_commit_version"]) for one in changes if one["_commit_version"] < 3) == [
+        (1, "insert", 1), (2, "insert", 1), (3, "insert", 2),
+    ]  # fmt: skip
+
+
+def test_added_rows_of_a_partition_are_one_file(spark: SparkSession, tmp_path: Path, source: Source) -> None:
+    flow = make_flow(spark, tmp_path, {"source": source}, lambda source: source, keys=("k",), partitioned_by=("v",))
+    source.write((99, "a"))
+    flow.run()
+    source.write(*[(number, "ab"[number % 2]) for number in range(40)])
+    result = flow.run()
+    assert (result.counts.inserted, result.files, result.partitions) == (40, 2, (("a",), ("b",)))
+
+
+def test_a_key_that_another_writer_brings_after_the_comparison_is_there_once(
+    flow: Flow, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.write((1, "a"))
+    flow.run()
+    meanwhile(monkeypatch, lambda: write_here(flow, (2, "theirs"), (1, "theirs"), mode="overwrite"))
+    source.write((2, "ours"))
+    result = flow.run()
+    assert (result.counts.inserted, result.counts.updated) == (0, 1)
+    assert flow.rows == [(1, "theirs"), (2, "ours")]
+
+
+def test_a_key_that_was_appended_since_the_comparison_is_there_once(
+    spark: SparkSession, flow: Flow, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an append of Spark's, which has read nothing."""
+    source.write((1, "a"))
+    flow.run()
+    source.write((2, "ours"))
+    theirs, can_insert = [spark.createDataFrame([(2, "theirs")], "k BIGINT, v STRING")], insert.can_insert
+
+    def compared(*frames: Any) -> bool:
+        if theirs:
+            theirs.pop().write.format("delta").mode("append").save(flow.job.location)
+        return can_insert(*frames)
+
+    monkeypatch.setattr("lakechime_dagster.spark.write.can_insert", compared)
+    flow.run()
+    assert flow.rows == [(1, "a"), (2, "ours")]
+
+
+def test_an_attempt_that_another_one_overtakes_adds_nothing(
+    spark: SparkSession, flow: Flow, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one's commit is empty, so that it is its transaction alone that tells of it."""
+    source.write((1, "a"))
+    flow.run()
+    source.write((2, "b"))
+    target = Target(name="target", location=flow.job.location, log=open_log(flow.job.location, "target"), keys=("k",))
+    other = CommitStamp(lane=flow.lane, step=2, attempt=2, execution_id="e2", end=Place())
+    meanwhile(monkeypatch, lambda: commit(spark, target, other, lambda: lambda: append_nothing(spark, target)))
+    result, _ = flow.attempt(2, 1)
+    assert result.outcome is Outcome.SKIPPED
+    assert flow.rows == [(1, "a")]
+
+
+def test_lanes_of_keys_and_rows_with_new_columns_are_merged(flow: Flow, source: Source) -> None:
+    lane_of_key = replace(flow, lane=LaneId("test", "flow", "one"))
+    source.write((1, "a"))
+    lane_of_key.run()
+    source.write((2, "b"))
+    lane_of_key.run(compute=lambda source: source.withColumn("w", source.v))
+    assert operations(flow)[1:] == ["MERGE", "MERGE"]
