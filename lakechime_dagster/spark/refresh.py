@@ -125,7 +125,7 @@ class Attempt:
             schema = sifted.good.schema
             create_if_missing(self.spark, self.target, schema, CHANGE_FEED | properties_of(schema, self.target))
             keep_listed(self.spark, self.target, schema)
-            written = write(self.spark, self.job, self.target, stamp, sifted.good, work)
+            written = write(self.spark, self.job, self.target, stamp, sifted, work)
         if written.outcome is Outcome.SKIPPED and written.committed:
             return replace(skipped(written.committed), seen=self._seen)
         return TableResult(

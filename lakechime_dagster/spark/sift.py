@@ -25,6 +25,11 @@ class Sifted:
     deduplicated: int
     quarantined: int
 
+    @property
+    def written(self) -> int:
+        """How many rows are good."""
+        return self.computed - self.deduplicated - self.quarantined
+
 
 def reason_column(keys: Sequence[str], expect: Mapping[str, str]) -> Column:
     """Why a row is refused, or null: a null key, or a constraint that is not true of it."""
@@ -40,36 +45,50 @@ def sift(computed: DataFrame, keys: Sequence[str], expect: Mapping[str, str]) ->
     of them are bad. Constraints must be true: false and unknown are both refused, as Delta's own do.
     """
     judged = computed.withColumn(REASON, reason_column(keys, expect)).persist(StorageLevel.MEMORY_AND_DISK)
-    per_key = _per_key(judged, keys)
-    found = per_key.agg(
-        F.sum("__rows").alias("total"), F.sum(F.when(F.col("__ok"), F.col("__different"))).alias("kept"),
-        F.sum(F.when(~F.col("__ok"), F.col("__rows"))).alias("refused"),
-        F.sum(F.when(F.col("__ok") & (F.col("__different") > 1), F.col("__different"))).alias("tied"),
-    ).collect()[0]  # fmt: skip
-    total, kept, refused, tied = (int(found[name] or 0) for name in ("total", "kept", "refused", "tied"))
+    counted = _counted(judged, keys)
     good = judged.where(F.col(REASON).isNull()).drop(REASON)
-    bad = judged.where(F.col(REASON).isNotNull()) if refused else None
-    if not keys:
-        return Sifted(kept=judged, good=good, bad=bad, computed=total, deduplicated=0, quarantined=refused)
-    repeats = total - refused - kept
+    bad = judged.where(F.col(REASON).isNotNull()) if counted.refused else None
+    if not keys or counted.most_of_key <= 1:
+        return Sifted(kept=judged, good=good, bad=bad, computed=counted.total, deduplicated=0, quarantined=counted.refused)
+    per_key = _different_per_key(good, keys)
+    different = F.col("__different")
+    kept, tied = per_key.agg(F.sum(different), F.coalesce(F.sum(F.when(different > 1, different)), F.lit(0))).collect()[0]
+    repeats = counted.total - counted.refused - kept
     if repeats:
         good = good.dropDuplicates() if is_comparable(good.schema) else _without_repeats(good)
     if tied:
-        ties = per_key.where(F.col("__ok") & (F.col("__different") > 1)).select(*[column(f"__key_{i}") for i in range(len(keys))])
+        ties = per_key.where(F.col("__different") > 1).select(*[column(f"__key_{i}") for i in range(len(keys))])
         condition = [same(column(key), column(f"__key_{i}")) for i, key in enumerate(keys)]
         why = F.lit(f"another row has the same key ({', '.join(keys)}) and other values")
         tie = good.join(ties, condition, "left_semi").withColumn(REASON, why)
         good = good.join(ties, condition, "left_anti")
         bad = tie if bad is None else bad.unionByName(tie)
-    return Sifted(kept=judged, good=good, bad=bad, computed=total, deduplicated=repeats, quarantined=refused + tied)
+    return Sifted(kept=judged, good=good, bad=bad, computed=counted.total, deduplicated=repeats, quarantined=counted.refused + tied)
 
 
-def _per_key(judged: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Per key, and for bad rows apart: how many rows there are, and how many different ones."""
-    row = comparable_row(judged, [name for name in judged.columns if name != REASON])
-    groups = [column(key).alias(f"__key_{i}") for i, key in enumerate(keys)] + [F.col(REASON).isNull().alias("__ok")]
-    different = F.count_distinct(row) if keys else F.count(F.lit(1))
-    return judged.groupBy(*groups).agg(F.count(F.lit(1)).alias("__rows"), different.alias("__different"))
+@dataclass(frozen=True, kw_only=True)
+class _Counted:
+    """How many rows there are, how many of them are refused, and how many of the others have the key that most of these have."""
+
+    total: int
+    refused: int
+    most_of_key: int
+
+
+def _counted(judged: DataFrame, keys: Sequence[str]) -> _Counted:
+    per_key = judged.groupBy(*_named(keys), F.col(REASON).isNull().alias("__good")).agg(F.count(F.lit(1)).alias("__rows"))
+    rows, good = F.col("__rows"), F.col("__good")
+    found = per_key.agg(F.sum(rows), F.sum(F.when(~good, rows)), F.max(F.when(good, rows))).collect()[0]
+    return _Counted(total=found[0] or 0, refused=found[1] or 0, most_of_key=found[2] or 0)
+
+
+def _different_per_key(good: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """How many different rows each key has: what takes all columns, so that it is asked only where a key has several rows."""
+    return good.groupBy(*_named(keys)).agg(F.count_distinct(comparable_row(good)).alias("__different"))
+
+
+def _named(keys: Sequence[str]) -> list[Column]:
+    return [column(key).alias(f"__key_{i}") for i, key in enumerate(keys)]
 
 
 def _without_repeats(rows: DataFrame) -> DataFrame:

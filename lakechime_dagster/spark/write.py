@@ -30,6 +30,7 @@ from lakechime_dagster.spark.literals import local, plain
 from lakechime_dagster.spark.names import column, spelled
 from lakechime_dagster.spark.narrow import narrowed
 from lakechime_dagster.spark.shape import shaped
+from lakechime_dagster.spark.sift import Sifted
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
 
@@ -60,7 +61,7 @@ class Plan:
             self.difference.changes.unpersist()
 
 
-def write(spark: SparkSession, job: TableJob, target: Target, stamp: CommitStamp, good: DataFrame, work: Work) -> Written:
+def write(spark: SparkSession, job: TableJob, target: Target, stamp: CommitStamp, sifted: Sifted, work: Work) -> Written:
     """Bring the target to the good rows and commit under the stamp; nothing is written when nothing differs.
 
     With nothing to do, a first attempt leaves no commit and a later one an empty one (law 13).
@@ -70,7 +71,7 @@ def write(spark: SparkSession, job: TableJob, target: Target, stamp: CommitStamp
     def prepare() -> Callable[[], None] | None:
         plan.let_go()
         since = target.log.version
-        found = _planned(spark, job, target, good, work, since, is_alone=not stamp.lane.key)
+        found = _planned(spark, job, target, sifted, work, since, is_alone=not stamp.lane.key)
         plan.difference, plan.replaced, plan.fenced = found.difference, found.replaced, found.write is None
         plan.facts = changed_fact(found.difference.changed, since) if found.is_of_values else {}
         if found.write is None and not job.may_settle_empty:
@@ -95,19 +96,19 @@ class _Planned:
 
 
 def _planned(
-    spark: SparkSession, job: TableJob, target: Target, good: DataFrame, work: Work, since: int, *, is_alone: bool
+    spark: SparkSession, job: TableJob, target: Target, sifted: Sifted, work: Work, since: int, *, is_alone: bool
 ) -> _Planned:  # fmt: skip
     """Compare with the target as it is now, at a version since; `write` is None when nothing differs.
 
     Rows that are all new are inserted by a lane that is alone in its table: lanes of keys would be in each other's way.
     """
-    stored = target.read(spark)
+    good, stored = sifted.good, target.read(spark)
     now = spelled(stored, good.columns)
     if work.replace or job.refresh is RefreshMode.FULL:
         difference = _whole_difference(target, good, now)
         new_schema = [(f.name, f.dataType) for f in good.schema] != [(f.name, f.dataType) for f in now.schema]
         wanted = job.always_write or new_schema or not difference.is_empty
-        is_of_values = not new_schema and difference.is_of_values and good.count() == now.count()  # nor lacks one a key, or has another's
+        is_of_values = not new_schema and difference.is_of_values and sifted.written == now.count()  # nor lacks one a key, or has another's
         write = (lambda: replace_all(good, target)) if wanted else None
         return _Planned(difference=difference, write=write, replaced=wanted, is_of_values=is_of_values)
     held = now.schema
@@ -116,11 +117,11 @@ def _planned(
     if job.refresh is RefreshMode.PARTITIONS:
         return _planned_partitions(target, rows, now, work.scope)
     if not target.keys:
-        added = Difference(inserted=rows.count())
+        added = Difference(inserted=sifted.written)
         return _Planned(difference=added, write=None if added.is_empty else lambda: append(rows, target))
     can_be_inserted = is_alone and can_insert(rows, stored)
     if can_be_inserted and _is_just_made(target, since):
-        return _inserting(spark, target, since, rows, Difference(inserted=rows.count()))
+        return _inserting(spark, target, since, rows, Difference(inserted=sifted.written))
     difference = _scoped_difference(job, target, rows, now, work.scope)
     changes = difference.changes
     if changes is None or difference.is_empty:
