@@ -16,6 +16,8 @@ from tests.support.processes import await_found
 ENVIRONMENT = {"KAFKA_PASSWORD": PASSWORD}
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": "$KAFKA_PASSWORD"}
 
+KEPT = {"retention.ms": "-1"}  # also messages of years ago, which the broker else deletes when it next looks
+
 
 class Topics:
     """The topics of one test, whose names begin with a prefix of its own."""
@@ -38,7 +40,7 @@ class Topics:
 
         def is_created() -> bool:
             with suppress(KafkaException):
-                self._admin.create_topics([NewTopic(self.named(name), partitions, 1)])[self.named(name)].result()
+                self._admin.create_topics([NewTopic(self.named(name), partitions, 1, config=KEPT)])[self.named(name)].result()
                 return True
             return False
 
