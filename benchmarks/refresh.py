@@ -1,7 +1,8 @@
 """What an execution of 1,000 changed rows costs in a small and in a large table: `python -m benchmarks.refresh [--json]`.
 
 The same change goes into a target of 100,000 and of 5,000,000 rows, by key, through the range of its source; beside it what
-a user would run instead, the whole table recomputed and overwritten. One warm session, in turns, medians.
+a user would run instead, the whole table recomputed and overwritten. Then as many new rows come, beside a MERGE of just these in
+a clone of the target. One warm session, in turns, medians; the large target's first load, once, beside a MERGE into an empty table.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks._lines import Line, at_least, at_most, show
@@ -40,6 +42,7 @@ class Bench:
     rows: int
     steps: int = 0
     read: int | None = None
+    added: int = 0
 
     @property
     def source(self) -> str:
@@ -49,9 +52,31 @@ class Bench:
     def target(self) -> str:
         return str(self.folder / f"target_{self.rows}")
 
-    def make(self) -> None:
-        frame(self.spark, self.rows).write.format("delta").option("delta.enableChangeDataFeed", "true").save(self.source)
-        self.follow()
+    @property
+    def other(self) -> str:
+        return str(self.folder / f"merged_{self.rows}")
+
+    def make(self) -> tuple[float, float]:
+        """The first load, and by a MERGE of all rows into an empty table."""
+        frame(self.spark, 0, self.rows).write.format("delta").option("delta.enableChangeDataFeed", "true").save(self.source)
+        took = self.follow()
+        frame(self.spark, 0, 0).write.format("delta").option("delta.enableChangeDataFeed", "true").save(self.other)
+        return took, self.merge(frame(self.spark, 0, self.rows))
+
+    def merge(self, rows: DataFrame) -> float:
+        """What one would run instead for rows of which some may be there."""
+        began = time.perf_counter()
+        table = DeltaTable.forPath(self.spark, self.other).alias("t")
+        table.merge(rows.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        return time.perf_counter() - began
+
+    def add(self) -> DataFrame:
+        """Add rows of new keys to the source."""
+        first = self.rows + self.added
+        self.added += CHANGED
+        rows = frame(self.spark, first, first + CHANGED)
+        rows.write.format("delta").mode("append").save(self.source)
+        return rows
 
     def change(self, round_: int) -> None:
         """Update a block of the newest keys, as late corrections do."""
@@ -74,8 +99,8 @@ class Bench:
         began = time.perf_counter()
         result = refresh(self.spark, job, stamp, DeltaLog)
         took = time.perf_counter() - began
-        if start is not None and result.counts.updated != CHANGED:
-            raise SystemExit(f"expected {CHANGED} updated rows, got {result.counts}")
+        if start is not None and result.counts.changed != CHANGED:
+            raise SystemExit(f"expected {CHANGED} changed rows, got {result.counts}")
         self.read = int(end)
         return took
 
@@ -87,8 +112,8 @@ class Bench:
         return time.perf_counter() - began
 
 
-def frame(spark: SparkSession, rows: int) -> DataFrame:
-    return spark.range(0, rows, 1, 8).selectExpr("id", "id % 1000 AS customer", "id * 0.5 AS amount", "concat('note ', id) AS note")
+def frame(spark: SparkSession, first: int, end: int) -> DataFrame:
+    return spark.range(first, end, 1, 8).selectExpr("id", "id % 1000 AS customer", "id * 0.5 AS amount", "concat('note ', id) AS note")
 
 
 def measure() -> list[Line]:
@@ -99,8 +124,7 @@ def measure() -> list[Line]:
         open_driver(spark_settings, Path(folder), jars=settings.jars) as driver,
     ):
         benches = [Bench(driver.spark, Path(folder), rows) for rows in SIZES]
-        for bench in benches:
-            bench.make()
+        loads = [bench.make() for bench in benches]
         follows: dict[int, list[float]] = {rows: [] for rows in SIZES}
         wholes: dict[int, list[float]] = {rows: [] for rows in SIZES}
         for round_ in range(ROUNDS + 1):
@@ -108,14 +132,21 @@ def measure() -> list[Line]:
                 bench.change(round_)
                 follows[bench.rows].append(bench.follow())
                 wholes[bench.rows].append(bench.recompute())
+        news = [(benches[1].merge(benches[1].add()), benches[1].follow()) for _ in range(ROUNDS + 1)]
     small, large = (statistics.median(follows[rows][1:]) for rows in SIZES)  # the first round warms the code up
     whole = statistics.median(wholes[SIZES[1]][1:])
+    merged, added = (statistics.median(times) for times in zip(*news[1:], strict=True))
+    load, load_merged = loads[1]
     return [
         at_most(f"{CHANGED} rows into {SIZES[0]:,}", small, "s"),
         at_most(f"{CHANGED} rows into {SIZES[1]:,}", large, "s"),
         at_most("cost for a table 50 times as large", large / small, "x", 5),
         at_most(f"recomputing {SIZES[1]:,} rows whole", whole, "s"),
         at_least("recomputing whole / execution", whole / large, "x", 1),
+        at_most(f"{CHANGED} new rows into {SIZES[1]:,}", added, "s"),
+        at_least("a MERGE of just these / execution", merged / added, "x"),
+        at_most(f"the first {SIZES[1]:,} rows", load, "s"),
+        at_least("a MERGE of them into an empty table / execution", load_merged / load, "x"),
     ]
 
 

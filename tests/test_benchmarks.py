@@ -68,11 +68,18 @@ class Unmeasured:
     folder: Path
     rows: int
 
-    def make(self) -> None:
+    def make(self) -> tuple[float, float]:
         """There is nothing to follow."""
+        return 1.0, 1.0
 
     def change(self, round_: int) -> None:
         """Nothing changes."""
+
+    def add(self) -> None:
+        """Nothing comes."""
+
+    def merge(self, _: object) -> float:
+        return 1.0
 
     def follow(self) -> float:
         return 1.0
