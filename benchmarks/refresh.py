@@ -2,7 +2,7 @@
 
 The same change goes into a target of 100,000 and of 5,000,000 rows, by key, through the range of its source; beside it what
 a user would run instead, the whole table recomputed and overwritten. Then as many new rows come, beside a MERGE of just these in
-a clone of the target. One warm session, in turns, medians; the large target's first load, once, beside a MERGE into an empty table.
+a table of the same rows. One warm session, in turns, medians; the large target's first load, once, beside a MERGE into an empty table.
 """
 
 import argparse

@@ -28,7 +28,7 @@ from lakechime_dagster.spark.compare import OPERATION, values_of
 from lakechime_dagster.spark.literals import MAX_LITERALS, sql_literal
 from lakechime_dagster.spark.names import quoted, spelled
 from lakechime_dagster.spark.narrow import literal_filter
-from lakechime_dagster.spark.shape import same_type
+from lakechime_dagster.spark.shape import holds
 from lakechime_dagster.spark.stamp import TargetLog, stamped
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
@@ -206,8 +206,7 @@ def merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_bounded
     deletes, writes = column_of("s", OPERATION) == "D", column_of("s", OPERATION) != "D"
     table = DeltaTable.forPath(spark, target.location)
     merger = table.alias("t").merge(source.alias("s"), condition)
-    held = {field.name: field.dataType for field in spelled(table.toDF(), columns).schema}
-    if any(name not in held or not same_type(held[name], changes.schema[name].dataType) for name in columns):
+    if not holds(spelled(table.toDF(), columns).schema, StructType([changes.schema[name] for name in columns])):
         merger = merger.withSchemaEvolution()
     (
         merger.whenMatchedDelete(deletes)

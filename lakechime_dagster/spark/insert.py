@@ -10,17 +10,15 @@ from lakechime_dagster.spark.commit import Target
 from lakechime_dagster.spark.delta_files import snapshot_at
 from lakechime_dagster.spark.drivers.session import activate
 from lakechime_dagster.spark.names import column
-from lakechime_dagster.spark.shape import same_type
+from lakechime_dagster.spark.shape import holds
 from lakechime_dagster.spark.stamp import TXN_APP_ID, TXN_VERSION
 
 OF_WRITE = 8  # facts of Delta's word for a write beside its mode: of overwriting, and what the session says already
 
 
 def can_insert(rows: DataFrame, held: DataFrame) -> bool:
-    """Whether rows bring just the columns that a table holds, in its types."""
-    kinds = {field.name: field.dataType for field in held.schema}
-    brought = {field.name: field.dataType for field in rows.schema}
-    return kinds.keys() == brought.keys() and all(same_type(kinds[name], kind) for name, kind in brought.items())
+    """Whether rows bring just the columns that a table has, in its types."""
+    return len(rows.columns) == len(held.columns) and holds(held.schema, rows.schema)
 
 
 def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> None:

@@ -35,6 +35,12 @@ def same_type(one: DataType, other: DataType) -> bool:
     return one.simpleString() == other.simpleString()
 
 
+def holds(table: StructType, wanted: StructType) -> bool:
+    """Whether a table has all these columns, of these types."""
+    held = {field.name: field.dataType for field in table}
+    return all(field.name in held and same_type(held[field.name], field.dataType) for field in wanted)
+
+
 class _Fitting:
     """Casts values to the types of one table, part by part."""
 

@@ -26,8 +26,7 @@ class Sifted:
     quarantined: int
 
     @property
-    def written(self) -> int:
-        """How many rows are good."""
+    def good_count(self) -> int:
         return self.computed - self.deduplicated - self.quarantined
 
 

@@ -108,7 +108,8 @@ def _planned(
         difference = _whole_difference(target, good, now)
         new_schema = [(f.name, f.dataType) for f in good.schema] != [(f.name, f.dataType) for f in now.schema]
         wanted = job.always_write or new_schema or not difference.is_empty
-        is_of_values = not new_schema and difference.is_of_values and sifted.written == now.count()  # nor lacks one a key, or has another's
+        has_as_many = difference.is_of_values and sifted.good_count == now.count()  # no row lacks a key, and none has another's
+        is_of_values = not new_schema and has_as_many
         write = (lambda: replace_all(good, target)) if wanted else None
         return _Planned(difference=difference, write=write, replaced=wanted, is_of_values=is_of_values)
     held = now.schema
@@ -117,11 +118,11 @@ def _planned(
     if job.refresh is RefreshMode.PARTITIONS:
         return _planned_partitions(target, rows, now, work.scope)
     if not target.keys:
-        added = Difference(inserted=sifted.written)
+        added = Difference(inserted=sifted.good_count)
         return _Planned(difference=added, write=None if added.is_empty else lambda: append(rows, target))
     can_be_inserted = is_alone and can_insert(rows, stored)
     if can_be_inserted and _is_just_made(target, since):
-        return _inserting(spark, target, since, rows, Difference(inserted=sifted.written))
+        return _inserting(spark, target, since, rows, Difference(inserted=sifted.good_count))
     difference = _scoped_difference(job, target, rows, now, work.scope)
     changes = difference.changes
     if changes is None or difference.is_empty:

@@ -99,7 +99,7 @@ def test_every_row_of_a_database_is_the_lakes_though_all_between_them_was_killed
         compared = chain.running.lakechime("cdc", "monitor", orders.name)
     rows = committed(mariadb)
     chain.await_true(lambda: orders.rows(COLUMNS) == rows, f"{len(rows)} rows as the database has them")
-    chain.await_true(chain.is_at_rest, "nothing is on the way")
+    chain.await_true(chain.running.is_at_rest, "nothing is on the way")
     assert (compared["keys"], compared["unchecked"]) == ({}, {})
     assert read_by_duckdb(orders.location) == rows
     messages = sorted((one["topic"], one["partition"], one["offset"]) for one in orders.messages())

@@ -31,25 +31,39 @@ def flow(spark: SparkSession, tmp_path: Path, source: Source) -> Flow:
     return make_flow(spark, tmp_path, {"source": source}, lambda source: source, keys=("k",))
 
 
+@pytest.fixture
+def begun(flow: Flow, source: Source) -> Flow:
+    """The flow after its first step."""
+    source.write((1, "a"))
+    flow.run()
+    return flow
+
+
 def operations(flow: Flow) -> list[str]:
     return [one["operation"] for one in reversed(DeltaTable(flow.job.location).history())]
 
 
-def write_here(flow: Flow, *rows: tuple[int, str], mode: Any = "append") -> None:
-    """What a person writes into the target."""
-    Source(Path(flow.job.location), ROWS).write(*rows, mode=mode)
+def overwrite(flow: Flow) -> None:
+    """As another engine does it, which replaces what is there."""
+    Source(Path(flow.job.location), ROWS).write((1, "a"), (2, "theirs"), mode="overwrite")
+
+
+def append(flow: Flow) -> None:
+    """As a session of Spark's does it, which reads nothing of the table."""
+    theirs = flow.spark.newSession().createDataFrame([(2, "theirs")], "k BIGINT, v STRING")
+    theirs.write.format("delta").mode("append").save(flow.job.location)
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """Let this happen once, when the rows are compared and about to be written."""
-    waiting, found = [happens], insert.snapshot_at
+    waiting, snapshot_at = [happens], insert.snapshot_at
 
-    def snapshot_at(*arguments: Any) -> Any:
+    def opened(*arguments: Any) -> Any:
         if waiting:
             waiting.pop()()
-        return found(*arguments)
+        return snapshot_at(*arguments)
 
-    monkeypatch.setattr(insert, "snapshot_at", snapshot_at)
+    monkeypatch.setattr(insert, "snapshot_at", opened)
 
 
 def test_rows_of_new_keys_are_added_and_others_merged(flow: Flow, source: Source) -> None:
@@ -77,56 +91,37 @@ def test_added_rows_of_a_partition_are_one_file(spark: SparkSession, tmp_path: P
     assert (result.counts.inserted, result.files, result.partitions) == (40, 2, (("a",), ("b",)))
 
 
+@pytest.mark.parametrize("write", [append, overwrite])
 def test_a_key_that_another_writer_brings_after_the_comparison_is_there_once(
-    flow: Flow, source: Source, monkeypatch: pytest.MonkeyPatch
+    begun: Flow, source: Source, monkeypatch: pytest.MonkeyPatch, write: Callable[[Flow], None]
 ) -> None:
-    source.write((1, "a"))
-    flow.run()
-    meanwhile(monkeypatch, lambda: write_here(flow, (2, "theirs"), (1, "theirs"), mode="overwrite"))
     source.write((2, "ours"))
-    result = flow.run()
+    meanwhile(monkeypatch, lambda: write(begun))
+    result = balanced(begun.run())
     assert (result.counts.inserted, result.counts.updated) == (0, 1)
-    assert flow.rows == [(1, "theirs"), (2, "ours")]
-
-
-def test_a_key_that_was_appended_since_the_comparison_is_there_once(
-    spark: SparkSession, flow: Flow, source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By an append of Spark's, which has read nothing."""
-    source.write((1, "a"))
-    flow.run()
-    source.write((2, "ours"))
-    theirs, can_insert = [spark.createDataFrame([(2, "theirs")], "k BIGINT, v STRING")], insert.can_insert
-
-    def compared(*frames: Any) -> bool:
-        if theirs:
-            theirs.pop().write.format("delta").mode("append").save(flow.job.location)
-        return can_insert(*frames)
-
-    monkeypatch.setattr("lakechime_dagster.spark.write.can_insert", compared)
-    flow.run()
-    assert flow.rows == [(1, "a"), (2, "ours")]
+    assert begun.rows == [(1, "a"), (2, "ours")]
 
 
 def test_an_attempt_that_another_one_overtakes_adds_nothing(
-    spark: SparkSession, flow: Flow, source: Source, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, begun: Flow, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one's commit is empty, so that it is its transaction alone that tells of it."""
-    source.write((1, "a"))
-    flow.run()
     source.write((2, "b"))
-    target = Target(name="target", location=flow.job.location, log=open_log(flow.job.location, "target"), keys=("k",))
-    other = CommitStamp(lane=flow.lane, step=2, attempt=2, execution_id="e2", end=Place())
+    target = Target(name="target", location=begun.job.location, log=open_log(begun.job.location, "target"), keys=("k",))
+    other = CommitStamp(lane=begun.lane, step=2, attempt=2, execution_id="e2", end=Place())
     meanwhile(monkeypatch, lambda: commit(spark, target, other, lambda: lambda: append_nothing(spark, target)))
-    result, _ = flow.attempt(2, 1)
+    result, _ = begun.attempt(2, 1)
     assert result.outcome is Outcome.SKIPPED
-    assert flow.rows == [(1, "a")]
+    assert begun.rows == [(1, "a")]
 
 
-def test_lanes_of_keys_and_rows_with_new_columns_are_merged(flow: Flow, source: Source) -> None:
-    lane_of_key = replace(flow, lane=LaneId("test", "flow", "one"))
+def test_lanes_of_keys_merge(flow: Flow, source: Source) -> None:
     source.write((1, "a"))
-    lane_of_key.run()
+    replace(flow, lane=LaneId("test", "flow", "one")).run()
+    assert operations(flow)[-1] == "MERGE"
+
+
+def test_rows_with_a_new_column_are_merged(begun: Flow, source: Source) -> None:
     source.write((2, "b"))
-    lane_of_key.run(compute=lambda source: source.withColumn("w", source.v))
-    assert operations(flow)[1:] == ["MERGE", "MERGE"]
+    begun.run(compute=lambda source: source.withColumn("w", source.v))
+    assert operations(begun)[-1] == "MERGE"

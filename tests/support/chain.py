@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import dagster as dg
-
 from lakechime_dagster.demo.servers.connect import Connect, connect_worker
 from lakechime_dagster.demo.servers.kafka import kafka_broker
 from lakechime_dagster.demo.servers.server import Server, listens
@@ -65,20 +63,12 @@ class Chain:
         self.warm = start_warm_driver(self.place.spark, self.running.home, self.place.jars)
         self.killed.append(run_id)
 
-    @property
-    def instance(self) -> dg.DagsterInstance:
-        return self.running.instance
-
     def location(self, table: str) -> str:
         return str(self.running.home.joinpath("warehouse", *table.split(".")))
 
     def failed(self) -> list[str]:
         """Those of the runs that were killed, themselves or their Spark, that did not come to an end of their own."""
-        return [run_id for run_id in self.killed if (run := self.instance.get_run_by_id(run_id)) and not run.is_success]
-
-    def is_at_rest(self) -> bool:
-        """Whether nothing is on the way, and no run is at work."""
-        return self.running.is_at_rest()
+        return [run_id for run_id in self.killed if (run := self.running.instance.get_run_by_id(run_id)) and not run.is_success]
 
     def expect_health(self) -> None:
         """Raises what a failed task of a connector says."""

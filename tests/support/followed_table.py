@@ -42,7 +42,7 @@ class FollowedTable:
 
     def told(self) -> dict[int, int]:
         """By step how many messages its run says that it counted, by what became of each."""
-        found = self.chain.instance.fetch_materializations(dg.AssetKey(self.name.split(".")), limit=1000).records
+        found = self.chain.running.instance.fetch_materializations(dg.AssetKey(self.name.split(".")), limit=1000).records
         said = [record.asset_materialization.metadata for record in found if record.asset_materialization]
         counts = {name for metadata in said for name in metadata if re.fullmatch(r"events (?!consumed$).+", name)}
         return {

@@ -14,7 +14,7 @@ from lakechime_dagster.errors import LakeChimeError, LaneConflictError
 from lakechime_dagster.schema.repository import TypePlace
 from lakechime_dagster.spark.commit import CommitLostError, Target, retrying
 from lakechime_dagster.spark.delta_files import remove_folder
-from lakechime_dagster.spark.shape import same_type
+from lakechime_dagster.spark.shape import holds
 from lakechime_dagster.spark.stamp import TargetLog
 from lakechime_dagster.spark.statistics import keep_listed, properties_of
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId
@@ -74,7 +74,7 @@ def append_after(place: TypePlace, target: Target, rows: DataFrame, count: int, 
         with tried:
             columns = target.log.plain_columns()
             if target.log.committed(stamp.lane, stamp.step) is None:
-                if columns is not None and _holds(columns, one.schema):
+                if columns is not None and holds(StructType.fromJson(json.loads(columns)), one.schema):
                     _add(target, one, stamp)
                 else:
                     _write(target, one, stamp)
@@ -82,12 +82,6 @@ def append_after(place: TypePlace, target: Target, rows: DataFrame, count: int, 
     if found is None:
         raise CommitLostError(f"{target.name}: commit {stamp.step} of {stamp.lane} was written, and is not in its log")
     return found
-
-
-def _holds(columns: str, schema: StructType) -> bool:
-    """Whether a table has all these columns, of these types."""
-    had = {field.name: field.dataType for field in StructType.fromJson(json.loads(columns))}
-    return all(field.name in had and same_type(had[field.name], field.dataType) for field in schema)
 
 
 def _write(target: Target, rows: DataFrame, stamp: CommitStamp) -> None:
