@@ -121,7 +121,7 @@ def databases(mariadb: MariaDB) -> Iterator[list[Database]]:
 
 
 @pytest.fixture
-def running(tmp_path: Path, databases: list[Database], stack_folder: Path, stack_jars: Path, spark_jars: Path) -> Iterator[Chain]:
+def linked(tmp_path: Path, databases: list[Database], stack_folder: Path, stack_jars: Path, spark_jars: Path) -> Iterator[Chain]:
     urls = {f"LAKECHIME_TEST_{database.name.upper()}": database.url for database in databases}
     place = Place(tmp_path, stack_folder, spark_jars, stack_jars)
     with chain(place, "tests.long.lake", lambda kafka: {one.name: one.connector(kafka) for one in databases}, **urls) as found:
@@ -129,22 +129,22 @@ def running(tmp_path: Path, databases: list[Database], stack_folder: Path, stack
 
 
 def test_two_databases_are_the_lakes_though_all_between_them_is_killed_again_and_again(
-    running: Chain, databases: list[Database], say: Callable[[str], None]
+    linked: Chain, databases: list[Database], say: Callable[[str], None]
 ) -> None:
     say(f"{MINUTES:g} minutes, seed {SEED}")
     dice = random.Random(SEED)
     end = time.monotonic() + 60 * MINUTES
     with ExitStack() as writing:
         writers = {one.name: writing.enter_context(Writer(one, random.Random(dice.random()))) for one in databases}
-        trial = Trial(running, writers, dice, say)
+        trial = Trial(linked, writers, dice, say)
         for table in trial.tables:
-            running.await_true(lambda table=table: table.rows(COLUMNS), f"the first rows of {table.name}", 240)
+            linked.await_true(lambda table=table: table.rows(COLUMNS), f"the first rows of {table.name}", 240)
         bags: dict[str, list[tuple[str, Statements]]] = {database.name: [] for database in databases}
         problems: list[str] = []
         while time.monotonic() < end and not problems:
             problems = trial.round(bags)
     assert not problems
-    running.await_true(running.is_at_rest, "nothing is on the way", 600)
+    linked.await_true(linked.running.is_at_rest, "nothing is on the way", 600)
     assert not list(wrong(trial, databases))
     changes, transactions = (sum(getattr(one, name) for one in writers.values()) for name in ("changes", "transactions"))
     say(f"{changes} changes in {transactions} transactions; {trial.schema_changes.total()} of the schema, {dict(trial.schema_changes)}")
