@@ -63,13 +63,13 @@ def _table(statement: Statement) -> str:
     for column in statement.columns[:MAX_SHOWN]:
         direct = [source for source in column.sources if source.kind.is_direct]
         others = [source for source in column.sources if not source.kind.is_direct]
-        made_of = _sources(direct) or ("" if column.opaque else "constant")
-        cells = (column.column, made_of, _sources(others), "; ".join(column.opaque))
+        made_of = _sources(direct) or ("" if column.not_known else "constant")
+        cells = (column.column, made_of, _sources(others), "; ".join(column.not_known))
         lines.append(f"| {' | '.join(_cell(one) for one in cells)} |")
     if len(statement.columns) > MAX_SHOWN:
         lines.append(f"| and {len(statement.columns) - MAX_SHOWN} more | | | |")
     lines += ["", f"rows are decided by: {_cell(_sources(statement.indirect)) or 'nothing but what there is'}"]
-    lines += [f"- not known: {_cell(why)}" for why in statement.unknown]
+    lines += [f"- not known: {_cell(why)}" for why in statement.not_known]
     return "\n".join(lines)
 
 

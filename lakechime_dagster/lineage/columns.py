@@ -95,24 +95,36 @@ class Source:
 class ColumnLineage:
     """What one column of a target came from: sources, in order and each once; or a constant; or what could not be told.
 
-    `opaque` holds reasons: what the column came from is not, or not only, the sources. Never is a column silently without any.
+    `opaque` holds reasons: what the column came from is not, or not only, the sources. `foreign` names code that nobody looks
+    into, such as a UDF: what it does with the sources is not known, but they are all there are. Never is a column silently
+    without any of them.
     """
 
     column: str
     sources: tuple[Source, ...] = ()
     opaque: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(sorted(set(self.sources), key=lambda one: one.order)))
-        object.__setattr__(self, "opaque", tuple(sorted(set(self.opaque))))
+        for name in ("opaque", "foreign"):
+            object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
 
     @property
     def is_constant(self) -> bool:
-        return not self.opaque and not any(source.kind.is_direct for source in self.sources)
+        return not self.not_known and not any(source.kind.is_direct for source in self.sources)
+
+    @property
+    def not_known(self) -> tuple[str, ...]:
+        """All that is not known of it: where else it came from, and what was done with its sources."""
+        return self.opaque + self.foreign
 
     def joined(self, other: "ColumnLineage") -> "ColumnLineage":
         """Of two statements that both give the column."""
-        return ColumnLineage(column=self.column, sources=self.sources + other.sources, opaque=self.opaque + other.opaque)
+        return ColumnLineage(
+            column=self.column, sources=self.sources + other.sources, opaque=self.opaque + other.opaque,
+            foreign=self.foreign + other.foreign,
+        )  # fmt: skip
 
 
 def joined(columns: Iterable[ColumnLineage]) -> tuple[ColumnLineage, ...]:

@@ -16,7 +16,8 @@ class Statement:
     `columns` are those that it assigns, by the target's names; one that it leaves as it is is not among them. `indirect` are
     sources that decide which rows there are, told once for the whole statement. `inputs` are all data sets that it reads, the
     target itself only if it reads that beyond what a merge looks up. `replaces` says that no row of the target stays.
-    `unknown` holds why something of it could not be told.
+    `unknown` holds why something of it could not be told, `foreign` names code that nobody looks into and that says by `indirect`
+    which rows there are, or how many.
     """
 
     target: str
@@ -25,11 +26,17 @@ class Statement:
     inputs: tuple[str, ...] = ()
     replaces: bool = False
     unknown: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "indirect", tuple(sorted(set(self.indirect), key=lambda one: one.order)))
-        for name in ("inputs", "unknown"):
+        for name in ("inputs", "unknown", "foreign"):
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
+
+    @property
+    def not_known(self) -> tuple[str, ...]:
+        """All that is not known of which rows there are."""
+        return self.unknown + self.foreign
 
     def added(self, later: "Statement") -> "Statement":
         """Of two statements of one run on one target: they add up, unless the later one replaces all."""
@@ -42,6 +49,7 @@ class Statement:
             inputs=self.inputs + later.inputs,
             replaces=self.replaces,
             unknown=self.unknown + later.unknown,
+            foreign=self.foreign + later.foreign,
         )
 
 
@@ -101,7 +109,7 @@ def respelled(statement: Statement, names: Mapping[ColumnRef, ColumnRef]) -> Sta
     columns = [
         ColumnLineage(
             column=names.get(ref := ColumnRef(statement.target, one.column), ref).column or one.column,
-            sources=_respelled(one.sources, names), opaque=one.opaque,
+            sources=_respelled(one.sources, names), opaque=one.opaque, foreign=one.foreign,
         )
         for one in statement.columns
     ]  # fmt: skip

@@ -52,7 +52,7 @@ RECORDS = [
     make_writes("wide.copy", **{f"c{number:02}": f"wide.all.c{number:02}" for number in range(30)}),
     late("1", 10, "late.old"),
     late("2", 12, "late.new"),
-    make_record(make_statement("late.guess", amount="late.daily.amount", opaque={"risk": "mapInPandas"}), job="guess"),
+    make_record(make_statement("late.guess", amount="late.daily.amount", opaque={"risk": "rows of an RDD"}), job="guess"),
     make_record(make_statement("late.blind", inputs=("late.daily",), opaque={f"x{number:02}": "an RDD" for number in range(22)}), job="b"),
 ]  # fmt: skip
 
@@ -123,7 +123,7 @@ def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
     assert told("late.daily") == {
         "late.daily": None,
         "late.new": {"kind": "not known", "reasons": ["no run that wrote late.new has recorded lineage"], "more": 0},
-        "late.guess": {"kind": "not known in part", "reasons": ["late.guess.risk: mapInPandas"], "more": 0},
+        "late.guess": {"kind": "not known in part", "reasons": ["late.guess.risk: rows of an RDD"], "more": 0},
         "late.blind": {"kind": "not known", "reasons": blind, "more": 2},
     }
     assert told("late.daily&at=2026-01-31T11:00:00Z").keys() == {"late.daily", "late.old", "late.guess", "late.blind"}
@@ -265,8 +265,8 @@ def test_a_person_asks_for_a_time_and_a_way_in_whatever_zone_the_browser_is(addr
 def test_a_person_sees_what_is_not_known_and_is_helped_with_names(address: str, browser: Page) -> None:
     browser.goto(f"{address}/lineage?table=late.daily")
     graph = browser.get_by_role("group", name="lineage graph")
-    graph.get_by_role("button", name="late.guess.risk: mapInPandas").press("Enter")
-    assert browser.locator("#about").text_content() == "late.guess is not known in partnot known: late.guess.risk: mapInPandas"
+    graph.get_by_role("button", name="late.guess.risk: rows of an RDD").press("Enter")
+    assert browser.locator("#about").text_content() == "late.guess is not known in partnot known: late.guess.risk: rows of an RDD"
     row = browser.locator("#list tbody tr", has_text="late.blind").first
     row.locator("summary", has_text="not known").press("Enter")
     reasons = [line.text_content() for line in row.get_by_role("listitem").all()]

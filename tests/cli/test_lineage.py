@@ -24,7 +24,7 @@ SILVER = make_statement(
 ROUTES = make_statement(
     "gold.route_hour", avg=source("silver.flights.dep_delay", Kind.AGGREGATION), flights=source("silver.flights.", Kind.AGGREGATION)
 )
-GUESS = make_statement("lab.guess", inputs=("silver.flights",), opaque={"risk": "mapInPandas"}, constant=())
+GUESS = make_statement("lab.guess", inputs=("silver.flights",), opaque={"risk": "rows of an RDD"}, constant=())
 FIXED = make_statement("lab.fixed", constant=())
 DAY = 1_700_000_000_000
 
@@ -110,7 +110,7 @@ def test_nothing_and_not_known_are_different_answers(recorded: Cli) -> None:
     assert (nothing.out, nothing.err) == ("lab.fixed.constant comes from nothing: its values are constants\n", "")
     opaque = recorded("lineage", "upstream", "lab.guess.risk")
     assert "silver.flights" in opaque.out
-    assert opaque.err == "not known: lab.guess.risk: mapInPandas\n"
+    assert opaque.err == "not known: lab.guess.risk: rows of an RDD\n"
     elsewhere = recorded("lineage", "upstream", "bronze.weather")
     assert elsewhere.err == "not known: bronze.weather is written elsewhere, and nobody has told from what\n"
     assert "nothing reads lab.guess, as far as runs told since 2023-11-14" in recorded("lineage", "downstream", "lab.guess").out
@@ -139,7 +139,7 @@ def test_a_path_tells_each_step_and_that_there_is_none(recorded: Cli) -> None:
     assert [step["target"] for step in rows["path"]] == ["silver.flights", "gold.route_hour"]
     sure = make_statement("lab.both", inputs=("lab.far",), of_it="lab.far.of_it", guess="lab.far.of_it")
     far = make_statement("lab.far", inputs=("silver.flights",), of_it="silver.flights.dep_delay")
-    short = make_statement("lab.both", inputs=("bronze.flights",), opaque={"guess": "mapInPandas"}, constant=())
+    short = make_statement("lab.both", inputs=("bronze.flights",), opaque={"guess": "rows of an RDD"}, constant=())
     records = [make_record(one, namespace="local", job=job, at=DAY) for job, one in (("far", far), ("both", sure), ("short", short))]
     SqlLineage(recorded.platform.store.engine).record_all(records)
     both = recorded("lineage", "path", "bronze.flights.dep_delay", "lab.both.guess", "--json").json
@@ -184,7 +184,7 @@ def test_what_came_and_what_went_between_two_times_is_told(recorded: Cli) -> Non
     (target,) = recorded("lineage", "diff", "--since", str(DAY), "--json").json["targets"]
     assert target["target"] == "lab.guess"
     assert target["came"] == [{"column": "lab.guess.risk", "kind": "identity", "source": "silver.flights.wind"}]
-    assert target["went"] == [{"column": "lab.guess.risk", "kind": "mapInPandas", "source": None}]
+    assert target["went"] == [{"column": "lab.guess.risk", "kind": "rows of an RDD", "source": None}]
     assert recorded("lineage", "diff", "gold.route_hour", "--since", str(DAY)).out == "nothing is told otherwise\n"
     assert recorded("lineage", "diff", "--since", "yesterday").code == 2
 

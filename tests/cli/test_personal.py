@@ -24,7 +24,7 @@ TOWNS = make_statement(
     "gold.towns", town="silver.members.town", last=source("silver.members.id", Kind.AGGREGATION),
     n=source("silver.members.email", Kind.AGGREGATION, masking=True),
 )  # fmt: skip
-GUESS = make_statement("lab.guess", inputs=("silver.members",), opaque={"risk": "mapInPandas"})
+GUESS = make_statement("lab.guess", inputs=("silver.members",), opaque={"risk": "rows of an RDD"})
 
 
 @pytest.fixture

@@ -12,14 +12,19 @@ def source(text: str, kind: Kind = Kind.IDENTITY, *, masking: bool = False) -> S
 
 def make_statement(
     target: str = "gold.daily", *, inputs: tuple[str, ...] = (), indirect: tuple[Source, ...] = (), opaque: dict[str, str] | None = None,
-    unknown: tuple[str, ...] = (), replaces: bool = False, **columns: str | Source | tuple[Source, ...],
+    unknown: tuple[str, ...] = (), foreign: tuple[str, ...] = (), replaces: bool = False,
+    through: dict[str, str] | None = None, **columns: str | Source | tuple[Source, ...],
 ) -> Statement:  # fmt: skip
-    """A statement by its columns: the name of the one column that it is a copy of, a source, or several."""
-    found = [ColumnLineage(column=name, sources=_sources(one)) for name, one in columns.items()]
+    """A statement by its columns: the name of the one column that it is a copy of, a source, or several.
+
+    `through` names, by column, code that nobody looks into, `foreign` what of that decides on rows.
+    """
+    code = {name: (one,) for name, one in (through or {}).items()}
+    found = [ColumnLineage(column=name, sources=_sources(one), foreign=code.get(name, ())) for name, one in columns.items()]
     found += [ColumnLineage(column=name, opaque=(reason,)) for name, reason in (opaque or {}).items()]
     return Statement(
         target=target, columns=tuple(found), indirect=indirect, inputs=inputs + inputs_of(found, indirect), unknown=unknown,
-        replaces=replaces,
+        foreign=foreign, replaces=replaces,
     )  # fmt: skip
 
 

@@ -6,8 +6,11 @@ from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, So
 KINDS = st.sampled_from(Kind)
 SOURCES = st.builds(Source, st.builds(ColumnRef, st.sampled_from("tu"), st.sampled_from(["a", "b", None])), KINDS, st.booleans())
 COLUMNS = st.builds(
-    lambda column, sources, opaque: ColumnLineage(column=column, sources=tuple(sources), opaque=tuple(opaque)),
-    st.sampled_from("xy"), st.lists(SOURCES, max_size=4), st.lists(st.sampled_from(["udf", "rdd"]), max_size=2),
+    lambda column, sources, opaque, foreign: ColumnLineage(
+        column=column, sources=tuple(sources), opaque=tuple(opaque), foreign=tuple(foreign)
+    ),
+    st.sampled_from("xy"), st.lists(SOURCES, max_size=4), st.lists(st.sampled_from(["rdd", "job"]), max_size=2),
+    st.lists(st.sampled_from(["udf", "mapInPandas"]), max_size=2),
 )  # fmt: skip
 
 
@@ -44,4 +47,5 @@ def test_the_lineage_of_columns_is_the_same_in_whatever_order_it_is_told(columns
 
 def test_a_column_without_any_source_is_a_constant_only_if_nothing_is_left_untold() -> None:
     assert ColumnLineage(column="a").is_constant
-    assert not ColumnLineage(column="a", opaque=("a UDF",)).is_constant
+    assert not ColumnLineage(column="a", opaque=("rows of an RDD",)).is_constant
+    assert not ColumnLineage(column="a", foreign=("Python UDF f",)).is_constant

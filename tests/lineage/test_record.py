@@ -1,5 +1,5 @@
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
-from lakechime_dagster.lineage.record import Statement, inputs_of, summed
+from lakechime_dagster.lineage.record import Statement, as_table_names, inputs_of, summed
 
 FLIGHTS = Source(ColumnRef("bronze.flights", "dep_delay"), Kind.AGGREGATION)
 WEATHER = Source(ColumnRef("bronze.weather", "wind"), Kind.IDENTITY)
@@ -7,11 +7,13 @@ WEATHER = Source(ColumnRef("bronze.weather", "wind"), Kind.IDENTITY)
 
 def test_statements_of_one_run_on_one_target_add_up() -> None:
     first = Statement(target="gold.a", columns=(ColumnLineage(column="delay", sources=(FLIGHTS,)),), inputs=("bronze.flights",))
-    second = Statement(target="gold.a", columns=(ColumnLineage(column="delay", sources=(WEATHER,)),), unknown=("an RDD",))
+    second = Statement(
+        target="gold.a", columns=(ColumnLineage(column="delay", sources=(WEATHER,)),), unknown=("an RDD",), foreign=("a UDF",)
+    )
     other = Statement(target="gold.b", inputs=("gold.a",))
     added, unchanged = summed([first, other, second])
     assert added.columns == (ColumnLineage(column="delay", sources=(FLIGHTS, WEATHER)),)
-    assert (added.inputs, added.unknown) == (("bronze.flights",), ("an RDD",))
+    assert (added.inputs, added.unknown, added.foreign) == (("bronze.flights",), ("an RDD",), ("a UDF",))
     assert unchanged == other
 
 
@@ -28,3 +30,10 @@ def test_all_data_sets_that_take_part_are_inputs() -> None:
         "bronze.weather",
         "gold.days",
     )
+
+
+def test_a_column_by_the_name_of_its_table_keeps_all_that_is_told_of_it() -> None:
+    told = {"sources": (WEATHER,), "opaque": ("an RDD",), "foreign": ("a UDF",)}
+    statement = Statement(target="gold.a", columns=(ColumnLineage(column="WIND", **told),), foreign=("a UDF",))
+    named = Statement(target="gold.a", columns=(ColumnLineage(column="wind", **told),), foreign=("a UDF",))
+    assert as_table_names(statement, ["wind"]) == named

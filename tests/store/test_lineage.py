@@ -22,7 +22,7 @@ from tests.lineage.factories import make_record, make_statement, source
 
 DELAY = make_statement(delay="bronze.flights.dep_delay")
 WIND = make_statement(delay="bronze.flights.dep_delay", wind=source("bronze.weather.wind", Kind.AGGREGATION))
-OPAQUE = make_statement(inputs=("bronze.flights",), opaque={"delay": "a UDF"}, unknown=("an RDD",))
+OPAQUE = make_statement(inputs=("bronze.flights",), opaque={"delay": "rows of an RDD"}, unknown=("an RDD",))
 ELSEWHERE = make_statement("gold.other", delay="bronze.flights.dep_delay")
 TIMES = range(1, 6)
 RECORDS = st.builds(
@@ -40,7 +40,8 @@ def test_a_record_is_read_back_as_it_was_told(engine: Engine) -> None:
         who=source("crm.people.email", Kind.TRANSFORMATION, masking=True),
         rows=source("bronze.flights.", Kind.AGGREGATION),
         indirect=(source("bronze.weather.hour", Kind.JOIN),),
-        inputs=("bronze.airlines",), opaque={"guess": "a UDF"}, unknown=("an RDD",), replaces=True,
+        inputs=("bronze.airlines",), opaque={"guess": "rows of an RDD"}, unknown=("an RDD",), replaces=True,
+        through={"who": "Python UDF hide"}, foreign=("mapInPandas",),
     )  # fmt: skip
     assert SqlLineage(engine).record(make_record(statement, at=7, owners=("team:ops",)))
     (found,) = LineageStandings(engine).all()
@@ -54,11 +55,22 @@ def test_outlines_tell_columns_and_what_is_not_known_of_the_targets_asked_for_at
     ])  # fmt: skip
     found = LineageStandings(engine)
     bare = Statement(target="gold.daily", columns=(ColumnLineage(column="delay"), ColumnLineage(column="wind")))
-    opaque = Statement(target="gold.daily", columns=(ColumnLineage(column="delay", opaque=("a UDF",)),), unknown=("an RDD",))
+    opaque = Statement(target="gold.daily", columns=(ColumnLineage(column="delay", opaque=("rows of an RDD",)),), unknown=("an RDD",))
     assert found.outlines(["gold.daily", "no.such"]) == {"gold.daily": [bare]}
     assert found.outlines(["gold.daily"], at_ms=8) == {"gold.daily": [opaque]}
     assert found.outlines(["gold.daily"], at_ms=4) == {}
     assert found.outlines(["gold.daily", "gold.other"]).keys() == {"gold.daily", "gold.other"}
+
+
+def test_a_run_that_tells_of_code_that_was_not_told_before_tells_something_new(engine: Engine) -> None:
+    plain, through = make_statement(delay="s.delay"), make_statement(delay="s.delay", through={"delay": "Python UDF f"})
+    rows = make_statement(delay="s.delay", foreign=("Python UDF f",))
+    lineage = SqlLineage(engine)
+    for at, statement in enumerate((plain, through, rows), 1):
+        lineage.record(make_record(statement, run=str(at), at=at))
+        assert LineageStandings(engine).outlines(["gold.daily"])["gold.daily"][0].not_known == statement.not_known
+    assert [len(LineageStandings(engine).all(at)) for at in (1, 2, 3)] == [1, 1, 1]
+    assert [one.statement.columns[0].foreign for one in LineageStandings(engine).history("gold.daily")] == [(), ("Python UDF f",), ()]
 
 
 def test_the_same_record_again_changes_nothing(engine: Engine) -> None:

@@ -52,7 +52,7 @@ def test_a_network_follows_the_store_to_what_holds(batches: list[list[LineageRec
 def test_a_network_is_read_from_every_database(engine: Engine) -> None:
     lineage, current = SqlLineage(engine), CurrentNetwork(engine)
     assert told(current.network()) == [set(), set(), set()]
-    first = make_statement(a="s.a", opaque={"b": "a UDF"}, inputs=("t",))
+    first = make_statement(a="s.a", opaque={"b": "rows of an RDD"}, inputs=("t",))
     lineage.record(make_record(first, run="one", at=1))
     assert told(current.network()) == told(network_of([first]))
     second = make_statement(a="t.a", unknown=("an RDD",))
@@ -83,7 +83,7 @@ def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_flow_read
 
 @pytest.mark.parametrize("many", [1, 2])
 def test_what_is_read_at_once_or_by_parts_is_the_same(sqlite_engine: Engine, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    statements = [make_statement(f"gold.t{number}", a=f"s.c{number}", opaque={"b": "a UDF"}) for number in range(3)]
+    statements = [make_statement(f"gold.t{number}", a=f"s.c{number}", opaque={"b": "rows of an RDD"}) for number in range(3)]
     SqlLineage(sqlite_engine).record_all([make_record(one) for one in statements])
     monkeypatch.setattr("lakechime_dagster.store.lineage.held.MANY", many)
     monkeypatch.setattr("lakechime_dagster.store.lineage.held.ROWS", many)

@@ -44,8 +44,8 @@ def _told(statements: Iterable[Statement]) -> dict[str, set[Told]]:
         told = found.setdefault(one.target, set())
         told |= {Told(target, source, kind_of(code).value) for source, target, code in edges_of(one)}
         told |= {Told(ColumnRef(one.target), ColumnRef(name), READS) for name in parts_of(one)}
-        told |= {Told(ColumnRef(one.target, column.column), None, reason) for column in one.columns for reason in column.opaque}
-        told |= {Told(ColumnRef(one.target), None, reason) for reason in one.unknown}
+        told |= {Told(ColumnRef(one.target, column.column), None, reason) for column in one.columns for reason in column.not_known}
+        told |= {Told(ColumnRef(one.target), None, reason) for reason in one.not_known}
     return found
 
 

@@ -33,7 +33,7 @@ def gap_of(table: str, told: Sequence[Statement], facts: TableFacts, planned: St
     known = told or ([] if planned is None else [planned])
     if not known:
         return Gap(GapKind.ELSEWHERE if facts.is_source else GapKind.WHOLE, reasons)
-    is_some_known = any(not column.opaque for statement in known for column in statement.columns)
+    is_some_known = any(not column.not_known for statement in known for column in statement.columns)
     return Gap(GapKind.PART if is_some_known else GapKind.WHOLE, reasons)
 
 
@@ -51,10 +51,10 @@ def gaps(ref: ColumnRef, told: Sequence[Statement], facts: TableFacts, planned: 
             yield f"no run that wrote {ref.table} has recorded lineage"
         return
     for statement in told:
-        yield from (f"{ref.table}: {reason}" for reason in statement.unknown)
+        yield from (f"{ref.table}: {reason}" for reason in statement.not_known)
         for column in statement.columns:
             if ref.column in (None, column.column):
-                yield from (f"{ref.table}.{column.column}: {reason}" for reason in column.opaque)
+                yield from (f"{ref.table}.{column.column}: {reason}" for reason in column.not_known)
     assigned = {column.column for one in told for column in one.columns}
     if ref.column is not None and ref.column not in assigned:
         yield f"no recorded run has assigned {ref}"

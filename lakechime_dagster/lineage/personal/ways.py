@@ -85,4 +85,4 @@ def told_ways(lineage: ColumnLineage) -> Ways:
     direct = [one for one in lineage.sources if one.kind.is_direct]
     same = {Way(one.ref) for one in direct if one.kind is Kind.IDENTITY and not one.is_masking and one.ref.column is not None}
     lost = {Lost(one.ref, "its expression is not known") for one in direct if Way(one.ref) not in same}
-    return Ways(several=frozenset(same), lost=frozenset({*lost, *(Lost(None, why) for why in lineage.opaque)}))
+    return Ways(several=frozenset(same), lost=frozenset({*lost, *(Lost(None, why) for why in lineage.not_known)}))

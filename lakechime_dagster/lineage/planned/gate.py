@@ -54,8 +54,8 @@ def _own_changes(before: PlannedTable | None, after: PlannedTable) -> Iterator[F
 
 def _cannot_be_told(before: PlannedTable, after: PlannedTable) -> Iterator[Finding]:
     """What of a table whose code changed is not known, now or before."""
-    whole = [None] if after.unknown or before.unknown else []
-    for column in (*whole, *(column.name for column in after.columns if column.opaque)):
+    whole = [None] if after.statement.not_known or before.statement.not_known else []
+    for column in (*whole, *(column.name for column in after.columns if column.lineage.not_known)):
         what = "its code changed, and what it computes cannot be told"
         yield Finding(kind=Class.UNSURE, table=after.name, column=column, what=what, marks=(after.code,) if after.code else ())
 
@@ -81,7 +81,7 @@ def _columns_changed(before: PlannedTable, after: PlannedTable) -> Iterator[Find
             yield Finding(kind=Class.BREAKS, table=after.name, column=column.name, what=what, marks=(mark_of([now.type, now.digest]),))
         elif said(now.type) != said(column.type):
             yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=what)
-        if is_fitting and now.digest != column.digest and column.digest and not now.opaque:
+        if is_fitting and now.digest != column.digest and column.digest and not now.lineage.not_known:
             yield Finding(kind=Class.VALUES, table=after.name, column=column.name, what="is computed otherwise", marks=(now.digest,))
         elif is_fitting and (now.nullable, now.type) != (column.nullable, column.type) and said(now.type) == said(column.type):
             yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=_nullability(column, now))

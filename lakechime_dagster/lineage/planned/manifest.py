@@ -29,11 +29,12 @@ class PlannedColumn:
     nullable: bool = True
     sources: tuple[Source, ...] = ()
     opaque: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
     digest: str = ""
 
     @property
     def lineage(self) -> ColumnLineage:
-        return ColumnLineage(column=self.name, sources=self.sources, opaque=self.opaque)
+        return ColumnLineage(column=self.name, sources=self.sources, opaque=self.opaque, foreign=self.foreign)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,8 @@ class PlannedTable:
     """A table as its code makes it, or, where `code` is None, as it is found.
 
     `rows` is a digest of what decides which rows there are, `laid_out` says keys, partitions and refresh mode. `unknown` says why
-    something is not known until it runs; where nothing is, `columns` are those that it had when it was known, or none.
+    something is not known until it runs; where nothing is, `columns` are those that it had when it was known, or none. `foreign`
+    is code that nobody looks into and that has a say in which rows there are.
     """
 
     name: str
@@ -53,6 +55,7 @@ class PlannedTable:
     laid_out: Mapping[str, str] = field(default_factory=dict, hash=False)
     owner: str = ""
     unknown: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, PlannedColumn]:
@@ -66,7 +69,9 @@ class PlannedTable:
     def statement(self) -> Statement:
         """What it is computed from, as a run would tell it."""
         columns = tuple(column.lineage for column in self.columns)
-        return Statement(target=self.name, columns=columns, indirect=self.indirect, inputs=self.inputs, unknown=self.unknown)
+        return Statement(
+            target=self.name, columns=columns, indirect=self.indirect, inputs=self.inputs, unknown=self.unknown, foreign=self.foreign
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +126,7 @@ def _table_text(table: PlannedTable) -> str:
     value = {
         "code": table.code, "inputs": list(table.inputs), "indirect": [_source_json(one) for one in table.indirect],
         "laid_out": dict(sorted(table.laid_out.items())), "owner": table.owner, "rows": table.rows, "unknown": list(table.unknown),
+        "foreign": list(table.foreign),
     }  # fmt: skip
     lines = [f"   {_text(name)}: {_text(one)}" for name, one in value.items() if one not in (None, "", [], {})]
     columns = ",\n".join(f"    {_text(_column_json(column))}" for column in table.columns)
@@ -135,6 +141,7 @@ def _column_json(column: PlannedColumn) -> dict[str, Any]:
     value = {
         "name": column.name, "type": column.type, "nullable": column.nullable, "digest": column.digest,
         "sources": [_source_json(one) for one in column.sources], "opaque": list(column.opaque),
+        "foreign": list(column.foreign),
     }  # fmt: skip
     return {name: one for name, one in value.items() if one or name == "nullable"}
 
@@ -148,14 +155,14 @@ def _table(name: str, value: Mapping[str, Any]) -> PlannedTable:
     return PlannedTable(
         name=name, columns=tuple(_column(one) for one in value["columns"]), indirect=_sources(value.get("indirect", ())),
         inputs=tuple(value.get("inputs", ())), rows=value.get("rows", ""), code=value.get("code"), laid_out=value.get("laid_out", {}),
-        owner=value.get("owner", ""), unknown=tuple(value.get("unknown", ())),
+        owner=value.get("owner", ""), unknown=tuple(value.get("unknown", ())), foreign=tuple(value.get("foreign", ())),
     )  # fmt: skip
 
 
 def _column(value: Mapping[str, Any]) -> PlannedColumn:
     return PlannedColumn(
         name=value["name"], type=value["type"], nullable=bool(value["nullable"]), sources=_sources(value.get("sources", ())),
-        opaque=tuple(value.get("opaque", ())), digest=value.get("digest", ""),
+        opaque=tuple(value.get("opaque", ())), foreign=tuple(value.get("foreign", ())), digest=value.get("digest", ""),
     )  # fmt: skip
 
 

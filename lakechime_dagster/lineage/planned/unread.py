@@ -40,7 +40,8 @@ def _unread(lake: Lake, table: LakeTable, manifest: Manifest) -> Mapping[str, Co
 
 
 def _is_whole(planned: PlannedTable) -> bool:
-    return bool(planned.columns) and not planned.unknown and not any(column.opaque for column in planned.columns)
+    told = planned.statement
+    return bool(told.columns) and not told.not_known and not any(column.not_known for column in told.columns)
 
 
 def _read(planned: PlannedTable) -> Mapping[str, set[str | None]]:

@@ -1,6 +1,7 @@
 """What expressions came from: a rule for each that is more than a function of its arguments."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from lakechime_dagster.lineage.columns import Kind
@@ -52,13 +53,19 @@ def _function(node: Node, scope: Scope) -> Value:
     if isinstance(node.fields.get("replacement"), Node):  # what stands for the function when it is evaluated
         replaced = scope.value(node.node("replacement"))
         return replaced.then(Kind.TRANSFORMATION, is_masking) if is_masking else replaced
-    arguments = node.children()
-    lost = [field for field, value in node.fields.items() if field in ARGUMENTS and not _holds_nodes(value)]
-    if lost:
-        return scope.values(arguments).then(Kind.TRANSFORMATION, is_masking).because(str(node.missing(lost[0])))
-    if not arguments:
+    arguments = _arguments(node, scope)
+    if arguments is None:
         return CONSTANT if node.name in CONSTANTS else Value().because(f"unknown function {node.name}")
-    return scope.values(arguments).then(Kind.TRANSFORMATION, is_masking)
+    return arguments.then(Kind.TRANSFORMATION, is_masking)
+
+
+def _arguments(node: Node, scope: Scope) -> Value | None:
+    """What all arguments together came from, and that the dump has lost some; None where there are none."""
+    children = node.children()
+    lost = next((field for field, value in node.fields.items() if field in ARGUMENTS and not _holds_nodes(value)), None)
+    if lost is not None:
+        return scope.values(children).because(str(node.missing(lost)))
+    return scope.values(children) if children else None
 
 
 def _holds_nodes(field: Field) -> bool:
@@ -105,7 +112,7 @@ def _struct(node: Node, scope: Scope) -> Value:
     """A struct keeps what each of its fields came from."""
     fields = tuple(scope.value(one) for one in node.nodes("children")[1::2])
     whole = together(fields).then(Kind.TRANSFORMATION)
-    return Value(whole.sources, whole.opaque, fields)
+    return replace(whole, fields=fields)
 
 
 def _field(node: Node, scope: Scope) -> Value:
@@ -122,7 +129,7 @@ def _aggregated(node: Node, scope: Scope) -> Value:
 def _count(node: Node, scope: Scope) -> Value:
     """How many rows have values; a count of all is made of the data sets as a whole."""
     arguments = scope.values(node.nodes("children"))
-    return (arguments if arguments.sources or arguments.opaque else scope.rows).then(Kind.AGGREGATION, is_masking=True)
+    return (arguments if arguments.sources or arguments.opaque else arguments.beside(scope.rows)).then(Kind.AGGREGATION, is_masking=True)
 
 
 def _distinct(node: Node, scope: Scope) -> Value:
@@ -173,7 +180,7 @@ def _none(node: Node, scope: Scope) -> Value:
 
 def _foreign(node: Node, scope: Scope) -> Value:
     name = next((str(node.fields[key]) for key in _NAMES if isinstance(node.fields.get(key), str)), "")
-    return scope.values(node.children()).then(Kind.TRANSFORMATION).because(f"{FOREIGN[node.name]} {name}".rstrip())
+    return (_arguments(node, scope) or CONSTANT).through(f"{FOREIGN[node.name]} {name}".rstrip())
 
 
 def _scalar(node: Node, scope: Scope) -> Value:

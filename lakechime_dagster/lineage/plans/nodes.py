@@ -148,8 +148,12 @@ def _reference(node: Node, scope: Scope) -> Frame:
 
 
 def _python(node: Node, scope: Scope) -> Frame:
-    """Rows that Python makes of all columns of its input."""
-    return everything(node, scope, PYTHON[node.name])
+    """Rows that Python makes of all columns of its input: each value, and which rows there are, may come from any of them."""
+    inputs = ("left", "right") if "CoGroups" in node.name else ("child",)
+    frames = [scope.frame(node.node(one)) for one in inputs]
+    value = together(frame.value() for frame in frames).through(PYTHON[node.name])
+    below = Frame(indirect=together(frame.indirect for frame in frames), rows=together(frame.rows for frame in frames))
+    return below.giving(Column(one.id, one.name, value) for one in node.output or ()).decided(Kind.FILTER, value)
 
 
 def everything(node: Node, scope: Scope, reason: str) -> Frame:

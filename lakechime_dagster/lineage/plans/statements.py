@@ -100,8 +100,8 @@ def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, rules: Rul
             statement, fetched = None, CONSTANT
             unknown.append(f"{dump.plan.name}: {problem}")
         if statement is not None:
-            writes.append(Written(statement=through_driver(statement, driver), dump=dump))
-        driver = driver if fetched is CONSTANT else driver.beside(through(fetched))
+            writes.append(Written(statement=after_driver(statement, driver), dump=dump))
+        driver = driver if fetched is CONSTANT else driver.beside(through_driver(fetched))
     return Found(writes=tuple(writes), outside=tuple(sorted(outside)), unknown=tuple(unknown))
 
 
@@ -158,7 +158,8 @@ def _written(write: Write, reading: Reading) -> Statement:
 
 def _statement(target: str, columns: tuple[ColumnLineage, ...], indirect: Value, inputs: Iterable[str]) -> Statement:
     return Statement(
-        target=target, columns=columns, indirect=tuple(indirect.sources), inputs=tuple(inputs), unknown=tuple(indirect.opaque)
+        target=target, columns=columns, indirect=tuple(indirect.sources), inputs=tuple(inputs), unknown=tuple(indirect.opaque),
+        foreign=tuple(indirect.foreign),
     )  # fmt: skip
 
 
@@ -176,26 +177,29 @@ def _kept(plan: Node, reading: Reading) -> Value:
     if plan.name == "SetVariable":
         frame = reading.read(plan.node("sourceQuery"))
         found = frame.value().beside(frame.indirect)
-        return found if found.sources or found.opaque else CONSTANT
+        return CONSTANT if found.is_constant else found
     has_query = any(node.name.endswith("Subquery") for node in plan.walk())
     return CONSTANT.because("the default of a variable") if has_query else CONSTANT
 
 
-def through(fetched: Value) -> Value:
+def through_driver(fetched: Value) -> Value:
     """What was fetched to the driver, of whatever kind it was there."""
     sources = frozenset(Source(source.ref, Kind.DRIVER, source.is_masking) for source in fetched.sources)
     return Value(sources, fetched.opaque | {DRIVER})
 
 
-def through_driver(statement: Statement, driver: Value) -> Statement:
+def after_driver(statement: Statement, driver: Value) -> Statement:
     """A statement after actions of the same program: what they fetched may be in any of its values, and in its constants.
+
+    It may be in code that nobody looks into as well, as a UDF takes with it what the program has at hand.
 
     Where it assigns none, as a DELETE, they decide on its rows.
     """
     if not driver.opaque:
         return statement
+    reasons = tuple(driver.opaque)
     columns = tuple(
-        replace(one, sources=one.sources + tuple(driver.sources), opaque=one.opaque + (tuple(driver.opaque) if one.is_constant else ()))
+        replace(one, sources=one.sources + tuple(driver.sources), opaque=one.opaque + (reasons if one.is_constant or one.foreign else ()))
         for one in statement.columns
     )
     tables = tuple({source.ref.table for source in driver.sources})

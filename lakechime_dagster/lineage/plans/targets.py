@@ -1,7 +1,7 @@
 """What a command writes where, and what the rules of commands have in common."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakechime_dagster.lineage.columns import ColumnLineage, Kind, joined
 from lakechime_dagster.lineage.plans.dump import Node
@@ -57,7 +57,8 @@ def _place_in(value: object) -> Place:
 
 def without(target: Value, condition: Value) -> Value:
     """A merge's condition without the target's side, where rows are only looked up."""
-    return Value(condition.sources - {source.then(Kind.TRANSFORMATION) for source in target.sources} - target.sources, condition.opaque)
+    own = target.sources | {source.then(Kind.TRANSFORMATION) for source in target.sources}
+    return replace(condition, sources=condition.sources - own)
 
 
 def is_kept(expression: Node, column: int | None) -> bool:

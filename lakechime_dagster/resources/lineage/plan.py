@@ -156,14 +156,15 @@ class _Planning:
         digests = digests_of(result.plan)
         columns = tuple(
             PlannedColumn(
-                name=name, type=kind, nullable=can, sources=lineage.sources, opaque=lineage.opaque, digest=digest,
+                name=name, type=kind, nullable=can, sources=lineage.sources, opaque=lineage.opaque, foreign=lineage.foreign,
+                digest=digest,
             )
             for (name, kind, can), lineage, digest in zip(schema, statement.columns, digests.columns.values(), strict=True)
         )  # fmt: skip
         inputs = tuple(dict.fromkeys((*plain.inputs, *statement.inputs)))
         return PlannedTable(
             name=plain.name, code=plain.code, laid_out=plain.laid_out, inputs=inputs, columns=columns, indirect=statement.indirect,
-            rows=digests.rows, unknown=(*statement.unknown, *found.unknown),
+            rows=digests.rows, unknown=(*statement.unknown, *found.unknown), foreign=statement.foreign,
         )  # fmt: skip
 
 

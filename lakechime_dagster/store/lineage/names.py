@@ -37,10 +37,11 @@ def key_of(ref: ColumnRef) -> bytes:
 def key_of_told(statement: Statement) -> bytes:
     """The key of what a statement tells; the order of its columns makes no difference."""
     columns = sorted(statement.columns, key=lambda column: column.column)
-    said = [
+    said: list[Any] = [
         statement.target, statement.replaces, statement.inputs, statement.unknown, _plain(statement.indirect),
         [[column.column, column.opaque, _plain(column.sources)] for column in columns],
     ]  # fmt: skip
+    said += [foreign] if (foreign := _foreign(statement)) else []
     return blake2b(orjson.dumps(said), digest_size=16).digest()
 
 
@@ -50,22 +51,32 @@ def storable_statement(statement: Statement) -> Statement:
     if storable(said) == said:
         return statement
     columns = [
-        ColumnLineage(column=storable(one.column), sources=_storable_sources(one.sources), opaque=tuple(map(storable, one.opaque)))
+        ColumnLineage(
+            column=storable(one.column),
+            sources=_storable_sources(one.sources),
+            opaque=_storable(one.opaque),
+            foreign=_storable(one.foreign),
+        )
         for one in statement.columns
     ]
     return Statement(
         target=storable(statement.target), columns=joined(columns), indirect=_storable_sources(statement.indirect),
-        inputs=tuple(map(storable, statement.inputs)), replaces=statement.replaces, unknown=tuple(map(storable, statement.unknown)),
+        inputs=_storable(statement.inputs), replaces=statement.replaces, unknown=_storable(statement.unknown),
+        foreign=_storable(statement.foreign),
     )  # fmt: skip
 
 
 def _texts(statement: Statement) -> Iterator[str]:
     """All names and reasons in a statement."""
-    yield from (statement.target, *statement.inputs, *statement.unknown)
+    yield from (statement.target, *statement.inputs, *statement.not_known)
     for column in statement.columns:
-        yield from (column.column, *column.opaque)
+        yield from (column.column, *column.not_known)
     for source in (*statement.indirect, *(source for column in statement.columns for source in column.sources)):
         yield from (source.ref.table, source.ref.column or "")
+
+
+def _storable(several: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(storable, several))
 
 
 def _storable_sources(sources: Iterable[Source]) -> tuple[Source, ...]:
@@ -126,6 +137,7 @@ def _told_row(key: bytes, statement: Statement, target: int) -> dict[str, Any]:
         "key": key, "target_id": target, "replaces": statement.replaces,
         "columns": sorted(column.column for column in statement.columns),
         "opaque": {one.column: one.opaque for one in statement.columns if one.opaque}, "unknown": statement.unknown,
+        "foreign_code": _foreign(statement),
     }  # fmt: skip
 
 
@@ -164,6 +176,12 @@ def _known(connection: Connection, table: sa.Table, keys: Collection[bytes]) -> 
         query = sa.select(table.c.key, number).where(among(connection, table.c.key, some))
         found |= {bytes(key): value for key, value in connection.execute(query)}
     return found
+
+
+def _foreign(statement: Statement) -> list[list[Any]]:
+    """Code that nobody looks into, by the column that comes through it; by null what has a say in which rows there are."""
+    whole = [[None, statement.foreign]] if statement.foreign else []
+    return [*whole, *([one.column, one.foreign] for one in sorted(statement.columns, key=lambda one: one.column) if one.foreign)]
 
 
 def _plain(sources: Iterable[Any]) -> list[list[Any]]:

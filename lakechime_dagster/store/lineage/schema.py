@@ -48,6 +48,7 @@ told = sa.Table(
     sa.Column("columns", sa.JSON, nullable=False),  # the names of those assigned
     sa.Column("opaque", sa.JSON, nullable=False),  # reasons by column
     sa.Column("unknown", sa.JSON, nullable=False),  # reasons
+    sa.Column("foreign_code", sa.JSON, nullable=False, server_default="[]"),  # pairs of a column, or null for the rows, and its names
     sa.Index("lc_lineage_told_of_target", "target_id"),
     sqlite_autoincrement=True,
 )

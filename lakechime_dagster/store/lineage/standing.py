@@ -1,7 +1,7 @@
 """What recorded lineage says of few data sets, as statements; of all of them `network` makes a graph."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -43,7 +43,7 @@ class LineageStandings:
         """What holds of the writes of some targets, by target, without sources and inputs: which columns, and what is not known."""
         told, node, found = schema.told, schema.node, dict[str, list[Statement]]()
         query = (
-            sa.select(node.c.name, told.c.columns, told.c.opaque, told.c.unknown)
+            sa.select(node.c.name, told.c.columns, told.c.opaque, told.c.unknown, told.c.foreign_code)
             .join_from(node, told, told.c.target_id == node.c.node_id)
             .join(schema.interval, schema.interval.c.told_id == told.c.told_id)
             .where(hold(at_ms))
@@ -53,7 +53,7 @@ class LineageStandings:
             for some in slices(sorted(set(targets)), MANY):
                 keys = [key_of(ColumnRef(name)) for name in some]
                 for row in connection.execute(query.where(among(connection, node.c.key, keys))):
-                    found.setdefault(row.name, []).append(_outline(row))
+                    found.setdefault(row.name, []).append(_outline(row, row.name))
         return found
 
     def history(self, target: str) -> list[Standing]:
@@ -137,18 +137,17 @@ def _statement(row: sa.Row[Any], inputs: Iterable[str], edges: Iterable[sa.Row[A
     for edge in edges:
         found = Source(names[edge.source_id], kind_of(edge.kind), edge.kind < 0)
         sources.setdefault(names[edge.target_id].column, []).append(found)
+    outline = _outline(row, names[row.target_id].table)
+    columns = tuple(replace(one, sources=tuple(sources.get(one.column, ()))) for one in outline.columns)
+    return replace(outline, columns=columns, indirect=tuple(sources.get(None, ())), inputs=tuple(inputs), replaces=row.replaces)
+
+
+def _outline(row: sa.Row[Any], target: str) -> Statement:
+    foreign: dict[str | None, list[str]] = dict(row.foreign_code)
     columns = tuple(
-        ColumnLineage(column=name, sources=tuple(sources.get(name, ())), opaque=tuple(row.opaque.get(name, ()))) for name in row.columns
+        ColumnLineage(column=name, opaque=tuple(row.opaque.get(name, ())), foreign=tuple(foreign.get(name, ()))) for name in row.columns
     )
-    return Statement(
-        target=names[row.target_id].table, columns=columns, indirect=tuple(sources.get(None, ())), inputs=tuple(inputs),
-        replaces=row.replaces, unknown=tuple(row.unknown),
-    )  # fmt: skip
-
-
-def _outline(row: sa.Row[Any]) -> Statement:
-    columns = tuple(ColumnLineage(column=name, opaque=tuple(row.opaque.get(name, ()))) for name in row.columns)
-    return Statement(target=row.name, columns=columns, unknown=tuple(row.unknown))
+    return Statement(target=target, columns=columns, unknown=tuple(row.unknown), foreign=tuple(foreign.get(None, ())))
 
 
 def refs_of(connection: Connection, numbers: Collection[int]) -> dict[int, ColumnRef]:

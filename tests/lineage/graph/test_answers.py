@@ -18,20 +18,21 @@ from tests.lineage.factories import make_statement, source
 TABLES, COLUMNS = "stuvwx", "ab"
 REFS = st.builds(ColumnRef, st.sampled_from(TABLES), st.sampled_from([*COLUMNS, None]))
 SOURCES = st.builds(Source, REFS, st.sampled_from([Kind.IDENTITY, Kind.AGGREGATION, Kind.FILTER, Kind.CONDITIONAL]), st.booleans())
-REASONS = st.lists(st.just("a UDF"), max_size=1).map(tuple)
+REASONS = st.lists(st.just("rows of an RDD"), max_size=1).map(tuple)
+CODE = st.lists(st.just("Python UDF f"), max_size=1).map(tuple)
 STATEMENTS = st.builds(
-    lambda target, columns, indirect, inputs, unknown: Statement(
-        target=target, columns=tuple(columns), indirect=tuple(indirect), inputs=tuple(inputs), unknown=unknown
+    lambda target, columns, indirect, inputs, unknown, foreign: Statement(
+        target=target, columns=tuple(columns), indirect=tuple(indirect), inputs=tuple(inputs), unknown=unknown, foreign=foreign
     ),
     st.sampled_from(TABLES),
     st.lists(
         st.builds(
-            lambda column, sources, opaque: ColumnLineage(column=column, sources=tuple(sources), opaque=opaque),
-            st.sampled_from(COLUMNS), st.lists(SOURCES, max_size=2), REASONS,
+            lambda column, sources, opaque, foreign: ColumnLineage(column=column, sources=tuple(sources), opaque=opaque, foreign=foreign),
+            st.sampled_from(COLUMNS), st.lists(SOURCES, max_size=2), REASONS, CODE,
         ),
         unique_by=lambda one: one.column, max_size=2,
     ),
-    st.lists(SOURCES.filter(lambda one: not one.kind.is_direct), max_size=1), st.lists(st.sampled_from(TABLES), max_size=1), REASONS,
+    st.lists(SOURCES.filter(lambda one: not one.kind.is_direct), max_size=1), st.lists(st.sampled_from(TABLES), max_size=1), REASONS, CODE,
 )  # fmt: skip
 MANY = st.lists(STATEMENTS, max_size=7)
 
@@ -159,7 +160,7 @@ LAKE = (
     make_statement(
         "gold.daily", mean=source("silver.flights.delay", Kind.AGGREGATION), indirect=(source("silver.flights.carrier", Kind.GROUP_BY),)
     ),
-    make_statement("gold.guess", opaque={"guess": "a UDF"}, inputs=("silver.flights",)),
+    make_statement("gold.guess", opaque={"guess": "rows of an RDD"}, inputs=("silver.flights",)),
     make_statement("dash.delays", mean="gold.daily.mean"),
 )
 
@@ -177,6 +178,26 @@ def test_values_what_decides_and_what_cannot_be_told_are_apart() -> None:
         "1 gold.daily INDIRECT", "1 gold.guess UNSURE", "2 dash.delays INDIRECT",
     ]  # fmt: skip
     assert told([ColumnRef("bronze.weather", "wind")], kind=Certainty.DIRECT) == ["1 silver.flights DIRECT"]
+
+
+def test_what_code_makes_of_its_arguments_comes_from_nothing_else_that_is_read() -> None:
+    score = source("silver.flights.delay", Kind.TRANSFORMATION)
+    wind = source("bronze.weather.wind", Kind.FILTER)
+    statement = make_statement(
+        "gold.scores", score=score, indirect=(wind,), through={"score": "Python UDF score"}, foreign=("Python UDF is_calm",),
+        inputs=("bronze.carriers",),
+    )  # fmt: skip
+    network = network_of([statement])
+
+    def hit(name: str) -> list[str]:
+        found = hits(network, [ColumnRef(*name.rsplit(".", 1))]).hits
+        return [f"{one.table}.{column.name} {column.certainty.name}" for one in found for column in one.columns] or [
+            f"{one.table} {one.certainty.name}" for one in found
+        ]
+
+    assert hit("silver.flights.delay") == ["gold.scores.score DIRECT"]
+    assert hit("bronze.weather.wind")[0].endswith("INDIRECT")
+    assert [hit(name) for name in ("silver.flights.carrier", "bronze.weather.rain", "bronze.carriers.name")] == [[], [], []]
 
 
 def test_only_so_many_steps_and_so_many_hits_are_told_and_the_rest_is_counted() -> None:

@@ -11,8 +11,9 @@ from lakechime_dagster.lineage.record import Statement
 from tests.lineage.factories import make_statement
 
 KNOWN = make_statement(delay="bronze.flights.dep_delay")
-PARTLY = make_statement(delay="bronze.flights.dep_delay", opaque={"risk": "a UDF"})
-OPAQUE = make_statement(opaque={"risk": "a UDF"})
+PARTLY = make_statement(delay="bronze.flights.dep_delay", opaque={"risk": "rows of an RDD"})
+OPAQUE = make_statement(opaque={"risk": "rows of an RDD"})
+CODE = make_statement(risk="bronze.flights.dep_delay", through={"risk": "Python UDF f"}, foreign=("mapInPandas",))
 DROPPED = make_statement(unknown=("events were dropped",))
 NOBODY, DECLARED, SOURCE = TableFacts(), TableFacts(is_declared=True), TableFacts(is_declared=True, is_source=True)
 
@@ -22,8 +23,9 @@ NOBODY, DECLARED, SOURCE = TableFacts(), TableFacts(is_declared=True), TableFact
     [
         ([KNOWN], NOBODY, None, None),
         ([KNOWN], SOURCE, None, None),
-        ([KNOWN, PARTLY], NOBODY, None, Gap(GapKind.PART, ("gold.daily.risk: a UDF",))),
-        ([OPAQUE, OPAQUE], NOBODY, None, Gap(GapKind.WHOLE, ("gold.daily.risk: a UDF",))),
+        ([KNOWN, PARTLY], NOBODY, None, Gap(GapKind.PART, ("gold.daily.risk: rows of an RDD",))),
+        ([OPAQUE, OPAQUE], NOBODY, None, Gap(GapKind.WHOLE, ("gold.daily.risk: rows of an RDD",))),
+        ([CODE], NOBODY, None, Gap(GapKind.WHOLE, ("gold.daily: mapInPandas", "gold.daily.risk: Python UDF f"))),
         ([DROPPED], NOBODY, None, Gap(GapKind.WHOLE, ("gold.daily: events were dropped",))),
         ([], NOBODY, None, Gap(GapKind.WHOLE, ("no run that wrote gold.daily has recorded lineage",))),
         ([], DECLARED, None, Gap(GapKind.WHOLE, (
@@ -43,5 +45,5 @@ def test_of_a_column_its_own_reasons_are_told_and_that_nobody_assigned_it() -> N
         return list(gaps(ColumnRef("gold.daily", column), [PARTLY], NOBODY, None))
 
     assert [why("delay"), why("risk"), why("other")] == [
-        [], ["gold.daily.risk: a UDF"], ["no recorded run has assigned gold.daily.other"],
+        [], ["gold.daily.risk: rows of an RDD"], ["no recorded run has assigned gold.daily.other"],
     ]  # fmt: skip

@@ -77,7 +77,7 @@ def test_a_function_takes_a_value_of_the_type_that_its_column_has() -> None:
 
 def test_of_recorded_lineage_only_the_same_value_is_a_way() -> None:
     sources = (Source(EMAIL, Kind.IDENTITY), Source(ColumnRef("people", "name"), Kind.TRANSFORMATION), Source(EMAIL, Kind.JOIN))
-    told = told_ways(ColumnLineage(column="mail", sources=sources, opaque=("Python UDF f",)))
+    told = told_ways(ColumnLineage(column="mail", sources=sources, foreign=("Python UDF f",)))
     assert told == of(
         Way(EMAIL), lost=(Lost(ColumnRef("people", "name"), "its expression is not known"), Lost(None, "Python UDF f"))
     )  # fmt: skip

@@ -34,7 +34,7 @@ def source(name: str, kind: Kind = Kind.IDENTITY, is_masking: bool = False) -> S
 def write(target: str, columns: Columns | None = None, *, opaque: Iterable[str] = (), **fields: object) -> Statement:
     """A statement whose columns have these sources, or could not be told."""
     told = [ColumnLineage(column=name, sources=tuple(source(*one) for one in several)) for name, several in (columns or {}).items()]
-    told += [ColumnLineage(column=name, opaque=("a UDF",)) for name in opaque]
+    told += [ColumnLineage(column=name, opaque=("rows of an RDD",)) for name in opaque]
     return Statement(target=target, columns=tuple(told), **fields)  # type: ignore[arg-type]
 
 
@@ -178,7 +178,7 @@ REFS = st.sampled_from([ColumnRef(table, column) for table in "pq" for column in
 SOURCES = st.builds(Source, REFS | st.sampled_from([ColumnRef("p"), ColumnRef("q")]), st.sampled_from(Kind), st.booleans())
 COLUMNS = st.builds(
     lambda column, sources, opaque: ColumnLineage(column=column, sources=tuple(sources), opaque=opaque),
-    st.sampled_from("abc"), st.lists(SOURCES, max_size=3), st.sampled_from([(), (), ("a UDF",)]),
+    st.sampled_from("abc"), st.lists(SOURCES, max_size=3), st.sampled_from([(), (), ("rows of an RDD",)]),
 )  # fmt: skip
 STATEMENTS = st.builds(
     lambda target, columns, inputs, unknown: Statement(target=target, columns=joined(columns), inputs=tuple(inputs), unknown=unknown),

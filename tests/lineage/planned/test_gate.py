@@ -139,11 +139,29 @@ def test_keys_partitions_and_refresh_mode_change_rows(laid_out: dict[str, str]) 
     assert (Class.ROWS, "gold.towns", None) in found(replace(TOWNS, laid_out=laid_out))
 
 
-def test_other_code_of_what_cannot_be_told_is_unsure_and_so_is_who_reads_it() -> None:
-    before = with_column(PAID, "twice", opaque=("Python UDF double",))
-    after = make_manifest(SOURCE, replace(before, code="other"), TOWNS, IDS)
+@pytest.mark.parametrize("why", [{"opaque": ("rows of an RDD",)}, {"foreign": ("Python UDF double",)}])
+def test_other_code_of_what_cannot_be_told_is_unsure_and_so_is_who_reads_it(why: dict[str, tuple[str, ...]]) -> None:
+    before = with_column(PAID, "twice", **why)
+    after = make_manifest(SOURCE, with_column(replace(before, code="other"), "twice", digest="other"), TOWNS, IDS)
     kinds = {(one.kind, one.table, one.column) for one in compare(make_manifest(SOURCE, before, TOWNS, IDS), after)}
     assert kinds == {(Class.UNSURE, "silver.paid", "twice"), (Class.UNSURE, "gold.towns", "total")}
+
+
+def test_other_code_that_says_which_rows_there_are_is_unsure_for_all_of_them() -> None:
+    before = replace(PAID, foreign=("Python UDF is_paid",))
+    kinds = {
+        (one.kind, one.table, one.column)
+        for one in compare(make_manifest(SOURCE, before), make_manifest(SOURCE, replace(before, code="other")))
+    }
+    assert kinds == {(Class.UNSURE, "silver.paid", None)}
+
+
+def test_who_reads_other_columns_by_code_that_nobody_looks_into_is_not_hit() -> None:
+    scored = make_table(
+        "gold.scored", make_column("score", "silver.paid.id", foreign=("Python UDF score",)), reads="silver.paid", foreign=("mapInPandas",)
+    )
+    changed = with_column(PAID, "twice", digest="other")
+    assert {one.table for one in compare(make_manifest(SOURCE, PAID, scored), make_manifest(SOURCE, changed, scored))} == {"silver.paid"}
 
 
 def test_cosmetic_changes_are_silent_and_nullability_and_order_inform() -> None:

@@ -1,6 +1,7 @@
 import json
 
-from lakechime_dagster.lineage.plans.generated import generated_columns
+from lakechime_dagster.lineage.plans.generated import generated_columns, with_generated
+from tests.lineage.factories import make_statement
 
 
 def schema(**expressions: str) -> str:
@@ -15,3 +16,9 @@ def test_a_generated_column_is_made_of_the_columns_of_its_expression() -> None:
 
 def test_an_expression_that_is_not_understood_may_be_made_of_all_columns() -> None:
     assert generated_columns(schema(at="((")) == {"at": ("day", "Hour")}
+
+
+def test_what_is_not_known_of_a_column_is_not_of_those_that_are_generated_of_it() -> None:
+    statement = make_statement(day="orders.day", opaque={"hour": "rows of an RDD"}, through={"day": "Python UDF f"})
+    (*_, week) = with_generated(statement, {"at": ("day", "hour")}).columns
+    assert (week.column, week.opaque, week.foreign) == ("at", ("rows of an RDD",), ("Python UDF f",))

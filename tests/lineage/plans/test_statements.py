@@ -31,6 +31,14 @@ def test_an_action_before_makes_what_it_fetched_a_source_of_each_column_and_cons
     assert statement.inputs == ("orders", "people")
 
 
+def test_code_that_nobody_looks_into_may_have_taken_what_an_action_fetched_with_it() -> None:
+    action = make_dump(project(table("people", city=7), column(7, "city")), "collectToPython")
+    scored = {"n": "PythonUDF", "f": {"name": "score", "children": [column(2, "amount")]}}
+    result = make_dump(project(ORDERS, alias(scored, "score", 3)))
+    assert [(one.foreign, one.opaque) for one in only(result).columns] == [(("Python UDF score",), ())]
+    assert [(one.foreign, one.opaque) for one in only(action, result).columns] == [(("Python UDF score",), (DRIVER,))]
+
+
 def test_a_condition_of_an_action_goes_through_the_driver_too() -> None:
     filtered: Node = {"n": "Filter", "f": {"condition": column(2, "amount"), "child": ORDERS}}
     action = make_dump(

@@ -1,0 +1,11 @@
+from lakechime_dagster.lineage.columns import Kind
+from lakechime_dagster.lineage.plans.targets import without
+from lakechime_dagster.lineage.plans.values import Value
+from tests.lineage.factories import source
+
+
+def test_of_a_merges_condition_all_is_kept_but_the_rows_that_it_looks_up() -> None:
+    own, given = source("target.id"), source("orders.id", Kind.TRANSFORMATION)
+    reasons, code = frozenset({"rows of an RDD"}), frozenset({"Python UDF f"})
+    condition = Value(frozenset({own, own.then(Kind.TRANSFORMATION), given}), reasons, foreign=code)
+    assert without(Value(frozenset({own})), condition) == Value(frozenset({given}), reasons, foreign=code)
