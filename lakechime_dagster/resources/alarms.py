@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,30 @@ class Alarm:
     since_ms: int
 
     @property
-    def title(self) -> str:
-        return f"{self.severity}: {self.table} fails {self.check}"
+    def name(self) -> str:
+        return f"{self.table} {self.check}"
 
-    @property
-    def recovered(self) -> str:
-        return f"Recovered: {self.table} passes {self.check}"
+
+def alike(alarms: Iterable[Alarm]) -> Iterator[Sequence[Alarm]]:
+    """Those of one table that say the same, as all its checks do when its step is held: people are told of them together."""
+    found: dict[tuple[str, str, str], list[Alarm]] = {}
+    for one in alarms:
+        found.setdefault((one.table, one.severity, one.text), []).append(one)
+    yield from found.values()
+
+
+def failing(several: Sequence[Alarm]) -> str:
+    """The title that tells of alarms that are `alike`."""
+    return f"{several[0].severity}: {several[0].table} fails {_checks(several)}"
+
+
+def recovered(several: Sequence[Alarm]) -> str:
+    """The title that tells that they are over."""
+    return f"Recovered: {several[0].table} passes {_checks(several)}"
+
+
+def _checks(several: Sequence[Alarm]) -> str:
+    return ", ".join(one.check for one in several)
 
 
 def send(urls: Sequence[str], title: str, body: str) -> list[str]:

@@ -10,7 +10,7 @@ import dagster as dg
 
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.alarms import destinations
-from lakechime_dagster.resources.alarms import Alarm, AlarmNotSentError, keep, send
+from lakechime_dagster.resources.alarms import Alarm, AlarmNotSentError, alike, failing, keep, recovered, send
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.sensors.looking import looking_sensor
 from lakechime_dagster.sensors.runs import FAILED
@@ -48,15 +48,20 @@ class Telling:
 
     def tell(self, found: Mapping[str, tuple[bool, str, str]], now_ms: int) -> None:
         """Go through what checks say now; what cannot be sent is tried again by the next tick."""
+        begun, over = list[Alarm](), list[Alarm]()
         for name, (passed, severity, text) in found.items():
             alarm = self.opened.get(name)
-            if not passed and alarm is None:
+            if passed and alarm is not None:
+                over.append(alarm)
+            elif not passed and alarm is None:
                 table, _, check = name.rpartition(" ")
-                alarm = Alarm(table=table, check=check, severity=severity, text=text, since_ms=now_ms)
-                if self._send(alarm.title, text):
-                    self.opened[name] = alarm
-            elif passed and alarm is not None and self._send(alarm.recovered, f"It had failed: {alarm.text}"):
-                del self.opened[name]
+                begun.append(Alarm(table=table, check=check, severity=severity, text=text, since_ms=now_ms))
+        for several in alike(begun):
+            if self._send(failing(several), several[0].text):
+                self.opened |= {one.name: one for one in several}
+        for several in alike(over):
+            if self._send(recovered(several), f"It had failed: {several[0].text}"):
+                self.opened = {name: one for name, one in self.opened.items() if one not in several}
 
     def _send(self, title: str, body: str) -> bool:
         self._log(f"{title}: {body}" if self._urls else f"{title}: {body} ({DRY})")

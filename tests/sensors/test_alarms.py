@@ -17,9 +17,10 @@ KEY = dg.AssetCheckKey(dg.AssetKey(["shop", "orders"]), "keeps_up")
 
 @dataclass
 class Watching:
-    """The sensor of one check, its cursor, and the instance in which the check runs."""
+    """The sensor of one check, or of several, its cursor, and the instance in which the checks run."""
 
     instance: dg.DagsterInstance
+    keys: tuple[dg.AssetCheckKey, ...] = (KEY,)
     alarms: list[str] = field(default_factory=list)
     cursor: str | None = None
 
@@ -40,7 +41,7 @@ class Watching:
 
     def tick(self) -> str:
         with dg.build_sensor_context(instance=self.instance, cursor=self.cursor) as context:
-            result = alarms_sensor("shop", [KEY], self.alarms).evaluate_tick(context)
+            result = alarms_sensor("shop", self.keys, self.alarms).evaluate_tick(context)
         self.cursor = result.cursor or self.cursor
         return result.skip_message or ""
 
@@ -125,6 +126,30 @@ def test_a_check_that_cannot_be_made_is_an_alarm_too(watching: Watching, webhook
     watching.runs(True)
     watching.tick()
     assert len(webhook.told) == 2
+
+
+def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as_one(
+    watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKECHIME_ALARMS", webhook.url)
+    names, is_held = ("keeps_up", "is_whole", "is_public"), [True]
+    watching.keys = tuple(dg.AssetCheckKey(KEY.asset_key, name) for name in names)
+
+    @dg.asset(key=KEY.asset_key, check_specs=[dg.AssetCheckSpec(name, asset=KEY.asset_key) for name in names])
+    def orders():  # type: ignore[no-untyped-def]
+        if is_held[0]:
+            raise LaneHeldError("shop.orders is held: note is gone")
+        yield dg.MaterializeResult(check_results=[dg.AssetCheckResult(passed=name != "is_public", check_name=name) for name in names])
+
+    said = ""
+    for is_held[0] in (True, False):
+        dg.materialize([orders], instance=watching.instance, raise_on_error=False)
+        watching.tick()
+        said = watching.tick()
+    assert [title for title, _ in webhook.told] == [
+        "ERROR: shop.orders fails keeps_up, is_whole, is_public", "Recovered: shop.orders passes keeps_up, is_whole",
+    ]  # fmt: skip
+    assert said.startswith("failing: shop.orders is_public")
 
 
 @pytest.mark.parametrize(
