@@ -109,7 +109,6 @@ def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
     assert lost == {
         ("bronze.ice", "email", "email"): "it is a table of ICEBERG: only those of Delta are looked in",
         ("gold.opaque", "mail", "email"): "bronze.people.email: PythonUDF is not followed",
-        ("gold.opaque", "mail", "street"): "the way of the value to it is not known",  # as nobody looks into the function
         ("silver.members", "letter", "email"): "bronze.people.email: Substring is not followed",
     }
     of_one = {f"{one['table']}.{one['column']}": one["why"] for one in summary["out_of_reach"] if one["lines"] == [1]}
