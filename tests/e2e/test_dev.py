@@ -31,9 +31,9 @@ def test_two_days_of_flights_go_through_a_backfill_goes_on_after_a_kill_and_one_
     service = Service("lakechime-dev", command, cwd=REPOSITORY, env=env, port=port, log=tmp_path / "lakechime-dev.log")
     service.start()
     try:
-        await_found(lambda: "has written everything" in service.tail(100_000) or None, "the replay has ended", 180, is_there(service), 1)
+        await_found(lambda: "has written everything" in service.tail(100_000) or None, "the replay has ended", 360, is_there(service), 1)
         platform = open_platform(load_settings(home=tmp_path))  # looked at in this process, where a command would start one each time
-        found = await_found(lambda: verified(env, platform), "every table is equal to what the raw files say", 360, is_there(service), 5)
+        found = await_found(lambda: verified(env, platform), "every table is equal to what the raw files say", 900, is_there(service), 5)
         assert {table["finding"] for table in found["tables"]} == {"equal"}
         assert lakechime(env, "status")["events"]
         mend(service, env, platform)
@@ -62,11 +62,11 @@ def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
     service.start()
     await_found(
         lambda: set(Backfills(platform.ledger).backfill(backfill).states) == {OrderState.DONE} or None,
-        "the backfill is done", 300, is_there(service), 1,
+        "the backfill is done", 600, is_there(service), 1,
     )  # fmt: skip
     assert lakechime(env, "backfill", "status", backfill)["is"] == "done"
     assert {one.lane.flow for one in platform.ledger.executions(limit=1_000) if one.backfill == backfill} == readers
-    await_found(lambda: verified(env, platform), "every table is equal again", 180, is_there(service), 5)
+    await_found(lambda: verified(env, platform), "every table is equal again", 600, is_there(service), 5)
 
 
 def unequal(found: dict[str, Any]) -> set[str]:
