@@ -16,7 +16,7 @@ def confs_of(driver: str, **others: object) -> dict[str, str]:
 def test_a_driver_of_this_machine_is_sized_by_its_cores_and_listens_to_it_only(driver: str) -> None:
     confs = confs_of(driver, cores=3)
     assert confs["spark.master"] == "local[3]"
-    assert confs["spark.sql.shuffle.partitions"] == "3"
+    assert confs["spark.sql.shuffle.partitions"] == confs["spark.sql.limit.initialNumPartitions"] == "3"
     assert confs["spark.driver.bindAddress"] == "127.0.0.1"
     assert confs["spark.sql.session.timeZone"] == "UTC"
     assert "spark.jars" not in confs
@@ -27,6 +27,7 @@ def test_a_cluster_gets_the_jars_and_can_reach_the_driver() -> None:
     assert confs["spark.master"] == "spark://cluster:7077"
     assert confs["spark.jars"] == "file:///jars/delta.jar"
     assert "spark.driver.bindAddress" not in confs
+    assert "spark.sql.limit.initialNumPartitions" not in confs
 
 
 def test_a_users_conf_wins() -> None:
