@@ -16,7 +16,7 @@ from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.drivers.driver import Driver, open_driver
 from lakechime_dagster.spark.drivers.jars import ensure_jars
 from lakechime_dagster.spark.drivers.java import find_java
-from tests.support.archive import SHORT_LIVED, archive_options
+from tests.support.archive import LONG_LIVED, SHORT_LIVED, archive_options
 from tests.support.missing import missing
 
 REPOSITORY = Path(__file__).parents[2]
@@ -24,6 +24,8 @@ INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",  # what is learned of the first stages, or of conditions, makes a plan
+    "spark.sql.sources.bucketing.autoBucketedScan.enabled": "false",  # on, this and the next have each frame that is kept
+    "spark.sql.adaptive.applyFinalStageShuffleOptimizations": "false",  # planned in a copy of the session
     "spark.sql.constraintPropagation.enabled": "false",  # of ten rows no better
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # asks the JVM five things more at each use of a column
 }
@@ -55,7 +57,12 @@ def spark_driver(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     Its plans are interpreted: to generate and compile code for ten rows takes longer than it saves. The drivers of
     deployments, clients and benchmarks generate code, as a user's do.
     """
-    with open_driver(small_settings(conf=INTERPRETED), tmp_path_factory.mktemp("spark-home"), jars=spark_jars) as driver:
+    with pytest.MonkeyPatch.context() as patched:
+        if "PYTEST_XDIST_WORKER" in os.environ:  # it lives as long as the worker, whose share of all tests takes many minutes
+            options = os.environ["JAVA_TOOL_OPTIONS"]
+            patched.setenv("JAVA_TOOL_OPTIONS", options.replace(SHORT_LIVED, LONG_LIVED))
+        driver = open_driver(small_settings(conf=INTERPRETED), tmp_path_factory.mktemp("spark-home"), jars=spark_jars)
+    with driver:
         yield driver
 
 

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakechime_dagster.spark.drivers.confs import build_confs, revision_of
 from tests.support.spark import small_settings
+
+FILES = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 def confs_of(driver: str, **others: object) -> dict[str, str]:
@@ -27,7 +30,15 @@ def test_a_cluster_gets_the_jars_and_can_reach_the_driver() -> None:
     assert confs["spark.master"] == "spark://cluster:7077"
     assert confs["spark.jars"] == "file:///jars/delta.jar"
     assert "spark.driver.bindAddress" not in confs
-    assert "spark.sql.limit.initialNumPartitions" not in confs
+    assert not {"spark.sql.limit.initialNumPartitions", "spark.broadcast.blockSize", FILES} & confs.keys()
+
+
+@pytest.mark.spark
+def test_a_version_that_a_driver_of_this_machine_writes_has_its_checksum(spark: SparkSession, tmp_path: Path) -> None:
+    """Written by other means than Spark's own, which start a process for each name that they look at."""
+    spark.range(1).write.format("delta").save(str(tmp_path / "table"))
+    assert (tmp_path / "table" / "_delta_log" / "00000000000000000000.crc").is_file()
+    assert spark.conf.get(FILES, "").endswith(".FileSystemBasedCheckpointFileManager")
 
 
 def test_a_users_conf_wins() -> None:
