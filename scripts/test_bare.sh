@@ -62,6 +62,6 @@ else
 fi
 port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 echo "test-bare: make run on port $port"
-bare make --no-print-directory run RUN_ARGS="--port $port" >"$work/run.log" 2>&1 || { tail -40 "$work/run.log"; exit 1; }
+bare make --no-print-directory run RUN_ARGS="--port $port --speed 0.02" >"$work/run.log" 2>&1 || { tail -40 "$work/run.log"; exit 1; }
 grep '^serves:' "$work/run.log"
 echo "test-bare: ok"
