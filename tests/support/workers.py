@@ -27,6 +27,7 @@ LONG = [
     "tests/spark/following/test_follow_sources.py", "tests/spark/following/test_follow_columns.py", "tests/spark/drivers/test_warm.py",
     "tests/store/test_commit_order.py",
 ]  # fmt: skip
+SHARED = "shop"  # a running `dagster dev` of the package of end-to-end tests
 SAID = "said"
 
 
@@ -49,11 +50,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByGroup
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long work first, then what needs Spark; else the order stays as it was drawn."""
+    """Long work first, then what needs Spark; else the order stays as it was drawn.
 
-    def rank(item: pytest.Item) -> tuple[int, bool]:
+    What shares a deployment comes last of its group: from its first test to the end of the package its daemon, its UI and its
+    code servers are at work, beside whatever else is tested then.
+    """
+
+    def rank(item: pytest.Item) -> tuple[int, bool, bool]:
         group = group_of(item.nodeid)
-        return LONG.index(group) if group in LONG else len(LONG), item.get_closest_marker("spark") is None
+        shares = group == "lakes" and SHARED in getattr(item, "fixturenames", ())
+        return LONG.index(group) if group in LONG else len(LONG), shares, item.get_closest_marker("spark") is None
 
     items.sort(key=rank)
 
