@@ -38,7 +38,7 @@ def test_a_version_that_a_driver_of_this_machine_writes_has_its_checksum(spark: 
     """Written by other means than Spark's own, which start a process for each name that they look at."""
     spark.range(1).write.format("delta").save(str(tmp_path / "table"))
     assert (tmp_path / "table" / "_delta_log" / "00000000000000000000.crc").is_file()
-    assert spark.conf.get(FILES, "").endswith(".FileSystemBasedCheckpointFileManager")
+    assert str(spark.conf.get(FILES)).endswith(".FileSystemBasedCheckpointFileManager")
 
 
 def test_a_users_conf_wins() -> None:
