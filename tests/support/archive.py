@@ -24,8 +24,8 @@ SHORT_LIVED = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn256m"  # the optimising compiler costs a JVM of minutes more than it gives
     " -XX:ReservedCodeCacheSize=240m"  # without that compiler the room for code is a fifth of it, and sweeping it never ends
 )
-LONG_LIVED = SHORT_LIVED.replace("-XX:TieredStopAtLevel=1", "-XX:TieredStopAtLevel=4")
-"""With that compiler: 10 to 20 % more work in its first minutes, a quarter less in the tenth, by steps of ten rows each."""
+OPTIMISED = "-XX:TieredStopAtLevel=4"
+"""After those, for a JVM that lives longer: 40 s more work in its first minutes, a quarter less from the fifth on (docs/benchmarks.md)."""
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # of an archive of other jars, and of what SHORT_LIVED sets, a JVM tells on its output
 SECONDS = 180  # of writing the archive, which a busy machine makes slow
 

@@ -16,7 +16,7 @@ from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.drivers.driver import Driver, open_driver
 from lakechime_dagster.spark.drivers.jars import ensure_jars
 from lakechime_dagster.spark.drivers.java import find_java
-from tests.support.archive import LONG_LIVED, SHORT_LIVED, archive_options
+from tests.support.archive import OPTIMISED, SHORT_LIVED, archive_options
 from tests.support.missing import missing
 
 REPOSITORY = Path(__file__).parents[2]
@@ -58,9 +58,9 @@ def spark_driver(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     deployments, clients and benchmarks generate code, as a user's do.
     """
     with pytest.MonkeyPatch.context() as patched:
-        if "PYTEST_XDIST_WORKER" in os.environ:  # it lives as long as the worker, whose share of all tests takes many minutes
-            options = os.environ["JAVA_TOOL_OPTIONS"]
-            patched.setenv("JAVA_TOOL_OPTIONS", options.replace(SHORT_LIVED, LONG_LIVED))
+        options = os.environ["JAVA_TOOL_OPTIONS"]
+        if "PYTEST_XDIST_WORKER" in os.environ and SHORT_LIVED in options:  # it lives as long as the worker, for many minutes
+            patched.setenv("JAVA_TOOL_OPTIONS", f"{options} {OPTIMISED}")
         driver = open_driver(small_settings(conf=INTERPRETED), tmp_path_factory.mktemp("spark-home"), jars=spark_jars)
     with driver:
         yield driver

@@ -12,6 +12,8 @@ from xdist.scheduler import LoadFileScheduling
 
 TOGETHER = {
     "tests/e2e/test_change_tables.py": "stack",
+    "tests/e2e/test_ui.py": "shop",  # they share a deployment, which is there from their first to their last
+    "tests/e2e/test_loop.py": "shop",
     "tests/e2e/": "lakes",
     "tests/cli/test_dev.py": "lakes",
     "tests/crash/": "machines",
@@ -23,11 +25,10 @@ TOGETHER = {
     "tests/assets/test_change_table_of_kafka.py": "stack",
 }
 LONG = [
-    "lakes", "machines", "tests/spark/test_refresh.py", "stack", "tests/spark/following/test_follow.py",
+    "lakes", "machines", "tests/spark/test_refresh.py", "stack", "shop", "tests/spark/following/test_follow.py",
     "tests/spark/following/test_follow_sources.py", "tests/spark/following/test_follow_columns.py", "tests/spark/drivers/test_warm.py",
     "tests/store/test_commit_order.py",
 ]  # fmt: skip
-SHARED = "shop"  # a running `dagster dev` of the package of end-to-end tests
 SAID = "said"
 
 
@@ -50,16 +51,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByGroup
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long work first, then what needs Spark; else the order stays as it was drawn.
+    """Long work first, then what needs Spark; else the order stays as it was drawn."""
 
-    What shares a deployment comes last of its group: from its first test to the end of the package its daemon, its UI and its
-    code servers are at work, beside whatever else is tested then.
-    """
-
-    def rank(item: pytest.Item) -> tuple[int, bool, bool]:
+    def rank(item: pytest.Item) -> tuple[int, bool]:
         group = group_of(item.nodeid)
-        shares = group == "lakes" and SHARED in getattr(item, "fixturenames", ())
-        return LONG.index(group) if group in LONG else len(LONG), shares, item.get_closest_marker("spark") is None
+        return LONG.index(group) if group in LONG else len(LONG), item.get_closest_marker("spark") is None
 
     items.sort(key=rank)
 
