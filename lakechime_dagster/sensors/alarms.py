@@ -13,7 +13,7 @@ from lakechime_dagster.lake.alarms import destinations
 from lakechime_dagster.resources.alarms import Alarm, AlarmNotSentError, alike, failing, keep, recovered, send
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.sensors.looking import looking_sensor
-from lakechime_dagster.sensors.runs import FAILED
+from lakechime_dagster.sensors.runs import FAILED, instance_of
 
 INTERVAL_SECONDS = 30
 DRY = "dry run: set LAKECHIME_ALARMS to send, or to URLs of apprise, for somebody to be told"
@@ -28,7 +28,7 @@ def alarms_sensor(lake: str, checks: Iterable[dg.AssetCheckKey], alarms: Sequenc
         platform = open_platform()
         now = platform.store.now()
         urls = destinations(alarms, platform.settings.alarms, os.environ)
-        found = {name: state for name, key in watched.items() if (state := _state(context.instance, key)) is not None}
+        found = {name: state for name, key in watched.items() if (state := _state(instance_of(context)(), key)) is not None}
         telling = Telling(opened, urls, context.log.info)
         telling.tell(found, now)
         keep(platform.settings.home, lake, telling.opened)

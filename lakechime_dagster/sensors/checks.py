@@ -7,6 +7,7 @@ import dagster as dg
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.sensors.due import INTERVAL_SECONDS, Due, next_point, not_ended, unfinished
 from lakechime_dagster.sensors.looking import looking_sensor
+from lakechime_dagster.sensors.runs import instance_of
 from lakechime_dagster.triggers.grid import Schedule, from_milliseconds
 
 KeysOf = Callable[[Platform, Sequence[str]], list[dg.AssetCheckKey]]
@@ -25,7 +26,7 @@ def checks_sensor(job: str, schedules: Mapping[str, Schedule], description: str,
         due = Due.by(schedules, now, context.cursor)
         if not due.tables:
             return dg.SensorResult(skip_reason=next_point(schedules, now), cursor=due.cursor())
-        if unfinished(context.instance, job=job):
+        if unfinished(instance_of(context)(), job=job):
             return dg.SensorResult(skip_reason=not_ended(due.tables), cursor=due.cursor(*due.tables))
         run_key = f"{job}@" + ",".join(f"{name}@{due.points[name]}" for name in due.tables)
         request = dg.RunRequest(run_key=run_key, asset_check_keys=keys_of(platform, due.tables))

@@ -9,6 +9,7 @@ from lakechime_dagster.resources.names import MAINTENANCE_TAG, maintenance_name
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.sensors.due import INTERVAL_SECONDS, Due, next_point, not_ended, unfinished
 from lakechime_dagster.sensors.looking import looking_sensor
+from lakechime_dagster.sensors.runs import instance_of
 from lakechime_dagster.triggers.grid import Schedule, from_milliseconds
 
 
@@ -22,7 +23,7 @@ def maintenance_sensor(job: str, schedules: Mapping[str, Schedule]) -> dg.Sensor
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now = from_milliseconds(open_platform().store.now())
         due = Due.by(schedules, now, context.cursor)
-        running = [table for table in due.tables if unfinished(context.instance, tags={MAINTENANCE_TAG: table})]
+        running = [table for table in due.tables if unfinished(instance_of(context)(), tags={MAINTENANCE_TAG: table})]
         requests = [_request(table, due.points[table]) for table in due.tables if table not in running]
         why = None if requests else not_ended(running) if running else next_point(schedules, now)
         return dg.SensorResult(run_requests=requests, cursor=due.cursor(*running), skip_reason=why)

@@ -10,7 +10,7 @@ from lakechime_dagster.resources.lakechime import declare_flow
 from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.resources.streams.asked import with_asked
-from lakechime_dagster.sensors.runs import DagsterRuns
+from lakechime_dagster.sensors.runs import DagsterRuns, instance_of
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, AskedAt, Runs, Tick, attended, claim, decided
 from lakechime_dagster.sensors.trigger import INTERVAL_SECONDS, AssetJob, accepts_of, request
 from lakechime_dagster.store.evaluation import any_key
@@ -56,8 +56,8 @@ def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
             key = (platform.settings.store_url, platform.settings.deployment)
             if key not in sweeps:
                 sweeps[key] = Sweep(platform.evaluator, [launch.flow for launch in launches if launch.flow.feed is None])
-            accepts = {flow: accepts_of(launch.partitions, lambda: context.instance) for flow, launch in by_flow.items()}
-            tick = run_many(platform, sweeps[key], by_flow, DagsterRuns(lambda: context.instance), accepts, asked)
+            accepts = {flow: accepts_of(launch.partitions, instance_of(context)) for flow, launch in by_flow.items()}
+            tick = run_many(platform, sweeps[key], by_flow, DagsterRuns(instance_of(context)), accepts, asked)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if not tick.launches:

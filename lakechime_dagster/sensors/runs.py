@@ -1,5 +1,6 @@
 """The runs of a Dagster instance, as a tick asks for them."""
 
+import threading
 from collections.abc import Callable
 
 import dagster as dg
@@ -10,6 +11,28 @@ from lakechime_dagster.triggers.lanes import Execution
 
 OpenInstance = Callable[[], dg.DagsterInstance]  # opened by the first call
 FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+_kept: list[tuple[object, dg.DagsterInstance]] = []  # by what refers to them; a process has one but in tests
+_keeping = threading.Lock()
+
+
+def instance_of(context: dg.SensorEvaluationContext) -> OpenInstance:
+    """The instance of a tick, opened at most once a process, and never closed.
+
+    A context opens one of its own, for which Dagster reads all its migrations three times: longer than all else of a tick.
+    """
+    ref = context.instance_ref
+    if ref is None:  # the context was given an instance
+        return lambda: context.instance
+
+    def opened() -> dg.DagsterInstance:
+        with _keeping:
+            found = next((instance for known, instance in _kept if known == ref), None)
+            if found is None:
+                found = dg.DagsterInstance.from_ref(ref)
+                _kept.append((ref, found))
+            return found
+
+    return opened
 
 
 class DagsterRuns:

@@ -10,7 +10,7 @@ from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.resources.lakechime import declare_flow
 from lakechime_dagster.resources.names import dagster_name, run_tags
 from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.sensors.runs import DagsterRuns, OpenInstance
+from lakechime_dagster.sensors.runs import DagsterRuns, OpenInstance, instance_of
 from lakechime_dagster.sensors.tick import AskedAt, run_tick
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.flow import Flow
@@ -103,8 +103,8 @@ def flow_sensor(
         try:
             if flow.job is not None and partitions is None:
                 _check_unpartitioned(flow.name, context.repository_def, flow.job)
-            accepts = accepts_of(partitions, lambda: context.instance)
-            tick = run_tick(open_platform(), flow, DagsterRuns(lambda: context.instance), accepts, asked)
+            accepts = accepts_of(partitions, instance_of(context))
+            tick = run_tick(open_platform(), flow, DagsterRuns(instance_of(context)), accepts, asked)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if tick.launches:
