@@ -53,7 +53,7 @@ class Document(BaseModel):
     Without `run` a document is the run of its task at that time; without both, each time that it comes it is another one.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     producer: Name = Field(description="Where the task is known, such as airflow or superset.")
     task: Name = Field(description="The name of the task there.")

@@ -24,7 +24,7 @@ _DATASET = Field(min_length=1, max_length=2048)
 class Part(BaseModel):
     """What all parts of an event have: fields that we do not know are the producer's affair."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class Transformation(Part):

@@ -22,7 +22,7 @@ _NAME = Field(min_length=1, max_length=2048)
 class Part(BaseModel):
     """What all parts have: the engine's versions differ in what else they tell."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class Metadata(Part):
