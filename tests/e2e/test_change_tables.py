@@ -31,7 +31,7 @@ class Writer(Background):
     """Changes rows, a transaction after another."""
 
     def __init__(self, mariadb: MariaDB) -> None:
-        super().__init__(pause=0.1)  # so that a table of hundreds of rows comes of it, not of thousands
+        super().__init__(pause=0.5)  # so that a table of hundreds of rows comes of it, not of thousands
         self._session = mariadb.session(NAME)
         self.transactions = 0
 

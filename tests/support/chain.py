@@ -75,7 +75,7 @@ class Chain:
         for name in self.connectors:
             self.connect.expect_health(name)
 
-    def await_true(self, condition: Callable[[], Any], what: str, seconds: float = 120) -> None:
+    def await_true(self, condition: Callable[[], Any], what: str, seconds: float = 300) -> None:
         await_found(condition, f"{what}\n{self.running.service.tail()}", seconds, self.expect_health, pause=0.5)
 
 

@@ -86,7 +86,7 @@ class DagsterDev:
             runs = [run for run in self.runs(lane) if run["status"] in FINISHED]
             return runs[0] if len(runs) >= count else None
 
-        return await_found(finished, f"{count} finished run of {lane}\n{self.service.tail()}", 180, self._is_there, pause=0.5)
+        return await_found(finished, f"{count} finished run of {lane}\n{self.service.tail()}", 300, self._is_there, pause=0.5)
 
     def lakechime(self, *arguments: str, expect: int | None = 0) -> dict[str, Any]:
         """The JSON that a command prints."""
@@ -108,8 +108,8 @@ def dagster_dev(name: str, command: list[str], home: Path, locations: set[str], 
     service.start()
     running = DagsterDev(home, service)
     try:
-        await_found(lambda: service.is_ready, f"{name} listens\n{service.tail()}", 120, running._is_there)
-        await_found(lambda: locations <= set(running.locations()), f"{locations} are loaded", 120, running._is_there)
+        await_found(lambda: service.is_ready, f"{name} listens\n{service.tail()}", 300, running._is_there)
+        await_found(lambda: locations <= set(running.locations()), f"{locations} are loaded", 300, running._is_there)
         yield running
     finally:
         service.end()

@@ -32,7 +32,7 @@ def await_said(running: DagsterDev, run_id: str, pattern: str) -> str:
         messages = [record.message for record in running.instance.all_logs(run_id)]
         return next((match[1] for text in messages if (match := re.search(pattern, text))), None)
 
-    return await_found(found, f"{pattern} in the log of {run_id}", 120, pause=0.1)
+    return await_found(found, f"{pattern} in the log of {run_id}", 300, pause=0.1)
 
 
 def kill_run(running: DagsterDev, *lanes: str, when: Callable[[], object] = lambda: True) -> str:
