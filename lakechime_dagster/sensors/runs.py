@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import dagster as dg
 
+from lakechime_dagster.resources.dead_runs import end_dead_run
 from lakechime_dagster.resources.names import ATTEMPT_TAG, EXECUTION_TAG
 from lakechime_dagster.sensors.tick import RunFact, RunState
 from lakechime_dagster.triggers.lanes import Execution
@@ -64,14 +65,3 @@ def state_of(status: dg.DagsterRunStatus) -> RunState:
     if status is dg.DagsterRunStatus.SUCCESS:
         return RunState.SUCCEEDED
     return RunState.FAILED if status in FAILED else RunState.LIVE
-
-
-def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None:
-    """Report a run failed whose process is gone.
-
-    Dagster's own monitoring cannot tell: its default launcher has no health check. `report_run_failed` is not part
-    of its public interface; this function is the one place that knows it.
-    """
-    run = instance.get_run_by_id(run_id)
-    if run is not None and not run.is_finished:
-        instance.report_run_failed(run, reason)
