@@ -1,6 +1,7 @@
 """How the tests are shared out between worker processes, and what tests say to whoever started them.
 
-What drives a whole deployment waits much of its time: it is two workers' at most, beside the Spark of the others.
+What drives a whole deployment is one worker's, one after the other, beside the Spark of the others: its ticks, monitors and
+writers do the more work the longer it stands, so that several at once take longer than one by one.
 """
 
 import sys
@@ -11,23 +12,21 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 TOGETHER = {
-    "tests/e2e/test_change_tables.py": "stack",
     "tests/e2e/test_ui.py": "shop",  # they share a deployment, which is there from their first to their last
     "tests/e2e/test_loop.py": "shop",
-    "tests/e2e/": "lakes",
-    "tests/cli/test_dev.py": "lakes",
-    "tests/crash/": "machines",
-    "tests/test_bare_machine.py": "machines",
-    "tests/support/test_stack.py": "stack",
-    "tests/feeds/test_kafka.py": "stack",
-    "tests/cli/test_trigger_of_topics.py": "stack",
-    "tests/spark/following/test_kafka.py": "stack",
-    "tests/assets/test_change_table_of_kafka.py": "stack",
+    "tests/e2e/": "deployments",
+    "tests/cli/test_dev.py": "deployments",
+    "tests/crash/": "deployments",
+    "tests/test_bare_machine.py": "deployments",
+    "tests/support/test_stack.py": "deployments",
+    "tests/feeds/test_kafka.py": "deployments",
+    "tests/cli/test_trigger_of_topics.py": "deployments",
+    "tests/spark/following/test_kafka.py": "deployments",
+    "tests/assets/test_change_table_of_kafka.py": "deployments",
 }
 LONG = [
-    "lakes", "machines", "tests/spark/test_refresh.py", "stack", "shop", "tests/spark/following/test_follow.py",
-    "tests/spark/following/test_follow_sources.py", "tests/spark/following/test_follow_columns.py", "tests/spark/drivers/test_warm.py",
-    "tests/store/test_commit_order.py",
+    "deployments", "tests/spark/test_refresh.py", "tests/spark/following/test_follow.py", "tests/spark/following/test_follow_sources.py",
+    "shop", "tests/spark/following/test_follow_columns.py", "tests/spark/drivers/test_warm.py", "tests/store/test_commit_order.py",
 ]  # fmt: skip
 SAID = "said"
 
