@@ -13,7 +13,7 @@ import sys
 import threading
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster._core.launcher.base import LaunchRunContext
@@ -21,6 +21,9 @@ from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import serialize_value
 
 from lakechime_dagster.resources.dead_runs import end_dead_run
+
+if TYPE_CHECKING:
+    from dagster._core.origin import JobPythonOrigin
 
 PRELOADED = "lakechime_dagster.launch.preloaded"
 PROCESS_TAG = ".dagster/lakechime_process"  # of a run: host, process and when that began; the prefix hides it in the UI
@@ -38,12 +41,12 @@ class ForkedRunLauncher(dg.DefaultRunLauncher):
         self._forks = multiprocessing.get_context("forkserver") if sys.platform == "linux" else None
 
     def launch_run(self, context: LaunchRunContext) -> None:
-        origin = context.job_code_origin
-        if self._forks is None or origin is None or not is_here(context.dagster_run):
+        code = _code_of_here(context.dagster_run)
+        if self._forks is None or code is None:
             super().launch_run(context)
             return
         run_id = context.dagster_run.run_id
-        arguments = ExecuteRunArgs(origin, run_id, self._instance.get_ref(), set_exit_code_on_failure=True)
+        arguments = ExecuteRunArgs(code, run_id, self._instance.get_ref(), set_exit_code_on_failure=True)
         self._forks.set_forkserver_preload([PRELOADED])
         process = self._forks.Process(target=_execute, args=(serialize_value(arguments),), name=f"run {run_id}")
         process.start()
@@ -71,20 +74,20 @@ class ForkedRunLauncher(dg.DefaultRunLauncher):
     def _watch(self, run_id: str, process: ForkServerProcess) -> None:
         """Wait for the end of a run's process, and have the run fail if that has none of its own."""
         process.join()
+        reason = f"The run's process {process.pid} ended with {_said(process.exitcode)} before the run did."
         if self.has_instance:
-            end_dead_run(
-                self._instance, run_id, f"The run's process {process.pid} ended with {_said(process.exitcode)} before the run did."
-            )
+            end_dead_run(self._instance, run_id, reason)
 
 
-def is_here(run: dg.DagsterRun) -> bool:
-    """Whether the server of the run's code location is on this machine, and works with this Python."""
+def _code_of_here(run: dg.DagsterRun) -> "JobPythonOrigin | None":
+    """Where the run's code is, if the server of its code location is on this machine and works with this Python."""
     if run.remote_job_origin is None or run.job_code_origin is None:
-        return False
+        return None
     code = run.job_code_origin.repository_origin
     server = run.remote_job_origin.repository_origin.code_location_origin
     is_remote = getattr(server, "port", None) is not None  # a socket's file, or a server of Dagster's own, is of this machine
-    return not is_remote and code.container_image is None and code.executable_path == sys.executable
+    is_here = not is_remote and code.container_image is None and code.executable_path == sys.executable
+    return run.job_code_origin if is_here else None
 
 
 def _execute(arguments: str) -> None:

@@ -53,8 +53,9 @@ class Launching:
         self.await_message(run_id, "I wait")
         return run_id, int(self.await_message(run_id, STARTED)[1])
 
-    def await_status(self, run_id: str, status: dg.DagsterRunStatus) -> None:
-        await_found(lambda: self.run(run_id).status is status, f"{status} of {run_id}", 120)
+    def await_end(self, run_id: str) -> dg.DagsterRunStatus:
+        """How a run ended."""
+        return await_found(lambda: run.status if (run := self.run(run_id)).is_finished else None, f"the end of {run_id}", 120)
 
     def await_message(self, run_id: str, pattern: str) -> re.Match[str]:
         """A line of a run's log."""
@@ -87,7 +88,7 @@ def launching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launching]:
 def test_a_run_finds_imported_what_runs_import(launching: Launching) -> None:
     said = []
     for run_id in (launching.launch("says"), launching.launch("says")):
-        launching.await_status(run_id, dg.DagsterRunStatus.SUCCESS)
+        assert launching.await_end(run_id) is dg.DagsterRunStatus.SUCCESS
         said.append(launching.await_message(run_id, SAID).groups())
     assert said[0] == said[1]  # one process forks them
     assert said[0][0] == "True"
@@ -102,7 +103,7 @@ def test_what_is_preloaded_has_one_thread(tmp_path: Path) -> None:
 def test_a_run_whose_process_was_killed_has_failed(launching: Launching) -> None:
     run_id, process = launching.launch_waiting()
     os.kill(process, signal.SIGKILL)
-    launching.await_status(run_id, dg.DagsterRunStatus.FAILURE)
+    assert launching.await_end(run_id) is dg.DagsterRunStatus.FAILURE
     launching.await_message(run_id, f"The run's process {process} ended with SIGKILL before the run did")
 
 
@@ -111,7 +112,7 @@ def test_a_run_that_is_terminated_is_interrupted(launching: Launching) -> None:
     with dg.DagsterInstance.from_ref(launching.instance.get_ref()) as elsewhere:  # as the process of the UI has it
         assert elsewhere.run_launcher.terminate(run_id)
     launching.await_message(run_id, "I clean up")
-    launching.await_status(run_id, dg.DagsterRunStatus.CANCELED)
+    assert launching.await_end(run_id) is dg.DagsterRunStatus.CANCELED
     assert not launching.instance.run_launcher.terminate(run_id)
 
 
@@ -131,7 +132,7 @@ def test_a_process_that_is_not_the_runs_is_left_alone(launching: Launching, tag:
     assert not launching.instance.run_launcher.terminate(run_id)
     launching.await_message(run_id, f"The run was not interrupted: {problem.format(**known)}.")
     os.kill(process, signal.SIGKILL)
-    launching.await_status(run_id, dg.DagsterRunStatus.FAILURE)
+    assert launching.await_end(run_id) is dg.DagsterRunStatus.FAILURE
 
 
 def test_a_run_of_a_code_location_on_the_network_is_its_servers(tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_a_run_of_a_code_location_on_the_network_is_its_servers(tmp_path: Path) 
         await_found(lambda: server.is_ready, "the server listens", 120)
         with launching_from(tmp_path, GrpcServerTarget(host="127.0.0.1", port=port, socket=None, location_name="there")) as launching:
             run_id = launching.launch("says")
-            launching.await_status(run_id, dg.DagsterRunStatus.SUCCESS)
+            assert launching.await_end(run_id) is dg.DagsterRunStatus.SUCCESS
             assert PROCESS_TAG not in launching.run(run_id).tags
             assert launching.await_message(run_id, SAID).groups() == ("False", str(server.pid))
     finally:

@@ -1,7 +1,8 @@
 """How the tests are shared out between worker processes, and what tests say to whoever started them.
 
 What drives a whole deployment is one worker's, one after the other, beside the Spark of the others: its ticks, monitors and
-writers do the more work the longer it stands, so that several at once take longer than one by one.
+writers do the more work the longer it stands, so that several at once take longer than one by one. The shop alone, which
+ten short tests share, may stand beside another.
 """
 
 import sys
@@ -12,18 +13,13 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 TOGETHER = {
-    "tests/e2e/test_ui.py": "shop",  # they share a deployment, which is there from their first to their last
-    "tests/e2e/test_loop.py": "shop",
-    "tests/e2e/": "deployments",
-    "tests/cli/test_dev.py": "deployments",
-    "tests/crash/": "deployments",
-    "tests/test_bare_machine.py": "deployments",
-    "tests/support/test_stack.py": "deployments",
-    "tests/feeds/test_kafka.py": "deployments",
-    "tests/cli/test_trigger_of_topics.py": "deployments",
-    "tests/spark/following/test_kafka.py": "deployments",
-    "tests/assets/test_change_table_of_kafka.py": "deployments",
-}
+    "shop": ("tests/e2e/test_ui.py", "tests/e2e/test_loop.py"),  # one deployment, which is there from their first to their last
+    "deployments": (
+        "tests/e2e/", "tests/cli/test_dev.py", "tests/crash/", "tests/test_bare_machine.py", "tests/support/test_stack.py",
+        "tests/feeds/test_kafka.py", "tests/cli/test_trigger_of_topics.py", "tests/spark/following/test_kafka.py",
+        "tests/assets/test_change_table_of_kafka.py",
+    ),
+}  # fmt: skip
 LONG = [
     "deployments", "tests/spark/test_refresh.py", "tests/spark/following/test_follow.py", "tests/spark/following/test_follow_sources.py",
     "shop", "tests/spark/following/test_follow_columns.py", "tests/spark/drivers/test_warm.py", "tests/store/test_commit_order.py",
@@ -40,7 +36,7 @@ class ByGroup(LoadFileScheduling):
 
 def group_of(nodeid: str) -> str:
     """The tests that a test stays together with: those of its file, or of several by what they need."""
-    return next((group for path, group in TOGETHER.items() if nodeid.startswith(path)), nodeid.partition("::")[0])
+    return next((group for group, paths in TOGETHER.items() if nodeid.startswith(paths)), nodeid.partition("::")[0])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByGroup:
