@@ -1,5 +1,6 @@
 """`lakechime lineage plan` and `gate`: the manifest of the code in a file, and what a change of the code does, by it."""
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Call
     assert "| values change | gold.total | total | reads silver.paid.twice |" in gate.out
     assert "### team:gold" in gate.out
     assert "- silver.paid: its next run makes all of it anew" in gate.out
-    assert "Not known: who reads it without writing, since nobody tells" in gate.out
+    assert "Not known: who else reads it, since nobody tells" in gate.out
     assert lakechime("lineage", "gate", "--against", file, "--fail-on", "values change").code == 1
 
     read = Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", "Sales"), refs=(ColumnRef("gold.total", "total"),), at_ms=1_700_000_000_000)
@@ -170,6 +171,31 @@ def test_a_column_that_is_gone_breaks_the_dashboard_that_reads_it(lakechime: Cli
     assert gate.code == 1
     assert "| breaks | silver.paid | twice | is gone |" in gate.out
     assert "dashboard Sales" in gate.out
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind"),
+    [
+        ("INSERT INTO mart.paid (paid) SELECT twice FROM silver.paid", "breaks"),
+        ("INSERT INTO mart.paid (paid) SELECT id FROM silver.paid WHERE twice > 3", "breaks"),
+        ("INSERT INTO mart.paid (paid) SELECT f.* FROM elsewhere.fees f JOIN silver.paid USING (id)", "unsure"),
+        ("INSERT INTO mart.paid (paid) SELECT id FROM silver.paid", "informs"),
+    ],
+)
+def test_a_column_that_is_gone_breaks_the_job_elsewhere_that_computes_something_of_it(
+    lakechime: Cli, code: Callable[..., None], main: str, tmp_path: Path, sql: str, kind: str
+) -> None:
+    code(read="id")
+    assert lakechime("lineage", "plan", "--out", main).code == 0
+    columns = pa.schema([("id", pa.int64()), ("twice", pa.int64())])
+    write_deltalake(lakechime.platform.location("silver.paid"), columns.empty_table())
+    told = {"producer": "airflow", "task": "marts.paid", "sql": sql, "dialect": "spark", "state": "COMPLETE", "run": "1"}
+    (tmp_path / "told.jsonl").write_text(json.dumps(told), encoding="utf-8")
+    assert lakechime("lineage", "ingest", str(tmp_path / "told.jsonl")).code == 0
+    code(read="id", columns="id")
+    gate = lakechime("lineage", "gate", "--against", main)
+    assert f"| {kind} | silver.paid | twice | is gone |" in gate.out
+    assert (gate.code, "marts.paid" in gate.out) == (int(kind == "breaks"), kind != "informs")
 
 
 @pytest.mark.parametrize(

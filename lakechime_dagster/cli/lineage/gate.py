@@ -36,8 +36,8 @@ def gate(
     """Ask each function and query again and compare: what breaks, which rows and values change, of whom. Markdown, by owner.
 
     Columns of tables that others write are taken from the file, so that it runs where there are no tables and no store; with one it
-    tells which dashboards and people read what changes. What is accepted stands in the project's lineage.json, to be merged with the
-    change, or in the file. The exit code is 1 when something that is not accepted is as bad as `--fail-on`.
+    tells which dashboards, people and jobs elsewhere read what changes. What is accepted stands in the project's lineage.json, to be
+    merged with the change, or in the file. The exit code is 1 when something that is not accepted is as bad as `--fail-on`.
     """
     from lakechime_dagster.lineage.planned.accepting import with_accepted
     from lakechime_dagster.lineage.planned.gate import compare
@@ -54,7 +54,7 @@ def gate(
     lake = declared_lake(platform.settings)
     after = planned_manifest(lake, platform, note, before, only_manifest=not live)
     compared = compare(before, after)
-    read = ReadFindings(findings=compared, not_known=why_not) if why_not else gate_readers(platform, compared)
+    read = ReadFindings(findings=compared, not_known=why_not) if why_not else gate_readers(platform, lake, compared)
     found, readers = with_accepted(read.findings, {**before.accepted, **accepted}), read.readers
     if accept is not None:
         _accept(own, read, accept, reason)

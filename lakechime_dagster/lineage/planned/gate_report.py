@@ -23,7 +23,7 @@ def markdown(
         findings: In the order in which they are told.
         wakes: By table what launches its runs.
         remedies: By table what makes its rows anew, in words, where that is not a backfill.
-        readers: Who reads what a finding is about, and writes nothing.
+        readers: Who reads what a finding is about, outside the lake.
         not_known: Why it is not known who reads.
     """
     open_ = [one for one in findings if not one.accepted]
@@ -35,7 +35,7 @@ def markdown(
     for owner, several in groupby(by_owner, key=lambda one: one.owner or NOBODY):
         lines += ["", f"### {_safe(owner)}", "", *_of_owner(list(several), wakes, readers or {})]
     if not_known:
-        lines += ["", f"Not known: who reads it without writing, since {_safe(not_known)}."]
+        lines += ["", f"Not known: who else reads it, since {_safe(not_known)}."]
     lines += _accepted([one for one in findings if one.accepted])
     lines += _left_behind(findings, remedies or {})
     return "\n".join(lines) + "\n"

@@ -34,9 +34,19 @@ class LineageStandings:
         names, found = sorted(set(targets)), []
         with reading(self.engine) as connection:
             for some in slices(names, MANY):
-                keys = [key_of(ColumnRef(name)) for name in some]
-                is_of = schema.told.c.target_id.in_(sa.select(schema.node.c.node_id).where(among(connection, schema.node.c.key, keys)))
+                is_of = schema.told.c.target_id.in_(_nodes(connection, some))
                 found += _standings(connection, sa.and_(hold(at_ms), is_of))
+        return found
+
+    def of_inputs(self, inputs: Collection[str]) -> list[Standing]:
+        """What holds now of the writes that read any of some data sets, each once."""
+        told, found = set[int](), list[Standing]()
+        with reading(self.engine) as connection:
+            for some in slices(sorted(set(inputs)), MANY):
+                reads = sa.select(schema.told_input.c.told_id).where(schema.told_input.c.source_id.in_(_nodes(connection, some)))
+                told.update(connection.execute(reads.distinct()).scalars())
+            for numbers in slices(sorted(told), MANY):
+                found += _standings(connection, sa.and_(hold(None), among(connection, schema.told.c.told_id, numbers)))
         return found
 
     def outlines(self, targets: Collection[str], at_ms: int | None = None) -> dict[str, list[Statement]]:
@@ -61,6 +71,11 @@ class LineageStandings:
         is_of = schema.told.c.target_id.in_(sa.select(schema.node.c.node_id).where(schema.node.c.key == key_of(ColumnRef(target))))
         with reading(self.engine) as connection:
             return sorted(_standings(connection, is_of), key=lambda one: (one.from_ms, one.producer.namespace, one.producer.job))
+
+
+def _nodes(connection: Connection, names: Collection[str]) -> sa.Select[tuple[int]]:
+    """The numbers of data sets."""
+    return sa.select(schema.node.c.node_id).where(among(connection, schema.node.c.key, [key_of(ColumnRef(name)) for name in names]))
 
 
 def hold(at_ms: int | None) -> sa.ColumnElement[bool]:

@@ -297,9 +297,7 @@ def test_a_table_that_is_gone_breaks_a_dashboard_that_read_a_column_of_it() -> N
 
 def test_it_is_told_why_nobody_knows_who_reads() -> None:
     findings = [Finding(kind=Class.BREAKS, table="gold.towns", column=None, what="w")]
-    assert "Not known: who reads it without writing, since there is no store yet." in markdown(
-        findings, {}, not_known="there is no store yet"
-    )
+    assert "Not known: who else reads it, since there is no store yet." in markdown(findings, {}, not_known="there is no store yet")
 
 
 @pytest.mark.parametrize("accepted", ["", "agreed on Monday"])
