@@ -38,6 +38,11 @@ class Statement:
         """All that is not known of which rows there are."""
         return self.unknown + self.foreign
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All that takes part in anything: in which rows there are, then in each column."""
+        return self.indirect + tuple(source for column in self.columns for source in column.sources)
+
     def added(self, later: "Statement") -> "Statement":
         """Of two statements of one run on one target: they add up, unless the later one replaces all."""
         if later.replaces:

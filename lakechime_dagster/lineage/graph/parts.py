@@ -27,8 +27,7 @@ def parts_of(statement: Statement) -> dict[str, Part]:
     """The data sets that a statement reads, whether it names them as inputs or by their columns alone, by name."""
     beginning = Part.UNSURE if is_unsure(statement) else Part(0)
     found: dict[str, Part] = dict.fromkeys(statement.inputs, beginning)
-    sources = [*statement.indirect, *(source for column in statement.columns for source in column.sources)]
-    for source in sources:
+    for source in statement.sources:
         part = Part.DIRECT if source.kind.is_direct else Part.INDIRECT
         found[source.ref.table] = found.get(source.ref.table, beginning) | part
     return dict(sorted(found.items()))

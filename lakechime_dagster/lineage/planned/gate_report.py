@@ -24,7 +24,7 @@ def markdown(
         wakes: By table what launches its runs.
         remedies: By table what makes its rows anew, in words, where that is not a backfill.
         readers: Who reads what a finding is about, outside the lake.
-        not_known: Why it is not known who reads.
+        not_known: Why it is not known who else reads.
     """
     open_ = [one for one in findings if not one.accepted]
     if not findings:

@@ -47,7 +47,7 @@ def _is_whole(planned: PlannedTable) -> bool:
 def _read(planned: PlannedTable) -> Mapping[str, set[str | None]]:
     """By table the columns that take part in anything; None where the table as a whole does."""
     found: dict[str, set[str | None]] = {}
-    for source in (*planned.indirect, *(source for column in planned.columns for source in column.sources)):
+    for source in planned.statement.sources:
         found.setdefault(source.ref.table, set()).add(source.ref.column)
     return found
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.graph.parts import is_unsure
 from lakechime_dagster.lineage.planned.findings import Finding
 from lakechime_dagster.lineage.planned.gate_readers import raised, readers_of
 from lakechime_dagster.lineage.reads import RECIPIENT_MS, Consumer, ConsumerKind, Read
@@ -50,9 +51,7 @@ def _jobs_elsewhere(platform: Platform, lake: Lake, tables: Collection[str]) -> 
 
 def _refs(statement: Statement, tables: Collection[str]) -> tuple[ColumnRef, ...]:
     """What a statement reads of tables: the columns, and a table itself where it may be others of it too, or none is told."""
-    sources = [*statement.indirect, *(source for column in statement.columns for source in column.sources)]
-    found = {one.ref for one in sources if one.ref.table in tables and one.ref.column is not None}
+    found = {one.ref for one in statement.sources if one.ref.table in tables and one.ref.column is not None}
     told = {one.table for one in found}
-    is_opaque = statement.unknown or any(column.opaque for column in statement.columns)
-    whole = {ColumnRef(table) for table in statement.inputs if table in tables and (is_opaque or table not in told)}
+    whole = {ColumnRef(table) for table in statement.inputs if table in tables and (is_unsure(statement) or table not in told)}
     return tuple(sorted(found | whole, key=lambda ref: (ref.table, ref.column or "")))

@@ -119,7 +119,7 @@ def _told(platform: Platform, table: LakeTable, namespace: str) -> Statement | N
 def _read_of(statement: Statement, table: str) -> dict[str, bool]:
     """The columns of a table that are read, and whether something is made of the values; one that is only handed on may have any type."""
     found: dict[str, bool] = {}
-    for source in (*statement.indirect, *(source for column in statement.columns for source in column.sources)):
+    for source in statement.sources:
         if source.ref.table == table and source.ref.column is not None:
             found[source.ref.column] = found.get(source.ref.column, False) or source.kind is not Kind.IDENTITY
     return found

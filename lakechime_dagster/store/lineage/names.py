@@ -71,7 +71,7 @@ def _texts(statement: Statement) -> Iterator[str]:
     yield from (statement.target, *statement.inputs, *statement.not_known)
     for column in statement.columns:
         yield from (column.column, *column.not_known)
-    for source in (*statement.indirect, *(source for column in statement.columns for source in column.sources)):
+    for source in statement.sources:
         yield from (source.ref.table, source.ref.column or "")
 
 

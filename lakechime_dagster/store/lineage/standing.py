@@ -68,9 +68,9 @@ class LineageStandings:
 
     def history(self, target: str) -> list[Standing]:
         """All that ever held of a target, by when it began."""
-        is_of = schema.told.c.target_id.in_(sa.select(schema.node.c.node_id).where(schema.node.c.key == key_of(ColumnRef(target))))
         with reading(self.engine) as connection:
-            return sorted(_standings(connection, is_of), key=lambda one: (one.from_ms, one.producer.namespace, one.producer.job))
+            told = _standings(connection, schema.told.c.target_id.in_(_nodes(connection, [target])))
+            return sorted(told, key=lambda one: (one.from_ms, one.producer.namespace, one.producer.job))
 
 
 def _nodes(connection: Connection, names: Collection[str]) -> sa.Select[tuple[int]]:
