@@ -5,8 +5,8 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, get_type_hints
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import sqlglot
 from sqlglot import exp
@@ -54,10 +54,10 @@ def spark_table(
 ) -> Callable[[Callable[..., Any]], LakeTable]:
     """Declare a table computed by the decorated function, which takes a DataFrame per name in `reads`.
 
-    Further parameters are injected: `context`, a config class, a resource by its annotation; one with a default keeps
-    it. The description defaults to the function's docstring. A trigger without tables waits for those in `reads`. `write_as` is
-    the account that writes the table. `columns` says which hold personal data (`{"email": personal("email")}`); a `public` table
-    may hold none.
+    Further parameters are injected: `context`, a config class, a resource by its annotation. One with a default gets it
+    where no run computes the table, as when its plan is read; any other parameter keeps its default. The
+    description defaults to the function's docstring. A trigger without tables waits for those in `reads`. `write_as` is the account
+    that writes the table. `columns` says which hold personal data (`{"email": personal("email")}`); a `public` table may hold none.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -156,7 +156,8 @@ def _injected(name: str, compute: Callable[..., Any], reads: Mapping[str, Read])
             continue
         annotation = _annotation(compute, parameter)
         is_frame = "DataFrame" in (annotation if isinstance(annotation, str) else getattr(annotation, "__name__", ""))
-        if not is_frame and parameter.default is not parameter.empty:
+        is_given = parameter.name == "context" or _is_of_dagster(annotation)
+        if not is_frame and not is_given and parameter.default is not parameter.empty:
             continue
         if is_frame or (annotation is None and parameter.name != "context"):
             raise DeclarationError(name, f"parameter {parameter.name!r}", f"is no input; reads= names {', '.join(reads)}")
@@ -165,14 +166,28 @@ def _injected(name: str, compute: Callable[..., Any], reads: Mapping[str, Read])
 
 
 def _annotation(compute: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """The annotation of a parameter, of one written as text what it names, where that is known; None for none."""
+    """The annotation of a parameter, of one written as text what it names, where that is known; None for none.
+
+    Of an optional one (`Mail | None`) it is the class, which is what Dagster is asked for.
+    """
     if not isinstance(parameter.annotation, str):
-        return None if parameter.annotation is parameter.empty else parameter.annotation
+        return None if parameter.annotation is parameter.empty else _without_none(parameter.annotation)
     written = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     try:
-        return get_type_hints(written, getattr(compute, "__globals__", None), include_extras=True)[parameter.name]
+        return _without_none(get_type_hints(written, getattr(compute, "__globals__", None), include_extras=True)[parameter.name])
     except (NameError, AttributeError, SyntaxError, TypeError):
         return parameter.annotation
+
+
+def _without_none(annotation: Any) -> Any:
+    is_union = get_origin(annotation) in (Union, UnionType)
+    named = [one for one in get_args(annotation) if one is not NoneType]
+    return named[0] if is_union and len(named) == 1 else annotation
+
+
+def _is_of_dagster(annotation: Any) -> bool:
+    """Whether it is a class of Dagster or made from one: a context, a config, a resource."""
+    return any(base.__module__.partition(".")[0] == "dagster" for base in getattr(annotation, "__mro__", ()))
 
 
 def _checked_expect(name: str, expect: Mapping[str, str] | None) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Optional
 
 import dagster as dg
 import pytest
@@ -19,6 +19,9 @@ from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.resources.spark import SparkResource
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.factories import make_event
+
+if TYPE_CHECKING:
+    from dagster import AssetExecutionContext
 
 orders = SourceTable("bronze.orders")
 given: list[Any] = []
@@ -54,8 +57,24 @@ def of_its_own(context: Any, orders: Any, mail: "Mail", config: Limits, rounds: 
     return (context.run.run_id != "", mail.__class__, config.most, rounds)
 
 
+def with_defaults(
+    orders: Any,
+    context: "AssetExecutionContext | None" = None,
+    mail: "Mail | None" = None,
+    config: Limits | None = None,
+    lakechime: Optional[LakeChimeResource] = None,  # noqa: UP045 - as people write it, too
+    rounds: "int | None" = None,
+) -> Any:
+    return (context is not None and context.run.run_id != "", mail.__class__, config and config.most, lakechime.__class__, rounds)
+
+
 @pytest.mark.parametrize(
-    ("compute", "expected"), [(of_ours, ("bronze.orders", Computing, LakeChimeResource)), (of_its_own, (True, Mail, 3, 5))]
+    ("compute", "expected"),
+    [
+        (of_ours, ("bronze.orders", Computing, LakeChimeResource)),
+        (of_its_own, (True, Mail, 3, 5)),
+        (with_defaults, (True, Mail, 3, LakeChimeResource, None)),
+    ],
 )
 def test_a_function_is_given_what_it_asks_for(
     compute: Callable[..., Any], expected: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path
@@ -80,6 +99,9 @@ def of_a_number(orders: Any, threshold: int) -> Any: ...
 def of_another_context(orders: Any, ctx: dg.AssetExecutionContext) -> Any: ...
 
 
+def of_another_context_by_default(orders: Any, ctx: dg.AssetExecutionContext | None = None) -> Any: ...
+
+
 def of_nobody(orders: Any, mail: "Nowhere") -> Any: ...  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -89,6 +111,7 @@ def of_nobody(orders: Any, mail: "Nowhere") -> Any: ...  # type: ignore[name-def
         (of_another_spark, "parameter 'spark': is the SparkResource of this package; annotate it so, or give it another name"),
         (of_a_number, "parameter 'threshold': is no input, `context`, `config` or resource by its annotation; give it a default"),
         (of_another_context, "parameter 'ctx': is no input, `context`"),
+        (of_another_context_by_default, "parameter 'ctx': is no input, `context`"),
         (of_nobody, "dagster: Dagster refuses the asset: Failed to resolve type annotation \"Nowhere\""),
     ],
 )  # fmt: skip

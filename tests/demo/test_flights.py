@@ -92,6 +92,7 @@ def test_the_switch_makes_the_first_attempts_at_one_day_fail(spark: SparkSession
     days = {str(FIRST_DAY): FIRST_DAY, FAIL_DAY: FIRST_DAY.fromisoformat(FAIL_DAY)}
     flights = {name: spark.createDataFrame(rows_of(FLIGHTS, day, 9)) for name, day in days.items()}
     weather = spark.createDataFrame(SCHEMAS[WEATHER].empty_table())
+    assert "context" in {one.name for one in silver_flights.injected}  # which tells a run its attempt
     monkeypatch.setenv(FAIL_SWITCH, "1")
     assert silver_flights(flights[str(FIRST_DAY)], weather).count() > 0
     with pytest.raises(RuntimeError, match=f"{FAIL_DAY} fails on purpose, attempt 1 of {FAILING_ATTEMPTS}"):
