@@ -8,13 +8,13 @@ import pytest
 from deltalake import DeltaTable
 
 from lakechime_dagster.dce.event import OperationType
-from lakechime_dagster.dce.memory import InMemoryDCEStore
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.demo.airport import file_of, lines_of
 from lakechime_dagster.demo.data import FIRST_DAY, rows_of
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER
 from lakechime_dagster.demo.replay import Progress, Replayer, ReplayState
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
+from tests.support.stores import memory_store
 
 
 class World:
@@ -23,7 +23,7 @@ class World:
     def __init__(self, home: Path, days: int = 1) -> None:
         self.home, self.days = home, days
         self.warehouse, self.state = home / "warehouse", home / "demo" / "replay.json"
-        self.store = InMemoryDCEStore()
+        self.store = memory_store()
 
     def replayer(self) -> Replayer:
         return Replayer(self.warehouse, self.store, self.state, days=self.days)
@@ -96,7 +96,7 @@ def test_a_tick_that_is_done_again_changes_nothing(world: World, hours: int) -> 
 
 def test_events_that_an_interrupted_tick_did_not_register_are_caught_up(world: World) -> None:
     world.replayer().run(hours=12)
-    world.store = InMemoryDCEStore()
+    world.store = memory_store()
     world.replayer().run()
     commits = {registered.event.snapshot_id for registered in world.store.fetch(EventQuery(table=FLIGHTS))} - {None}
     assert len(commits) == world.table(FLIGHTS).version() + 1

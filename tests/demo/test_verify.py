@@ -12,7 +12,6 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.dce.memory import InMemoryDCEStore
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.demo.expected import build_expected, relation_name
 from lakechime_dagster.demo.findings import Finding, TableCheck
@@ -27,6 +26,7 @@ from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from tests.support.stores import memory_store
 
 HOURS = 40  # one day complete, the next one under way
 
@@ -63,7 +63,7 @@ def told() -> dict[str, pa.Table]:
 def bronze(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse into which a day and a half were replayed."""
     home = tmp_path_factory.mktemp("bronze")
-    Replayer(home / "warehouse", InMemoryDCEStore(), home / "replay.json", days=2).run(hours=HOURS)
+    Replayer(home / "warehouse", memory_store(), home / "replay.json", days=2).run(hours=HOURS)
     return home / "warehouse"
 
 

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.partition import PartitionLevels
@@ -10,6 +11,8 @@ from lakechime_dagster.store.events import SqlDCEStore
 from tests.factories import make_event
 
 WRITERS = 6
+
+pytestmark = pytest.mark.several_connections  # a file: processes and threads open it
 
 
 def test_the_same_events_from_many_writers_are_registered_once(engine: Engine) -> None:

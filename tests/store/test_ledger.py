@@ -51,6 +51,7 @@ def test_a_claim_of_a_lane_that_a_person_put_elsewhere_meanwhile_is_refused(worl
         world.ledger.claim(row, lane, Claim(end=place(3)))
 
 
+@pytest.mark.several_connections
 def test_of_many_daemons_that_claim_at_once_one_gets_the_step(world: World) -> None:
     row = world.ledger.ensure_flow(a_flow())
     lane = world.ledger.ensure_lane(row, "")
@@ -69,6 +70,7 @@ def test_of_many_daemons_that_claim_at_once_one_gets_the_step(world: World) -> N
     assert world.ledger.open_executions(row) == claimed
 
 
+@pytest.mark.several_connections
 def test_of_many_runs_that_begin_at_once_one_is_at_it(world: World) -> None:
     execution = world.claim(world.ledger.ensure_flow(a_flow()))
     start = threading.Barrier(6)
@@ -85,6 +87,7 @@ def test_of_many_runs_that_begin_at_once_one_is_at_it(world: World) -> None:
         assert sum(pool.map(race, range(6))) == 1
 
 
+@pytest.mark.several_connections
 def test_of_many_that_make_a_flow_and_its_lane_at_once_all_get_the_same(world: World) -> None:
     start = threading.Barrier(6)
 
@@ -352,6 +355,7 @@ def test_a_commit_whose_stamp_is_lost_needs_a_person_if_there_were_several_attem
     assert [moved for _, moved in world.people.seek(row, "", by, lambda connection, lane: place(3))] == [place(3)]
 
 
+@pytest.mark.several_connections
 def test_settling_races_with_losing_and_one_of_them_wins(world: World) -> None:
     row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
     execution = world.claim(row, 3)

@@ -4,6 +4,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
+import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.lineage.graph.network import network_of
@@ -17,6 +18,8 @@ from tests.store.test_lineage import by_name, expected
 from tests.store.test_lineage_network import told
 
 WRITERS, RECORDS, BATCH = 4, 60, 5
+
+pytestmark = pytest.mark.several_connections  # a file: processes and threads open it
 
 
 def some_records(seed: int) -> list[LineageRecord]:

@@ -6,32 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, insert, inspect, text
+from sqlalchemy import Engine, inspect, text
 
 import lakechime_dagster
-from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import StoreVersionError
-from lakechime_dagster.store import ledger_schema, migrations
 from lakechime_dagster.store.engine import open_engine, reading, writing
 from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.lineage import ingest_schema, personal_schema
-from lakechime_dagster.store.lineage import schema as lineage_schema
-from lakechime_dagster.store.notices import schema as notice_schema
-from lakechime_dagster.store.schema import dce_availability, dce_table, metadata
-from lakechime_dagster.store.types import schema as event_schema
-from lakechime_dagster.store.types.measures import measures
-from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.store.schema import metadata
 from lakechime_dagster.store.upgrade import VERSION_TABLE, check, newest_version, upgrade
 from tests.factories import make_event
 from tests.support.postgres import fresh_database
-
-SCHEMAS = (ledger_schema, event_schema, lineage_schema, notice_schema, ingest_schema, personal_schema)
-assert all(one.metadata is metadata for one in SCHEMAS)  # every table is known before schemas are compared
 
 UPGRADE = """
 import sys
@@ -112,81 +98,3 @@ def test_an_upgrade_keeps_what_is_there(engine: Engine) -> None:
     upgrade(engine)
 
     assert SqlDCEStore(engine).register([make_event(snapshot_id="1")]).duplicates == (event,)
-
-
-def test_single_tags_that_were_folded_are_put_together_by_the_event_that_had_them(empty_url: str) -> None:
-    engine = open_engine(empty_url)
-    upgraded_to(engine, "0002")
-    singles = [["complete", "true", "0-2"], ["checked", "yes", "0-2"], ["complete", "no", "0-1"]]
-    with writing(engine) as connection:
-        connection.execute(insert(dce_table).values(table_id=1, cluster="", name="bronze.orders"))
-        row = {"newest_tx": 0, "newest_seq": 2, "tag_positions": singles, "first_ts": 1, "last_ts": 2, "events": 2}
-        connection.execute(insert(dce_availability).values(table_id=1, partition_key='["a"]', table_uid="", **row))
-    upgrade(engine)
-    (kept,) = SqlDCEStore(engine).availability("bronze.orders")
-    assert kept.tag_positions == {
-        (("checked", "yes"), ("complete", "true")): Position(0, 2),
-        (("complete", "no"),): Position(0, 1),
-    }
-    engine.dispose()
-
-
-def test_the_sums_of_types_begin_with_what_earlier_steps_did(tmp_path: Path) -> None:
-    engine = open_engine(f"sqlite:///{tmp_path}/dce.sqlite")
-    upgraded_to(engine, "0007")
-    kind = {"deployment": "d", "group_name": "g", "observed": "{}", "first_ts": 1}
-    step = {"type_id": 1, "start_version": 0, "end_version": 1, "rows": 5, "rescued": 1, "pending": 0, "settled_ts": 1}
-    steps = [{**step, "execution_id": f"e{n}", "written": n, "discarded": 5 - n, "error": "no room" if n == 2 else ""} for n in (1, 2)]
-    with writing(engine) as connection:
-        old = sa.table("lc_event_type", *map(sa.column, ("type_id", "type", "table_name", *kind)))
-        rows = [{**kind, "type_id": number, "type": name, "table_name": name} for number, name in enumerate(("buy", "sell"), start=1)]
-        connection.execute(sa.insert(old), rows)
-        connection.execute(sa.insert(event_schema.type_step), steps)
-    upgrade(engine)
-    buy, sell = measures(SqlEventTypes(engine, "d")).types
-    assert (buy.type, buy.written, buy.discarded, buy.rescued, buy.failed_steps) == ("buy", 3, 7, 2, 1)
-    assert (sell.type, sell.written, sell.failed_steps, sell.variations) == ("sell", 0, 0, 0)
-    engine.dispose()
-
-
-def test_the_conflicts_of_types_begin_with_the_siblings_that_are_there(empty_url: str) -> None:
-    engine = open_engine(empty_url)
-    upgraded_to(engine, "0009")
-    kind = {"deployment": "d", "group_name": "g", "observed": {}, "first_ts": 1, "pending": 4}
-    sibling = {"name": "a__v_string", "field": "a", "holds": "string", "sibling": True}
-    within = {"name": "", "field": "", "holds": "object", "fields": [sibling]}
-    columns = [{"name": "b", "field": "b", "holds": "array", "element": within}, {**sibling, "fields": [sibling]}]
-    with writing(engine) as connection:
-        old = sa.table("lc_event_type", *map(sa.column, ("type_id", "type", "table_name", "layout_version", *kind)))
-        old.c.observed.type = sa.JSON()
-        named = [{**kind, "type_id": at, "type": name, "table_name": name} for at, name in enumerate(("buy", "sell"), start=1)]
-        connection.execute(sa.insert(old), [{**one, "layout_version": 2 if one["type"] == "buy" else 0} for one in named])
-        layouts = [{"type_id": 1, "version": at, "columns": columns[:at], "decision": "", "actor": "a", "made_ts": 1} for at in (1, 2)]
-        connection.execute(sa.insert(event_schema.layout), layouts)
-    upgrade(engine)
-    told = {one.type: (one.conflicts, one.behind, one.reasons) for one in measures(SqlEventTypes(engine, "d")).types}
-    assert told == {"buy": (3, 4, {}), "sell": (0, 4, {})}
-    engine.dispose()
-
-
-def test_the_tables_of_types_lie_where_their_groups_made_them(empty_url: str) -> None:
-    engine = open_engine(empty_url)
-    upgraded_to(engine, "0010")
-    kind = {"deployment": "d", "type": "buy", "table_name": "buy", "observed": {}, "first_ts": 1}
-    with writing(engine) as connection:
-        old = sa.table("lc_event_type", *map(sa.column, ("group_name", *kind)))
-        old.c.observed.type = sa.JSON()
-        connection.execute(sa.insert(old), [{**kind, "group_name": name} for name in ("shop", "vip")])
-    upgrade(engine)
-    types = SqlEventTypes(engine, "d")
-    assert [types.types(name)["buy"].home for name in ("shop", "vip")] == ["shop", "vip"]
-    engine.dispose()
-
-
-def upgraded_to(engine: Engine, version: str) -> None:
-    """Bring a store to an older version, as the program of that time did."""
-    config = Config()
-    config.set_main_option("script_location", str(migrations.__path__[0]))
-    with writing(engine) as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, version)

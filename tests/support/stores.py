@@ -1,4 +1,4 @@
-"""Stores for tests: one test runs on memory, SQLite and PostgreSQL, or on both databases."""
+"""Stores for tests, on SQLite and on PostgreSQL."""
 
 import shutil
 from collections.abc import Iterator
@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.memory import InMemoryDCEStore
 from lakechime_dagster.dce.store import DCEStore
-from lakechime_dagster.store.engine import open_engine, writing
+from lakechime_dagster.store.engine import memory_engine, open_engine, writing
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.schema import metadata
 from lakechime_dagster.store.upgrade import upgrade
@@ -17,12 +16,10 @@ from lakechime_dagster.store.upgrade import upgrade
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.services)]
 
 
-@pytest.fixture(params=["memory", *DATABASES])
-def store(request: pytest.FixtureRequest) -> DCEStore:
-    """An empty store of each kind."""
-    if request.param == "memory":
-        return InMemoryDCEStore()
-    return SqlDCEStore(_engine(request, request.param))
+@pytest.fixture
+def store(engine: Engine) -> DCEStore:
+    """An empty store on each kind of database."""
+    return SqlDCEStore(engine)
 
 
 @pytest.fixture(params=DATABASES)
@@ -41,13 +38,37 @@ def upgraded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def sqlite_engine(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[Engine]:
-    """An engine on an empty, upgraded SQLite file."""
-    path = Path(shutil.copy(upgraded_sqlite, tmp_path / "dce.sqlite"))
-    engine = open_engine(f"sqlite:///{path}")
+def memory_store() -> SqlDCEStore:
+    """An empty store on SQLite in memory, for one thread."""
+    engine = memory_engine()
+    upgrade(engine)
+    return SqlDCEStore(engine)
+
+
+@pytest.fixture(scope="session")
+def upgraded_memory() -> Iterator[Engine]:
+    """An empty, upgraded SQLite database in memory to copy."""
+    engine = memory_engine()
+    upgrade(engine)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def sqlite_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """An engine on an empty, upgraded SQLite database: in memory, or a file for a test marked `several_connections`."""
+    engine = request.getfixturevalue("sqlite_file") if request.node.get_closest_marker("several_connections") else memory_engine()
+    if engine.url.database is None:
+        with request.getfixturevalue("upgraded_memory").connect() as source, engine.connect() as target:
+            source.connection.driver_connection.backup(target.connection.driver_connection)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def sqlite_file(tmp_path: Path, upgraded_sqlite: Path) -> Engine:
+    """An engine on an empty, upgraded SQLite file."""
+    return open_engine(f"sqlite:///{shutil.copy(upgraded_sqlite, tmp_path / 'dce.sqlite')}")
 
 
 @pytest.fixture(scope="module")
