@@ -97,9 +97,10 @@ class Ledger(Registry):
             )  # fmt: skip
             connection.execute(sa.insert(schema.attempt).values(execution_id=execution_id, number=attempt, due_ts=now))
             orders.take(connection, flow.flow_id, lane.key, claim.orders, execution_id)
+            if claim.atoms:
+                remember_atoms(connection, current.lane_id, claim.atoms)
             if claim.fired and not current.fired:
                 connection.execute(sa.update(schema.lane).where(schema.lane.c.lane_id == current.lane_id).values(fired=True))
-                remember_atoms(connection, current.lane_id, claim.atoms)
             return self._execution(connection, execution_id)
 
     def execution(self, execution_id: str) -> Execution | None:

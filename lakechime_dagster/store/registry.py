@@ -169,7 +169,8 @@ def lane_at(connection: Connection, flow_id: int, key: str, *, lock: bool) -> La
 
 
 def remember_atoms(connection: Connection, lane_id: int, atoms: Sequence[Atom]) -> None:
-    """Keep the partitions that a fired lane stands for, so that a change in them later is known as late."""
+    """Keep the partitions that a lane's claim takes events of; a change in them after the lane has fired is late."""
+    connection.execute(sa.delete(schema.lane_partition).where(schema.lane_partition.c.lane_id == lane_id))
     rows = [{"lane_id": lane_id, "cluster": atom.cluster, "table_name": atom.table, "partition_key": atom.canonical} for atom in atoms]
     if rows:
         connection.execute(sa.insert(schema.lane_partition), rows)

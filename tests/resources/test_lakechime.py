@@ -6,6 +6,7 @@ from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.resources.lakechime import NothingNewError, adopted
 from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.store.consumed import events_of
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution
@@ -85,6 +86,19 @@ def test_a_key_that_is_run_before_its_partitions_are_there_still_fires_when_they
     assert not world.decide(flow).fires
     world.change("bronze.rates", 1, partition=["2013-01-01"])
     assert (one(world.fire(flow)).step, len(world.fire(flow))) == (2, 0)
+
+
+@pytest.mark.parametrize("levels", [DAY, PartitionLevels()], ids=["a partition", "a plain job"])
+def test_each_event_of_a_key_is_handed_to_one_run_whoever_launches_it(world: World, platform: Platform, levels: PartitionLevels) -> None:
+    conditions = [PartitionCondition.of(table, {"day": tick("-1d")}, DAY) for table in ("bronze.orders", "bronze.rates")]
+    trigger = PartitionTrigger(conditions, every(days=1, start="2013-01-02", until="2013-01-02"))
+    flow = Flow(name="daily", trigger=trigger, target_levels=levels, job="nightly")
+    orders = world.change("bronze.orders", 1, partition=["2013-01-01"])
+    world.change("bronze.orders", 2, partition=["2013-01-02"])
+    by_hand = manual_run(platform, flow, partition="2013-01-01" if levels else None)
+    assert events_of(world.engine, flow, by_hand) == [orders]
+    rates = world.change("bronze.rates", 7, partition=["2013-01-01"])
+    assert events_of(world.engine, flow, one(world.fire(flow))) == [rates]
 
 
 def test_a_manual_run_without_a_partition_takes_the_key_that_is_open(world: World, platform: Platform) -> None:
