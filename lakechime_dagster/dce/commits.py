@@ -102,6 +102,12 @@ class TableSize:
         return self.rows is not None and other.rows is not None and self.rows <= other.rows and self.bytes <= other.bytes
 
 
+def since_first_change(commits: Sequence[TableCommit]) -> Sequence[TableCommit]:
+    """What a reader needs of commits that it has not read: those before the first change of data left its rows as they were."""
+    first = next((at for at, commit in enumerate(commits) if commit.changes_data), len(commits))
+    return commits[first:]
+
+
 class CommitsMissingError(LookupError):
     """The log no longer holds a commit of the range; `version` is the first one missing."""
 

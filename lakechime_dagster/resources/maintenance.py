@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit, TableLog
+from lakechime_dagster.dce.commits import CommitsMissingError, TableCommit, TableLog, since_first_change
 from lakechime_dagster.dce.event import SnapshotId, TableUid, version_of
 from lakechime_dagster.dce.snapshots import SnapshotPlace, own_uid
 from lakechime_dagster.lake.accounts import Account
@@ -138,7 +138,7 @@ def _of_types(lane: LaneAt, at: TypesAt, log: TableLog) -> Reader:
     place = SnapshotPlace(table_uid=TableUid(at.place.uid) if at.place.uid else None, snapshot_id=SnapshotId(str(at.place.version)))
     name, waits = f"{at.types} types of {lane.lane.flow}, such as {at.example},", ""
     try:
-        commits = _commits_after(log, [place])
+        commits = since_first_change(_commits_after(log, place))
     except CommitsMissingError as missing:
         commits, waits = [], f"commit {missing.version}, which they read next, is no longer in the log; put it back"
     times = [commit.timestamp or 0 for commit in commits]
@@ -172,9 +172,9 @@ def _reads_changes(platform: Platform, lake: Lake, table: str, lane: LaneAt) -> 
 def _reader(lane: LaneAt, log: TableLog, *, reads_changes: bool) -> Reader:
     waits = f"it is {lane.state.value}: {lane.state_reason}" if lane.state is not LaneState.ACTIVE else ""
     opened = [] if lane.open_since is None else [lane.open_since]
-    places = [place for place in (lane.read if reads_changes else None, lane.pinned) if place is not None]
     try:
-        commits = _commits_after(log, places)
+        unread = since_first_change(_commits_after(log, lane.read if reads_changes else None))
+        commits = [*unread, *_commits_after(log, lane.pinned)]
     except CommitsMissingError as missing:
         gone = f"commit {missing.version}, which it reads next, is no longer in the log"
         commits, waits = [], waits or f"{gone}; let it run, or `lakechime trigger forget {lane.lane.flow}` where it is declared no more"
@@ -186,12 +186,12 @@ def _reader(lane: LaneAt, log: TableLog, *, reads_changes: bool) -> Reader:
     )
 
 
-def _commits_after(log: TableLog, places: Sequence[SnapshotPlace]) -> Sequence[TableCommit]:
-    """The commits after the oldest of these snapshots of this very table."""
-    own, head = log.uid, log.version
-    ours = [place.snapshot_id for place in places if place.table_uid is None or own_uid(place.table_uid) == own]
-    version = min((found for snapshot in ours if (found := version_of(snapshot)) is not None), default=head)
-    return log.commits(version, head) if version < head else ()
+def _commits_after(log: TableLog, place: SnapshotPlace | None) -> Sequence[TableCommit]:
+    """The commits after a snapshot of this very table."""
+    if place is None or (place.table_uid is not None and own_uid(place.table_uid) != log.uid):
+        return ()
+    version, head = version_of(place.snapshot_id), log.version
+    return log.commits(version, head) if version is not None and version < head else ()
 
 
 def _files(log: "DeltaLog") -> TableFiles:

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from lakechime_dagster.dce.commits import FileAction, TableCommit, TableLog
+from lakechime_dagster.dce.commits import FileAction, TableCommit, TableLog, since_first_change
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.spark.comparable import is_comparable
@@ -129,7 +129,11 @@ def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: 
         if judgement.only is not None:
             images = images.where(F.col(VERSION).isin([commit.version for commit in data]))
         return replace(read, method=ReadMethod.CHANGE_FEED, images=images)
-    images = _version_diff(spark, log.location, judgement, range_)
+    left, came = _replaced_files(since_first_change(judgement.commits))
+    gone = missing_files(spark, log.location, [file.path for file in left])  # also what maintenance moved within the range
+    if gone:
+        return replace(read, verdict=Verdict.EXPIRED, note=f"{len(gone)} data files of the range were removed by a clean-up")
+    images = _version_diff(spark, log.location, judgement, left, came)
     if images is None:
         note = "the replaced files cannot be compared: removals without partition values, or columns of maps"
         return replace(read, verdict=Verdict.EXPIRED, note=note)
@@ -183,14 +187,15 @@ def _change_feed(spark: SparkSession, location: str, range_: SnapshotRange) -> D
     )
 
 
-def _version_diff(spark: SparkSession, location: str, judgement: Judgement, range_: SnapshotRange) -> DataFrame | None:
+def _version_diff(
+    spark: SparkSession, location: str, judgement: Judgement, left: Sequence[FileAction], came: Sequence[FileAction]
+) -> DataFrame | None:
     """Rows of the files that left and of those that came, less the rows that are in both."""
-    left, came = _replaced_files(judgement.commits)
     if not all(file.entry for file in (*left, *came)):
         return None
     if not is_comparable(pinned(spark, location, judgement.version).schema):
         return None
-    old = files_frame(spark, location, first_version(range_) - 1, left)
+    old = files_frame(spark, location, judgement.data_commits[0].version - 1, left)
     new = files_frame(spark, location, judgement.version, came)
     if old.columns != new.columns:
         old = old.select(*[column(name) if name in old.columns else F.lit(None).alias(name) for name in new.columns])

@@ -171,6 +171,23 @@ def test_files_that_a_clean_up_took_make_the_range_expired_not_wrong(spark: Spar
         read_range(spark, source.log, source.range(None, 0))
 
 
+def test_a_reader_of_everything_needs_nothing_of_what_was_joined_since(spark: SparkSession, tmp_path: Path) -> None:
+    source = Source(tmp_path / "t", SCHEMA, (), change_feed=False)
+    source.write((0, 1, "a"))
+    source.write((0, 2, "b"))
+    source.optimize()
+    DeltaTable(str(source.location)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    source.write((0, 3, "c"))
+    source.optimize()
+    source.update({"v": "'z'"}, "k = 1")
+    read = read_range(spark, source.log, source.range(1))
+    assert read.method is ReadMethod.VERSION_DIFF
+    assert images(read) == {(0, 1, "a"): -1, (0, 1, "z"): 1, (0, 3, "c"): 1}
+    (joined,) = [file.path for commit in source.log.commits(1, 2) for file in commit.moved_in]
+    (source.location / joined).unlink()  # the second OPTIMIZE moved it, the update changed what it became
+    assert read_range(spark, source.log, source.range(1)).verdict is Verdict.EXPIRED
+
+
 @pytest.mark.parametrize("adds_column", [False, True])
 def test_a_start_that_the_log_can_no_longer_rebuild_makes_the_range_expired(spark: SparkSession, tmp_path: Path, adds_column: bool) -> None:
     source = Source(tmp_path / "t", SCHEMA, change_feed=adds_column)
