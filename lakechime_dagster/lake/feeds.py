@@ -26,6 +26,9 @@ class JsonLines:
             each column that they tell.
         records: A line is a message with its parts, not its value alone.
         ddl: A glob of the topics, among the records, of the connector's schema changes, for messages that bring no schema.
+        database: A glob of the databases whose messages are read (of PostgreSQL and others that have them, of the schemas), where files
+            hold those of several; messages of others are counted, and nothing else is read of them.
+        table: A glob of the tables, likewise.
         transactions: A glob of the topics, among the records, in which Debezium tells transactions, by which a lost change is known.
         max_bytes: That one step reads, of whole lines, the files in the order of their names; None is all that is there. A
             longer line is taken alone. With `ddl` a step reads all, as a schema change comes no later than its rows.
@@ -35,12 +38,15 @@ class JsonLines:
     pattern: str = field(default="*.jsonl", kw_only=True)
     records: bool = field(default=False, kw_only=True)
     shards: str = field(default="", kw_only=True)
+    database: str = field(default="", kw_only=True)
+    table: str = field(default="", kw_only=True)
     ddl: str = field(default="", kw_only=True)
     transactions: str = field(default="", kw_only=True)
     max_bytes: int | None = field(default=MAX_BYTES, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_shards("JsonLines", self.shards)
+        _check_table_filter("JsonLines", self.database, self.table)
         _check_limit("JsonLines", "max_bytes", self.max_bytes)
         for name, topics in (("ddl", self.ddl), ("transactions", self.transactions)):
             if topics and not self.records:
@@ -68,6 +74,9 @@ class KafkaTopic:
         heartbeats: A glob of topics in which the changes of a heartbeat table come, of the same database and connector: they tell
             how far its log was read while it is quiet.
         shards: A regular expression that the names of topics match, with a named group for each column that they tell.
+        database: A glob of the databases whose messages are read (of PostgreSQL and others that have them, of the schemas), where topics
+            hold those of several, as Maxwell's do by default; messages of others are counted, and nothing else is read of them.
+        table: A glob of the tables, likewise.
         ddl: A glob of the topics in which the connector tells schema changes (`include.schema.changes`, of MySQL and MariaDB; the
             topic is named as its `topic.prefix`), by which messages are read that bring no schema.
         transactions: A glob of the topics in which the connector tells transactions (`provide.transaction.metadata`; the topic is
@@ -81,12 +90,15 @@ class KafkaTopic:
     options: Mapping[str, str] = field(default_factory=dict, kw_only=True, hash=False)
     heartbeats: str = field(default="", kw_only=True)
     shards: str = field(default="", kw_only=True)
+    database: str = field(default="", kw_only=True)
+    table: str = field(default="", kw_only=True)
     ddl: str = field(default="", kw_only=True)
     transactions: str = field(default="", kw_only=True)
     max_offsets: int | None = field(default=MAX_OFFSETS, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_shards("KafkaTopic", self.shards)
+        _check_table_filter("KafkaTopic", self.database, self.table)
         _check_limit("KafkaTopic", "max_offsets", self.max_offsets)
 
     def __str__(self) -> str:
@@ -104,6 +116,12 @@ def shard_columns(shards: str) -> tuple[str, ...]:
 def _check_limit(feed: str, name: str, limit: object) -> None:
     if limit is not None and (type(limit) is not int or limit < 1):
         raise DeclarationError(feed, name, f"{shown(limit)} is no limit of a step; give 1 or more, or None to read all at once")
+
+
+def _check_table_filter(feed: str, database: object, table: object) -> None:
+    for name, glob in (("database", database), ("table", table)):
+        if not isinstance(glob, str):
+            raise DeclarationError(feed, name, f"{shown(glob)} is no name, or glob of names, such as 'orders'")
 
 
 def _check_shards(feed: str, shards: str) -> None:

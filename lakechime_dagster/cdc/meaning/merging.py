@@ -23,6 +23,7 @@ class Fate(StrEnum):
         TRUNCATED: A truncation above it took what it said.
         WAITING: Its row waits for a column that nobody carried.
         CONTROL: It tells of no row, or of what the declaration leaves out.
+        OTHER_TABLE: It is of a table that the declared filter does not accept.
         QUARANTINED: It was not taken.
     """
 
@@ -33,6 +34,7 @@ class Fate(StrEnum):
     TRUNCATED = "truncated"
     WAITING = "waiting"
     CONTROL = "control"
+    OTHER_TABLE = "other table"
     QUARANTINED = "quarantined"
 
 

@@ -8,6 +8,7 @@ class Kind(StrEnum):
 
     CHANGE = "change"
     TOMBSTONE = "tombstone"
+    OTHER_TABLE = "other table"  # of one that the declared filter does not accept
     UNREADABLE = "unreadable"
 
 

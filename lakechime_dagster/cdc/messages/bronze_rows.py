@@ -9,7 +9,7 @@ import orjson
 from lakechime_dagster.cdc.change import Key
 from lakechime_dagster.cdc.messages.bronze import Kind
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader
-from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, Reading, Record, Tombstone, TransactionEnd, Unreadable
+from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, OtherTable, Reading, Record, Tombstone, TransactionEnd, Unreadable
 from lakechime_dagster.cdc.messages.transactions import END, transaction_id
 from lakechime_dagster.dce.partition import canonical_json
 
@@ -88,6 +88,8 @@ def read_of(reading: Reading) -> Read:
             return Read(Control.TRANSACTION.value, op=END, transaction=_clean(transaction_id(told)), transaction_counts=counted)
         case Control() as control:
             return Read(control.value)
+        case OtherTable(name):
+            return Read(Kind.OTHER_TABLE.value, _clean(name))
         case Unreadable(reason):
             return unreadable(reason)
 

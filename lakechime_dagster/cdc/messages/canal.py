@@ -6,7 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.messages.reading import EnvelopeReader, as_text, coordinate, message_of, order_of, shown
+from lakechime_dagster.cdc.messages.reading import (
+    EnvelopeReader,
+    TableFilter,
+    as_text,
+    coordinate,
+    message_of,
+    order_of,
+    shown,
+)
 from lakechime_dagster.cdc.messages.record import Changes, Control, Reading, Record, Tombstone
 from lakechime_dagster.cdc.messages.row_schemas import Declared, RowSchemas
 from lakechime_dagster.cdc.messages.rows import Part, Rows
@@ -25,9 +33,18 @@ class CanalReader(EnvelopeReader):
         keys: The columns of the table's key, in their order.
         types: The type that the lake declares for each column of a row.
         schemas: What tells the types instead.
+        only: The tables whose messages are read.
     """
 
-    def __init__(self, envelope: Canal, keys: Sequence[str], types: Mapping[str, str], schemas: RowSchemas | None = None) -> None:
+    def __init__(
+        self,
+        envelope: Canal,
+        keys: Sequence[str],
+        types: Mapping[str, str],
+        schemas: RowSchemas | None = None,
+        only: TableFilter | None = None,
+    ) -> None:
+        self._only = only or TableFilter()
         self._schemas = schemas or Declared(keys, types, envelope.binary)
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
@@ -40,8 +57,11 @@ class CanalReader(EnvelopeReader):
         if operation is None:
             known = ", ".join(OPERATIONS)
             raise ValueError(f"type: a message of Canal that is no DDL has one of {known}, not {shown(payload.get('type'))}")
+        database, table = (as_text(part, payload.get(part)) for part in ("database", "table"))
+        if other := self._only.other(database, table):
+            return other
         told = Change(
-            source=f"{as_text('database', payload.get('database'))}.{as_text('table', payload.get('table'))}",
+            source=f"{database}.{table}",
             operation=operation,
             order=order_of(record, operation, ()),
             event_ms=payload["es"] if type(payload.get("es")) is int else None,

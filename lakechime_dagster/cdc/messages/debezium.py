@@ -7,7 +7,16 @@ from typing import Any
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.messages.flattened import is_column, unflattened
 from lakechime_dagster.cdc.messages.message import MessageReader
-from lakechime_dagster.cdc.messages.reading import EnvelopeReader, as_object, coordinate, key_change, key_of, order_of, shown
+from lakechime_dagster.cdc.messages.reading import (
+    EnvelopeReader,
+    TableFilter,
+    as_object,
+    coordinate,
+    key_change,
+    key_of,
+    order_of,
+    shown,
+)
 from lakechime_dagster.cdc.messages.record import Changes, Control, Reading, Record, Tombstone
 from lakechime_dagster.cdc.messages.transactions import boundary_of, placed_in
 from lakechime_dagster.cdc.position import position_of, transaction_of
@@ -29,9 +38,11 @@ class DebeziumReader(EnvelopeReader):
         envelope: The declared envelope.
         keys: The columns of the table's key, in their order.
         schemas: What tells the columns of messages that bring no schema; without it they are unreadable.
+        only: The tables whose messages are read.
     """
 
-    def __init__(self, envelope: Debezium, keys: Sequence[str], schemas: Schemas | None = None) -> None:
+    def __init__(self, envelope: Debezium, keys: Sequence[str], schemas: Schemas | None = None, only: TableFilter | None = None) -> None:
+        self._only = only or TableFilter()
         placeholder = envelope.unavailable
         self._keys = tuple(keys)
         self._schemas = schemas
@@ -42,7 +53,8 @@ class DebeziumReader(EnvelopeReader):
     def _read(self, record: Record, is_exact: bool) -> Reading:
         columns, payload = (None, None) if record.value is None else self._values.read(record.value, is_exact=is_exact)
         if payload is None:
-            return Tombstone(self._key_of_tombstone(record, is_exact), coordinate(record))
+            other = self._only.other(*table_of({}, record.topic))
+            return other or Tombstone(self._key_of_tombstone(record, is_exact), coordinate(record))
         if not isinstance(payload, dict):
             raise ValueError(f"value: a message of Debezium is an object, not {shown(payload)}")
         control = control_of(payload) or boundary_of(payload)
@@ -52,6 +64,9 @@ class DebeziumReader(EnvelopeReader):
             payload = unflattened(payload)
         if not isinstance(payload["op"], str) or payload["op"] not in OPERATIONS:
             raise ValueError(f"op: a message of Debezium has one of {', '.join(OPERATIONS)}, not {shown(payload['op'])}")
+        database, table = table_of(as_object("source", payload["source"]), record.topic)
+        if other := self._only.other(database, table):
+            return other
         known = columns or self._told_otherwise(payload)
         return Changes(self._changes(record, payload, known, is_exact), known.ddl, known.defaults, placed_in(payload))
 
@@ -146,6 +161,12 @@ def source_of(record: Record, source: Mapping[str, Any]) -> str:
     """The table that a change is of, with its connector's name, also where several tables' changes are routed into one topic."""
     parts = [source.get("name"), source.get("schema") or source.get("db"), source.get("table")]
     return ".".join(map(str, parts)) if all(parts) else record.topic
+
+
+def table_of(source: Mapping[str, Any], topic: str) -> tuple[str, str]:
+    """The database (or schema) and the table of a change: as its `source` block names them, else the last two parts of the topic."""
+    *_, database, table = ("", *topic.split("."))
+    return str(source.get("schema") or source.get("db") or database), str(source.get("table") or table)
 
 
 def snapshot_of(source: Mapping[str, Any]) -> str | None:

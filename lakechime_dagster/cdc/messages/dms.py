@@ -5,7 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.messages.reading import EnvelopeReader, as_object, as_text, coordinate, message_of, order_of, shown
+from lakechime_dagster.cdc.messages.reading import (
+    EnvelopeReader,
+    TableFilter,
+    as_object,
+    as_text,
+    coordinate,
+    message_of,
+    order_of,
+    shown,
+)
 from lakechime_dagster.cdc.messages.record import Changes, Control, Reading, Record, Tombstone
 from lakechime_dagster.cdc.messages.row_schemas import Declared, RowSchemas
 from lakechime_dagster.cdc.messages.rows import Part
@@ -28,9 +37,18 @@ class DmsReader(EnvelopeReader):
         keys: The columns of the table's key, in their order.
         types: The type that the lake declares for each column of a row.
         schemas: What tells the types instead.
+        only: The tables whose messages are read.
     """
 
-    def __init__(self, envelope: Dms, keys: Sequence[str], types: Mapping[str, str], schemas: RowSchemas | None = None) -> None:
+    def __init__(
+        self,
+        envelope: Dms,
+        keys: Sequence[str],
+        types: Mapping[str, str],
+        schemas: RowSchemas | None = None,
+        only: TableFilter | None = None,
+    ) -> None:
+        self._only = only or TableFilter()
         self._schemas = schemas or Declared(keys, types, envelope.binary, omits_nulls=envelope.omits_nulls)
         self._prefix = envelope.before_prefix
 
@@ -47,6 +65,8 @@ class DmsReader(EnvelopeReader):
             known = ", ".join(OPERATIONS)
             raise ValueError(f"metadata.operation: a message of AWS DMS has one of {known}, not {shown(metadata.get('operation'))}")
         schema, table = (as_text(f"metadata.{name}", metadata.get(name)) for name in ("schema-name", "table-name"))
+        if other := self._only.other(schema, table):
+            return other
         told = Change(
             source=f"{schema}.{table}",
             operation=operation,

@@ -9,7 +9,7 @@ import orjson
 
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader
-from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, Reading, Record, Tombstone, TransactionEnd, Unreadable
+from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, OtherTable, Reading, Record, Tombstone, TransactionEnd, Unreadable
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 
 TRANSACTIONS = "set `provide.transaction.metadata=true` in the connector"
@@ -82,7 +82,15 @@ class Sample:
 
 def findings(sample: Sample) -> list[Finding]:
     """What messages tell of how their connector is set up, and what of it no message tells; the gravest first."""
-    found = [*_unreadable(sample), *_keys(sample), *_positions(sample), *_sources(sample), *_before(sample), *_inexact(sample)]
+    found = [
+        *_unreadable(sample),
+        *_keys(sample),
+        *_positions(sample),
+        *_sources(sample),
+        *_other_tables(sample),
+        *_before(sample),
+        *_inexact(sample),
+    ]
     if isinstance(sample.envelope, Debezium):
         found += [*_defaults(sample), *_untold(sample)]
     return sorted(found, key=lambda one: list(Weight).index(one.weight))
@@ -152,7 +160,17 @@ def _sources(sample: Sample) -> Iterator[Finding]:
     if len(sample.sources) > 1:
         some = ", ".join(sample.sources[:3])
         problem = f"messages of {len(sample.sources)} sources ({some}) feed one table: a key of two of them is refused"
-        yield Finding(Weight.WARNING, "sources", problem, "name the topics of one table, or a key that tells the sources apart")
+        remedy = "name its table in source= (database=, table=), the topics of one table, or a key that tells the sources apart"
+        yield Finding(Weight.WARNING, "sources", problem, remedy)
+
+
+def _other_tables(sample: Sample) -> Iterator[Finding]:
+    """Messages of other tables than the declared filter accepts, where none is of one that it accepts."""
+    names = sorted({reading.name for _, reading in sample.messages if isinstance(reading, OtherTable)})
+    if names and not sample.changes:
+        some = ", ".join(names[:3])
+        problem = f"no message is of a table that database= and table= of source= accept; they are of {len(names)}, such as {some}"
+        yield Finding(Weight.ERROR, "table filter", problem, "correct them; without them all tables of the topics are read")
 
 
 def _before(sample: Sample) -> Iterator[Finding]:
@@ -217,6 +235,8 @@ def _kind(reading: Reading) -> str:
             return Control.TRANSACTION.value
         case Control() as control:
             return control.value
+        case OtherTable():
+            return "other table"
         case Unreadable():
             return "unreadable"
 

@@ -9,7 +9,7 @@ from lakechime_dagster.cdc.messages.debezium import DebeziumReader
 from lakechime_dagster.cdc.messages.dms import DmsReader
 from lakechime_dagster.cdc.messages.heartbeats import BeatReader
 from lakechime_dagster.cdc.messages.maxwell import MaxwellReader
-from lakechime_dagster.cdc.messages.reading import EnvelopeReader
+from lakechime_dagster.cdc.messages.reading import EnvelopeReader, TableFilter
 from lakechime_dagster.cdc.messages.row_schemas import Readings, RowSchemas, Unread
 from lakechime_dagster.cdc.messages.shards import ShardReader
 from lakechime_dagster.cdc.messages.transactions import TransactionReader
@@ -30,6 +30,7 @@ class MessageFormat:
         types: The type of each column, for envelopes whose messages never bring a schema.
         heartbeats: A glob of topics that hold the changes of a heartbeat table.
         transactions: A glob of topics in which the connector tells its transactions.
+        only: The tables of the database whose messages are read.
         shards: A regular expression of topics' names, by whose named groups they tell columns.
         is_typed_elsewhere: Messages that bring no schema are kept as they are written until `tables` tell their columns.
         tables: The columns of the database's tables at places of its log.
@@ -40,6 +41,7 @@ class MessageFormat:
     types: Mapping[str, str] = field(default_factory=dict)
     heartbeats: str = ""
     transactions: str = ""
+    only: TableFilter = field(default_factory=TableFilter)
     shards: str = ""
     is_typed_elsewhere: bool = False
     tables: tuple[TableSchema, ...] | None = None
@@ -78,15 +80,16 @@ class MessageFormat:
     def _reader(self, keys: tuple[str, ...]) -> EnvelopeReader:
         match self.envelope:
             case Debezium():
-                return DebeziumReader(self.envelope, keys, self._schemas(self.envelope))
+                return DebeziumReader(self.envelope, keys, self._schemas(self.envelope), self.only)
             case Canal():
-                return CanalReader(self.envelope, keys, self.types, self._row_schemas(keys, self.envelope.binary))
+                schemas = self._row_schemas(keys, self.envelope.binary)
+                return CanalReader(self.envelope, keys, self.types, schemas, self.only)
             case Maxwell():
-                return MaxwellReader(
-                    self.envelope, keys, self.types, self._row_schemas(keys, self.envelope.binary, self.envelope.omits_nulls)
-                )
+                schemas = self._row_schemas(keys, self.envelope.binary, self.envelope.omits_nulls)
+                return MaxwellReader(self.envelope, keys, self.types, schemas, self.only)
             case Dms():
-                return DmsReader(self.envelope, keys, self.types, self._row_schemas(keys, self.envelope.binary, self.envelope.omits_nulls))
+                schemas = self._row_schemas(keys, self.envelope.binary, self.envelope.omits_nulls)
+                return DmsReader(self.envelope, keys, self.types, schemas, self.only)
             case _:
                 assert_never(self.envelope)
 
@@ -94,6 +97,12 @@ class MessageFormat:
 def format_of(table: BronzeTable) -> MessageFormat:
     """How the messages of a declared table are read."""
     return MessageFormat(
-        envelope=table.envelope, keys=table.keys, types=dict(table.types), heartbeats=table.heartbeats,
-        transactions=table.feed.transactions, shards=table.feed.shards, is_typed_elsewhere=table.is_typed_elsewhere,
-    )  # fmt: skip
+        envelope=table.envelope,
+        keys=table.keys,
+        types=dict(table.types),
+        heartbeats=table.heartbeats,
+        transactions=table.feed.transactions,
+        only=TableFilter(table.feed.database, table.feed.table),
+        shards=table.feed.shards,
+        is_typed_elsewhere=table.is_typed_elsewhere,
+    )

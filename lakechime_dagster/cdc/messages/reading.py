@@ -2,17 +2,35 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.messages.message import parsed
-from lakechime_dagster.cdc.messages.record import Reading, Record, Unreadable
+from lakechime_dagster.cdc.messages.record import OtherTable, Reading, Record, Unreadable
 from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order, Position
 from lakechime_dagster.cdc.schemas.values import InexactNumberError
 
 _RANKS = {Operation.READ: READ, Operation.DELETE: DELETE, Operation.TRUNCATE: DELETE}
+
+
+@dataclass(frozen=True)
+class TableFilter:
+    """The tables of the database whose messages are read, by globs of their names; an empty glob accepts every name.
+
+    Attributes:
+        database: Of MySQL and MariaDB the database, of others the schema.
+        table: The table's name.
+    """
+
+    database: str = ""
+    table: str = ""
+
+    def other(self, database: str, table: str) -> OtherTable | None:
+        """What a message of a table is that is none of these; None where it is one of them."""
+        pairs = ((database, self.database), (table, self.table))
+        return None if all(not glob or fnmatchcase(name, glob) for name, glob in pairs) else OtherTable(f"{database}.{table}")
 
 
 class EnvelopeReader(ABC):

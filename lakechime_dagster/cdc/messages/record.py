@@ -95,10 +95,17 @@ class TransactionEnd:
 
 
 @dataclass(frozen=True)
+class OtherTable:
+    """The message is of a table that the declared filter (`database=`, `table=`) does not accept, so nothing else of it is read."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Unreadable:
     """The message cannot be read; the reason names the field, its value and what would be right."""
 
     reason: str
 
 
-Reading = Changes | Tombstone | Beat | TransactionEnd | Control | Unreadable
+Reading = Changes | Tombstone | Beat | TransactionEnd | Control | OtherTable | Unreadable

@@ -32,7 +32,7 @@ from lakechime_dagster.cdc.meaning.wire import (
     span_text,
 )
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader
-from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, Record, Tombstone, TransactionEnd, Unreadable
+from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, OtherTable, Record, Tombstone, TransactionEnd, Unreadable
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.remembering.defaults import Defaults, Schema
 from lakechime_dagster.cdc.remembering.state import Role, StateRow, change_of, change_row, known_of, remembered
@@ -107,7 +107,7 @@ class Reading:
     def _told(self, reader: EnvelopeReader, message: Mapping[str, Any], schemas: dict[int, "_Schema"]) -> list[tuple[Any, ...]]:
         at = message["topic"], message["partition"], message["offset"]
         record = record_of(message)
-        match reader.read(record):
+        match reading := reader.read(record):
             case Changes(changes, types, defaults):
                 schema = schemas.get(id(types)) or schemas.setdefault(id(types), self._schema(types, defaults))
                 try:
@@ -126,8 +126,9 @@ class Reading:
                 return [
                     (Fate.CONTROL.value, *NOTHING._replace(role=Role.BEAT.value, source=server, ts_ms=ts_ms), *NO_SCHEMA, *at, None, None)
                 ]
-            case Control() | TransactionEnd():
-                return [(Fate.CONTROL.value, *NOTHING, *NO_SCHEMA, *at, None, None)]
+            case Control() | TransactionEnd() | OtherTable():
+                fate = Fate.OTHER_TABLE if isinstance(reading, OtherTable) else Fate.CONTROL
+                return [(fate.value, *NOTHING, *NO_SCHEMA, *at, None, None)]
             case Unreadable(reason):
                 return [_unreadable(message, reason)]
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.messages.canal import CanalReader
-from lakechime_dagster.cdc.messages.record import Control, Record, Tombstone, Unreadable
+from lakechime_dagster.cdc.messages.reading import TableFilter
+from lakechime_dagster.cdc.messages.record import Control, OtherTable, Record, Tombstone, Unreadable
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.lake.envelopes import Canal
 from tests.cdc.histories import TOPIC, TYPES, Row, Statement, changed, changes_of, folded, history
@@ -193,3 +194,12 @@ def test_any_history_is_told(seed: int, length: int) -> None:
     dice = random.Random(seed)
     statements, rows = history(dice, length, ("insert", "insert", "update", "update", "delete", "truncate"))
     assert folded(READER, messages(statements), dice) == rows
+
+
+def test_only_the_messages_of_accepted_tables_are_read() -> None:
+    """Neither the rows nor a truncation of another table."""
+    reader = CanalReader(Canal(), ("id",), TYPES, only=TableFilter("shop", "orders"))
+    assert len(changes_of(reader, make_record())) == 1
+    assert reader.read(make_record(table="people", data=[{"ssn": "1"}])) == OtherTable("shop.people")
+    truncation = make_record("TRUNCATE", isDdl=True, sql="TRUNCATE TABLE people", table="people", data=None)
+    assert reader.read(truncation) == OtherTable("shop.people")

@@ -1,5 +1,6 @@
 """Every form of Debezium's messages becomes the same change; one that cannot be read says which field is wrong."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.messages.debezium import DebeziumReader
-from lakechime_dagster.cdc.messages.record import Changes, Control, Record, Tombstone, Unreadable
+from lakechime_dagster.cdc.messages.reading import TableFilter
+from lakechime_dagster.cdc.messages.record import Changes, Control, OtherTable, Record, Tombstone, Unreadable
 from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
 from lakechime_dagster.lake.envelopes import Debezium
 from tests.cdc.factories import BINLOG, TOPIC, WAL, encoded, envelope_schema, make_payload, make_record, struct, told_once
@@ -228,3 +230,15 @@ def test_messages_of_one_topic_may_change_their_schema() -> None:
         found = reader.read(Record(topic=TOPIC, value=encoded(make_payload("u", after=row), envelope_schema(*columns))))
         assert isinstance(found, Changes)
         assert found.changes[0].columns == row
+
+
+def test_only_the_messages_of_accepted_tables_are_read() -> None:
+    """Of another table neither columns nor key are looked at; a message that names none is of the table that its topic is named after."""
+    reader = DebeziumReader(Debezium(), ("id",), told_once(), TableFilter("shop*", "orders"))
+    other = make_record(make_payload("c", source=BINLOG | {"table": "people"}, after={"ssn": 1}))
+    assert reader.read(other) == OtherTable("shop.people")
+    assert reader.read(make_record(make_payload("c", source=WAL | {"schema": "public"}))) == OtherTable("public.orders")
+    assert isinstance(reader.read(make_record(make_payload("c"))), Changes)
+    assert reader.read(make_record(ANN)) == OtherTable("public.orders")
+    assert isinstance(reader.read(replace(make_record(ANN), topic="m.shop.orders")), Changes)
+    assert reader.read(replace(make_record(None), topic="m.shop.people")) == OtherTable("shop.people")

@@ -8,6 +8,7 @@ import pytest
 
 from lakechime_dagster.cdc.messages.findings import Finding, Sample, Weight, findings
 from lakechime_dagster.cdc.messages.readers import MessageFormat
+from lakechime_dagster.cdc.messages.reading import TableFilter
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record
@@ -129,3 +130,10 @@ def test_binary_numbers_and_defaults_in_schemas_are_told() -> None:
 def test_messages_of_two_tables_are_told() -> None:
     told = found(update(), update(source={**BINLOG, "table": "items"}))["sources"]
     assert "2 sources (m.shop.items, m.shop.orders)" in told.problem
+
+
+def test_a_table_filter_that_accepts_no_message_is_an_error_that_names_the_tables() -> None:
+    messages = MessageFormat(envelope=Maxwell(), keys=("id",), types=TYPES, only=TableFilter("shop", "order"))
+    (finding,) = findings(Sample.read(Maxwell(), ("id",), [maxwell(), maxwell(table="people")], messages.reader()))
+    assert (finding.weight, finding.about) == (Weight.ERROR, "table filter")
+    assert "shop.orders, shop.people" in finding.problem

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.messages.maxwell import MaxwellReader
-from lakechime_dagster.cdc.messages.record import Control, Record, Tombstone, Unreadable
+from lakechime_dagster.cdc.messages.reading import TableFilter
+from lakechime_dagster.cdc.messages.record import Control, OtherTable, Record, Tombstone, Unreadable
 from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
 from lakechime_dagster.lake.envelopes import Maxwell
 from tests.cdc.histories import TOPIC, TYPES, Row, Statement, changed, changes_of, folded, history
@@ -172,3 +173,11 @@ def test_any_history_is_told(seed: int, length: int, has_positions: bool) -> Non
     dice = random.Random(seed)
     statements, rows = history(dice, length, ("read", "insert", "update", "update", "delete"))
     assert folded(READER, messages(statements, dice, has_positions=has_positions), dice) == rows
+
+
+def test_only_the_messages_of_accepted_tables_are_read() -> None:
+    """Maxwell writes all tables into one topic by default; a row of another table may have the same columns."""
+    reader = MaxwellReader(Maxwell(), ("id",), TYPES, only=TableFilter("shop", "orders"))
+    assert len(changes_of(reader, make_record())) == 1
+    assert reader.read(make_record(table="orders_old")) == OtherTable("shop.orders_old")
+    assert reader.read(make_record(database="test", data={"other": 1})) == OtherTable("test.orders")

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.messages.readers import MessageFormat
+from lakechime_dagster.cdc.messages.reading import TableFilter
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.files import FilesFeed
 from lakechime_dagster.lake import JsonLines, Maxwell
@@ -62,7 +63,7 @@ def fed(spark: SparkSession, tmp_path: Path) -> Fed:
     (tmp_path / "in").mkdir()
     job = BronzeJob(
         name="shop.orders__changes", location=str(tmp_path / "orders__changes"), feed=JsonLines("in"), folder=str(tmp_path / "in"),
-        format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint", "name": "string"}),
+        format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint", "name": "string"}, only=TableFilter(table="orders")),
     )  # fmt: skip
     return Fed(spark, job)
 
@@ -91,10 +92,11 @@ def test_each_message_is_there_once_with_what_was_read_of_it(fed: Fed, monkeypat
     assert DeltaTable(fed.job.location).metadata().configuration == {"delta.appendOnly": "true"} | bronze.STATISTICS
 
     fed.drop("a.jsonl", told(5, type="delete"))
-    fed.drop("c.jsonl", told(6))
-    assert fed.run().events == {"change": 2}
+    fed.drop("c.jsonl", told(6), told(6, table="people"))
+    assert fed.run().events == {"change": 2, "other table": 1}
+    assert [row["source"] for row in fed.rows if row["kind"] == "other table"] == ["shop.people"]
     assert [row["op"] for row in fed.rows if row["row_key"] in ("[5]", "[6]")] == ["d", "c"]
-    assert len(fed.rows) == 10
+    assert len(fed.rows) == 11
 
 
 def test_another_attempt_at_a_step_writes_nothing(fed: Fed) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from lakechime_dagster.cdc.messages.reading import TableFilter
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.errors import LaneHeldError
@@ -126,9 +127,11 @@ def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(sp
 
 
 def test_rows_of_many_shards_are_one_table_by_the_names_of_their_topics(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("shard", "id"), topics={"shards": r"(?P<shard>\w+)\.orders"})
-    table.tell([of_shard("eu", order(1, at=1)), of_shard("us", order(1, at=1, name="Bob")), of_shard("us", order(2, at=2))])
-    table.run()
+    table = Followed(spark, tmp_path, ("shard", "id"), topics={"shards": r"(?P<shard>\w+)\.orders", "only": TableFilter("shop", "orders")})
+    people = make_record(make_payload("c", source=at_position(9) | {"table": "people"}), schema=envelope_schema(), offset=9)
+    other = of_shard("eu", people)
+    table.tell([of_shard("eu", order(1, at=1)), of_shard("us", order(1, at=1, name="Bob")), of_shard("us", order(2, at=2)), other])
+    assert table.run().events == {"applied": 3, "other table": 1}
     gone = make_record(make_payload("t", source=at_shard("us", at_position(3)), after=None), schema=envelope_schema(), offset=3)
     table.tell([replace(gone, topic="us.orders"), of_shard("eu", order(2, at=4, name="Eve"))])
     table.run()
