@@ -27,15 +27,19 @@ def maintain(
     """Compact, purge and vacuum a table, as far as its lanes and its budget allow.
 
     One that follows a database is kept with what is beside it; of an event group, the tables of all its types share one budget.
+    Folders of dropped tables whose time is over are removed, whichever table is named.
     """
+    from lakechime_dagster.resources.dropped import expired, remove_expired
+
     platform = open_platform(dry_run=dry_run)
     lake = declared_lake(platform.settings)
     if dry_run:
         documents = [_planned(one.plan, one.plan.refused) for one in _looked(platform, lake, name)]
     else:
         documents = [_planned(one.before.plan, one.refused) | _done(one) for one in _kept(platform, lake, name)]
+    removed = [str(one.folder) for one in (expired(platform) if dry_run else remove_expired(platform))]
     if as_json:
-        print_json({"tables": documents, "dry_run": dry_run})
+        print_json({"tables": documents, "dropped_removed": removed, "dry_run": dry_run})
         return
     rows = [_row(document, action) for document in documents for action in (*document["actions"], *document["refused"])]
     print_table(COLUMNS, rows, empty="nothing is to be done" if documents else f"{name} is not there yet")
@@ -44,6 +48,8 @@ def maintain(
             f"{document['table']}: {document['files_before']:,} files before, {document['files_after']:,} after;"
             f" {document['bytes_rewritten']:,} bytes rewritten, {document['bytes_freed']:,} freed in {document['seconds']} s"
         )
+    for folder in removed:
+        say(f"{folder} {'would be' if dry_run else 'was'} removed: its table was dropped, and its time is over")
 
 
 def _looked(platform: "Platform", lake: "Lake", name: str) -> "list[Looked]":

@@ -1,5 +1,6 @@
 """`lakechime table`: the tables of the lake and of the store, and commits whose events are missing."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
     from lakechime_dagster.dce.store import TableRecord
     from lakechime_dagster.lake.lake import Table
+    from lakechime_dagster.resources.dropped import Dropped
     from lakechime_dagster.resources.platform import Platform
 
 app = typer.Typer(name="table", help="Tables: list, show, reconcile with their logs.")
@@ -25,16 +27,18 @@ Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as schema
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the tables that the lake declares and those that events speak of."""
+    """List the tables that the lake declares, those that events speak of, and those that were dropped and are not removed yet."""
     platform = open_platform()
-    declared = {(platform.settings.cluster, table.name): table for table in _lake_or_none(platform)}
+    ours = platform.settings.cluster
+    declared = {(ours, table.name): table for table in _lake_or_none(platform)}
     records = {(record.cluster, record.name): record for record in platform.store.tables()}
-    keys = sorted({*records, *declared}, key=lambda key: key[::-1])
-    documents = [_document(name, cluster, declared.get((cluster, name)), records.get((cluster, name))) for cluster, name in keys]
+    dropped = {(ours, name): one for name, one in _dropped(platform).items()}
+    keys = sorted({*records, *declared, *dropped}, key=lambda key: key[::-1])
+    documents = [_document(key[1], key[0], declared.get(key), records.get(key), dropped.get(key)) for key in keys]
     if as_json:
         print_json({"tables": documents})
         return
-    columns = ("name", "cluster", "role", "format", "levels", "events", "last_event_ts", "captured_up_to")
+    columns = ("name", "cluster", "role", "format", "levels", "events", "last_event_ts", "captured_up_to", "dropped_until")
     rows = [[shown_fact(column, document[column]) for column in columns] for document in documents]
     print_table([column.replace("_ts", "").replace("_", " ") for column in columns], rows, empty="no table")
 
@@ -48,12 +52,13 @@ def show(name: Name, cluster: Cluster = None, as_json: Json = False) -> None:
     lake = _lake_or_none(platform) if is_ours else ()
     table = next((one for one in lake if one.name == name), None)
     record = platform.store.table(name, cluster)
-    if table is None and record is None:
+    dropped = _dropped(platform).get(name) if is_ours else None
+    if table is None and record is None and dropped is None:
         where = "" if is_ours else f" of cluster {cluster!r}"
         raise NotFoundError(
             f"the lake declares no table {name!r}{where}, and no event speaks of it; `lakechime table list` shows the tables"
         )
-    document = _document(name, cluster, table, record) | _declaration(table, lake)
+    document = _document(name, cluster, table, record, dropped) | _declaration(table, lake)
     if is_ours and (table is None or table.format is TableFormat.DELTA):
         document |= _log_facts(platform.log(name, table.location if table else None))
     if as_json:
@@ -114,14 +119,30 @@ def _lake_or_none(platform: "Platform") -> "tuple[Table, ...]":
         return ()
 
 
-def _document(name: str, cluster: str, table: "Table | None", record: "TableRecord | None") -> dict[str, Any]:
+def _dropped(platform: "Platform") -> "dict[str, Dropped]":
+    """The tables that were dropped and may still be put back; not those that are there again."""
+    from lakechime_dagster.resources.dropped import BESIDE, dropped_tables
+
+    beside = tuple(suffix for suffix in BESIDE if suffix)
+    found = dropped_tables(platform).items()
+    return {name: one for name, one in found if not name.endswith(beside) and not Path(platform.location(name)).exists()}
+
+
+def _document(name: str, cluster: str, table: "Table | None", record: "TableRecord | None", dropped: "Dropped | None") -> dict[str, Any]:
     levels = table.levels if table else record.levels if record else None
     return {
-        "name": name, "cluster": cluster, "role": _role(table), "format": str(table.format) if table else None,
-        "levels": levels.as_dict() if levels else {}, "events": record.events if record else 0,
-        "last_event_ts": record.last_event_ts if record else None, "captured_up_to": record.seen if record else None,
+        "name": name,
+        "cluster": cluster,
+        "role": "dropped" if table is None and dropped else _role(table),
+        "format": str(table.format) if table else None,
+        "levels": levels.as_dict() if levels else {},
+        "events": record.events if record else 0,
+        "last_event_ts": record.last_event_ts if record else None,
+        "captured_up_to": record.seen if record else None,
         "table_uid": record.table_uid if record else None,
-    }  # fmt: skip
+        "dropped_until": dropped.until.isoformat() if dropped else None,
+        "put_aside": str(dropped.folder) if dropped else None,
+    }
 
 
 def _role(table: "Table | None") -> str:

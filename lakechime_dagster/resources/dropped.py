@@ -89,13 +89,24 @@ def dropped(platform: Platform) -> list[Dropped]:
     return sorted(_aside(platform.settings.warehouse), key=lambda one: (one.until, one.folder))
 
 
+def dropped_tables(platform: Platform) -> dict[str, Dropped]:
+    """What was put aside by the name of its table, or of what is its own; of one that was dropped twice the newer one."""
+    warehouse = platform.settings.warehouse
+    return {".".join(one.folder.relative_to(warehouse).parts).partition(UNTIL)[0]: one for one in dropped(platform)}
+
+
+def expired(platform: Platform) -> list[Dropped]:
+    """The folders whose time is over."""
+    now = from_milliseconds(platform.store.now())
+    return [one for one in dropped(platform) if one.until <= now]
+
+
 def remove_expired(platform: Platform) -> list[Dropped]:
     """Remove the folders whose time is over; those that could not be removed whole are tried again by the next one."""
-    now = from_milliseconds(platform.store.now())
-    expired = [one for one in dropped(platform) if one.until <= now]
-    for one in expired:
+    over = expired(platform)
+    for one in over:
         shutil.rmtree(one.folder, ignore_errors=True)
-    return [one for one in expired if not one.folder.exists()]
+    return [one for one in over if not one.folder.exists()]
 
 
 def _aside(warehouse: str) -> Iterator[Dropped]:

@@ -26,6 +26,10 @@ def test_a_table_is_dropped_after_a_yes_and_listed_until_it_goes(shop: Cli) -> N
     done = shop("table", "drop", "gold.old", *WHY, "--yes", "--keep-days", "2", "--json").json
     assert shop("table", "dropped", "--json").json == {"folders": done["folders"]}
     assert "gold/old__dropped_until_" in shop("table", "dropped").out
+    listed = {one["name"]: one["dropped_until"] for one in shop("table", "list", "--json").json["tables"] if one["role"] == "dropped"}
+    shown = shop("table", "show", "gold.old", "--json").json["table"]
+    assert listed == {"gold.old": done["folders"][0]["until"]} == {shown["name"]: shown["dropped_until"]}
+    assert shown["put_aside"] == done["folders"][0]["folder"]
     again = shop("table", "drop", "gold.old", *WHY, "--yes")
     assert (again.code, "nothing of gold.old lies at" in again.err) == (3, True)
 

@@ -63,6 +63,15 @@ def test_of_an_event_group_the_tables_of_all_types_are_kept_or_one_of_them(lakec
     assert one["table"] == "shop.shop_sell"
 
 
+def test_what_was_dropped_goes_when_its_time_is_over_whichever_table_is_maintained(shop: Cli) -> None:
+    old = shop.home / "warehouse" / "gold" / "old__dropped_until_20200101T000000Z"
+    old.mkdir()
+    would = shop("table", "maintain", "shop.orders", "--dry-run", "--json").json
+    assert (would["dropped_removed"], old.exists()) == ([str(old)], True)
+    done = shop("table", "maintain", "shop.orders", "--json").json
+    assert (done["dropped_removed"], old.exists()) == ([str(old)], False)
+
+
 def test_a_table_of_somebody_else_is_not_kept_here(shop: Cli) -> None:
     answer = shop("table", "maintain", "bronze.orders")
     assert (answer.code, answer.err) == (
