@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
@@ -16,6 +17,21 @@ RESERVED = {  # what the names of tables end with that come beside others
 }
 MAX_TABLE_NAME = 200  # characters; leaves room for the folders of a warehouse
 MAX_TARGET_NAME = 128  # of a computed table: its flow has the same name
+
+
+@lru_cache(65_536)
+def folded(column: str) -> str:
+    """A column's name without its letters' case: Spark takes names that fold alike for one column.
+
+    Spark compares names character by character as Java's `equalsIgnoreCase` does, and whole names in lower case. Unlike
+    `str.casefold` neither expands a character, so that `maße` and `masse` are two columns; `ı` and `İ` are the letter `i`.
+    """
+    return "".join(map(_folded_character, column)).replace("i\u0307", "i")  # which is how `İ` is written in lower case
+
+
+def _folded_character(one: str) -> str:
+    upper = next((upper for upper in (one.upper(), one.title()) if len(upper) == 1), one)
+    return upper.lower()[0]
 
 
 def checked_table_name(name: object, kind: str, limit: int = MAX_TARGET_NAME) -> str:
@@ -57,7 +73,7 @@ def checked_columns(table: str, field: str, value: object) -> tuple[str, ...]:
     for column in columns:
         if not isinstance(column, str) or not column.strip():
             raise DeclarationError(table, field, f"{shown(column)} is not a column name")
-    repeated = [column for index, column in enumerate(columns) if column.lower() in {earlier.lower() for earlier in columns[:index]}]
+    repeated = [column for index, column in enumerate(columns) if folded(column) in map(folded, columns[:index])]
     if repeated:
         raise DeclarationError(table, field, f"names column {shown(repeated[0])} twice; name each once")
     return columns

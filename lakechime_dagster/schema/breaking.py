@@ -12,7 +12,7 @@ from lakechime_dagster.lake.contracts import Contract, Mode, Pin
 from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.layout import Column, Holds, Layout, change_of
 from lakechime_dagster.schema.observed import Node, Observed, Pair, observed_of, tree_of
-from lakechime_dagster.schema.places import is_capped, taking
+from lakechime_dagster.schema.places import is_capped, is_name_taken, taking
 from lakechime_dagster.schema.shape import with_ways
 from lakechime_dagster.schema.variation import ELEMENT, ROOT, Variation, field_path
 
@@ -114,7 +114,7 @@ class _Walk:
         """The paths and kinds of an object's fields, and of what is within them, that have no column, and what hinders it."""
         for name, inner in sorted(node.fields.items()):
             own = [one for one in columns if one.field == name]
-            is_clash = not own and any(one.field.casefold() == name.casefold() for one in columns)
+            is_clash = not own and is_name_taken(columns, name)
             if not is_clash:
                 yield from self._values(own, inner, field_path(path, name))
 

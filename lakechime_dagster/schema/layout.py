@@ -12,6 +12,7 @@ from typing import Any
 
 from lakechime_dagster.lake.contracts import Change, Contract, Mode, Pin
 from lakechime_dagster.lake.event_names import SIBLING, column_of
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.observed import Node, Observed, tree_of
 from lakechime_dagster.schema.variation import ELEMENT, ROOT, field_path
@@ -184,8 +185,8 @@ class _Grower:
     def _in_turn(self, names: Iterable[str], path: str) -> list[str]:
         """By name, but of those whose columns would differ in case alone first the one that a hint is of: it gets the column."""
         ordered = sorted(names)
-        hinted = {column_of(name).casefold(): name for name in ordered if field_path(path, name) in self.contract.pins}
-        before = {name: hinted.get(column_of(name).casefold(), name) for name in ordered}
+        hinted = {folded(column_of(name)): name for name in ordered if field_path(path, name) in self.contract.pins}
+        before = {name: hinted.get(folded(column_of(name)), name) for name in ordered}
         return sorted(ordered, key=lambda name: (before[name], before[name] != name))
 
     def _field(self, columns: list[Column], name: str, node: Node, path: str, level: int, *, is_new: bool) -> list[Column]:
@@ -203,7 +204,7 @@ class _Grower:
                 continue
             own = column_of(name)
             new = self._new(f"{own}{SIBLING}{holds}" if held else own, name, holds, node, path, level)
-            if new is not None and not any(one.name.casefold() == new.name.casefold() for one in grown):
+            if new is not None and not any(folded(one.name) == folded(new.name) for one in grown):
                 self.room -= new.leaves
                 grown.append(replace(new, is_sibling=bool(held)))
         return grown

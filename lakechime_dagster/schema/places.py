@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from lakechime_dagster.lake.event_names import column_of
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.layout import MAX_LEVELS, TELLS_NOTHING, Column, Holds, Layout
 from lakechime_dagster.schema.variation import ELEMENT
@@ -17,6 +19,12 @@ def taking(columns: Sequence[Column], kind: Kind) -> Column | None:
     """
     texts_last = -1 if kind is Kind.OBJECT else 1
     return min((one for one in columns if one.takes(kind)), key=lambda one: texts_last * (one.holds is Holds.JSON), default=None)
+
+
+def is_name_taken(columns: Sequence[Column], field: str) -> bool:
+    """Whether a column has the name, but for the letters' case, that the column of a field would have."""
+    name = folded(column_of(field))
+    return any(folded(one.name) == name for one in columns)
 
 
 def is_capped(

@@ -17,7 +17,7 @@ from lakechime_dagster.schema.json_text import Fields, Fraction, has_half, json_
 from lakechime_dagster.schema.kinds import Kind, kind_of
 from lakechime_dagster.schema.layout import Column, Holds, Layout, change_of
 from lakechime_dagster.schema.observed import Node, Pair, observed_of, tree_of
-from lakechime_dagster.schema.places import is_capped, taking
+from lakechime_dagster.schema.places import is_capped, is_name_taken, taking
 from lakechime_dagster.schema.rescue import Rescue, Rescued, pointer_below
 from lakechime_dagster.schema.variants import held_by_variant
 from lakechime_dagster.schema.variation import ELEMENT, ROOT, Variation, field_path
@@ -132,7 +132,7 @@ class _Shaper:
             self.discarded += 1
         elif own:
             self._lost(pointer, value, own, path, Rescue.MISMATCH)
-        elif any(one.field.casefold() == name.casefold() for one in columns):
+        elif is_name_taken(columns, name):
             self._lost(pointer, value, (), path, Rescue.CASE)
         else:
             self._lost(pointer, value, (), path, Rescue.MAP if is_map else Rescue.UNKNOWN)

@@ -17,7 +17,7 @@ from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.shape import Shaped, covers, shaped
 from lakechime_dagster.schema.variation import field_path, variation_of
 
-NAMES = st.sampled_from(["a", "A", "b", "_a", "a b", "", "a__v_string", "a/b", "é", "ſ", "s", "S"])
+NAMES = st.sampled_from(["a", "A", "b", "_a", "a b", "", "a__v_string", "a/b", "é", "ſ", "s", "S", "ı", "i", "İ"])
 NUMBERS = st.sampled_from(["0", "-1", "9007199254740993", "12345678901234567890", "9" * 45, "1.5", "1e3", "1E400", "-0.0"])
 SCALARS = st.sampled_from(["null", "true", '"x"', '""', '"\\ud800"', '"ü"']) | NUMBERS
 TEXTS = st.recursive(
@@ -188,6 +188,8 @@ def _native(value: Any, column: Column) -> Any:
         (['{"a":[{"b":1}]}', '{"a":[{"b":"x"}]}'], {"a": [{"b": "long", "b__v_string": "string"}]}),
         (['{"a":[1]}', '{"a":["x"]}'], {"a": ["long"]}),
         (['{"a":1,"A":2}'], {"A": "long"}),
+        (['{"kapi":1,"kapı":2,"İ":1,"i":2}'], {"kapi": "long", "i": "long"}),
+        (['{"maße":1,"masse":2}'], {"masse": "long", "maße": "long"}),
         (['{"_src":1,"a b":2}'], {"_x5f_src": "long", "a_x20_b": "long"}),
     ],
 )
@@ -202,6 +204,8 @@ def test_columns_of(events: list[str], columns: dict[str, Any]) -> None:
         ('{"a":"x"}', '{"a":1}', [("/a", '"x"', "mismatch")]),
         ('{"a":1,"a":2}', '{"a":1}', [("/a", "1", "duplicate")]),
         ('{"A":1.50}', '{"a":1}', [("/A", "1.50", "case")]),
+        ('{"İ":1}', '{"i":1}', [("/İ", "1", "case")]),
+        ('{"maße":1}', '{"masse":1}', [("/maße", "1", "unknown")]),
         ('{"a":"\\ud800"}', '{"a":"x"}', [("/a", '"\\ud800"', "inexact")]),
         ('{"a":[1,"x",2]}', '{"a":[1]}', [("/a/1", '"x"', "mismatch")]),
         ('{"a":{"b/~":1}}', '{"a":{"c":1}}', [("/a/b~1~0", "1", "unknown")]),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from lakechime_dagster.cdc.ddl import Array, Decimal, Map, Simple, Struct, Type, parsed
 from lakechime_dagster.cdc.schemas.values import MAX_PRECISION
 from lakechime_dagster.lake.drift import Drift
+from lakechime_dagster.lake.names import folded
 
 _WIDER = {  # of each type all that are wider, the less wide ones first
     "tinyint": ("smallint", "int", "bigint", "double"),
@@ -179,7 +180,7 @@ def _clashes(names: Iterable[str]) -> dict[str, str]:
     """The names that Spark takes for others of them, since they differ in case alone."""
     alike: dict[str, list[str]] = {}
     for name in names:
-        alike.setdefault(name.lower(), []).append(name)
+        alike.setdefault(folded(name), []).append(name)
     return {
         name: f"its name differs from {' and '.join(sorted({*others} - {name}))} in case alone"
         for others in alike.values()

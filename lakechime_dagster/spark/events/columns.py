@@ -32,6 +32,13 @@ _TYPES: dict[Holds, DataType] = {
 }
 
 
+_CORRUPT = "columnNameOfCorruptRecord"
+JSON_OPTIONS = {
+    _CORRUPT: "\0",  # Spark fills a column of this name itself; no table has one
+    "maxStringLen": str(2**31 - 1),  # Spark's own bound, 20,000,000 characters, makes the row or the field null
+}
+
+
 def schema_of(layout: Layout) -> StructType:
     """The columns of a payload as its table has them."""
     return _struct(layout.columns, is_by_field=False)
@@ -39,20 +46,25 @@ def schema_of(layout: Layout) -> StructType:
 
 def from_row(text: SparkColumn, layout: Layout) -> SparkColumn:
     """A struct of the columns from a row as `schema.shape` gives it."""
-    return F.from_json(text, schema_of(layout))
+    return F.from_json(text, schema_of(layout), JSON_OPTIONS)
 
 
 def from_payload(text: SparkColumn, layout: Layout) -> SparkColumn:
     """The same from the payload of an event whose values are all in the columns of their fields; siblings are null."""
-    return F.from_json(text, _struct(layout.columns, is_by_field=True)).cast(schema_of(layout))
+    options = JSON_OPTIONS | {_CORRUPT: _unmet(layout.columns)}
+    return F.from_json(text, _struct(layout.columns, is_by_field=True), options).cast(schema_of(layout))
 
 
 def _struct(columns: Sequence[Column], *, is_by_field: bool) -> StructType:
     """The type of an object; by the names of fields a sibling has one that no field has."""
-    longest = max((len(one.field) - len(one.field.lstrip("\0")) for one in columns), default=0)
-    unmet = "\0" * (longest + 1)
+    unmet = _unmet(columns)
     names = [(unmet + one.name if one.is_sibling else one.field) if is_by_field else one.name for one in columns]
     return StructType([StructField(name, _type(one, is_by_field=is_by_field)) for name, one in zip(names, columns, strict=True)])
+
+
+def _unmet(columns: Sequence[Column]) -> str:
+    """A name that no field has, nor the beginning of one."""
+    return "\0" * (1 + max((len(one.field) - len(one.field.lstrip("\0")) for one in columns), default=0))
 
 
 def _type(column: Column, *, is_by_field: bool) -> DataType:

@@ -10,6 +10,7 @@ from lakechime_dagster.schema.producers import NOBODY, OTHER
 from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import Sent
 from lakechime_dagster.spark.events.census import MAX_PRODUCERS, sender
+from lakechime_dagster.spark.events.columns import JSON_OPTIONS
 
 RESCUED = "_rescued"
 CODES = "array<struct<r:string>>"  # what is read of it to tell why
@@ -22,7 +23,7 @@ def rescues(rows: DataFrame, events: DataFrame | None) -> dict[str, Sent]:
         rows: With `_src`, each once.
         events: In which their producers are looked up by it; None where no producer is told, and all is NOBODY's.
     """
-    codes = rows.select("_src", F.from_json(RESCUED, CODES).alias("codes"))
+    codes = rows.select("_src", F.from_json(RESCUED, CODES, JSON_OPTIONS).alias("codes"))
     known = codes if events is None else codes.join(events.select("_src", "producer"), "_src", "left")
     told = known.withColumn("producer", F.lit(NOBODY) if events is None else sender())
     values = (_values(code).alias(code.value) for code in Rescue)

@@ -16,6 +16,7 @@ from lakechime_dagster.dce.commits import FileAction, TableLog
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict, own_uid
 from lakechime_dagster.errors import DeclarationError, LaneHeldError, TableUnreadableError
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.spark.delta_files import files_frame, live_files, names_in_files, plain_files, root_of
 from lakechime_dagster.spark.events.job import EventJob
@@ -138,7 +139,7 @@ class _Rows:
             DeclarationError: there is none, or it is of another type, or a partition's.
         """
         schema, wanted = pinned(self.spark, self.log.location, self.version).schema, self.feed.payload
-        found = [field for field in schema if field.name.casefold() == wanted.casefold()]
+        found = [field for field in schema if folded(field.name) == folded(wanted)]
         if not found:
             problem = f"{self.feed.name} has no column {wanted!r}; it has {', '.join(schema.names)}"
         elif not isinstance(found[0].dataType, StringType | BinaryType):

@@ -17,6 +17,7 @@ from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.lake import Contract
 from lakechime_dagster.lake.contracts import Hint
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.schema.breaking import Breaking, Broke
 from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.leaves import leaves_of, read_back
@@ -396,3 +397,29 @@ def test_columns_are_known_to_the_store_before_a_table_has_them(game: Stream) ->
     history = game.types.history("shop", "buy")  # type: ignore[attr-defined]
     assert [one.decision for one in history] == ["+ n long\n+ type string", "+ m string"]
     assert [row["_schema_version"] for row in game.rows("buy")] == [1, 2]
+
+
+def test_values_are_kept_whatever_spark_itself_makes_of_their_names_and_lengths(game: Stream) -> None:
+    long = "x" * 20_000_001  # Spark's reader of JSON refuses such a text by default
+    game.drop(
+        event("i", kapi=1, kapı=2, İ=3, i=4, maße=5, masse=6, σ=7, ς=8), event("mine", _corrupt_record="mine", a=1),
+        event("number", _corrupt_record=1, a=1), event("nul", **{"\0": "mine", "\0\0": 1}),
+        event("long", text=long), b'{"type":"long","a":1,"a":2,"text":"%s"}' % long.encode(),
+    )  # fmt: skip
+    assert {one.error for one in game.run().values()} == {""}
+    (kept,) = game.rows("i")
+    rescued = {one["p"][1:]: one["v"] for one in json.loads(kept["_rescued"])}
+    columns = {name: value for name, value in kept.items() if not name.startswith("_")}
+    assert rescued | columns == {"type": "i", "kapi": 1, "kapı": 2, "İ": 3, "i": 4, "maße": 5, "masse": 6, "σ": 7, "ς": 8}
+    assert len(rescued) == 3
+    assert game.payloads("mine") == [{"type": "mine", "_x5f_corrupt_record": "mine", "a": 1}]
+    assert game.payloads("number") == [{"type": "number", "_x5f_corrupt_record": 1, "a": 1}]
+    assert game.payloads("nul") == [{"type": "nul", "_x0_": "mine", "_x0__x0_": 1}]
+    assert [row.get("text") == long for row in game.payloads("long")] == [True, True]
+
+
+def test_names_fold_as_java_compares_them(spark: SparkSession) -> None:
+    upper = "int(java_method('java.lang.Character', 'toUpperCase', int(id)))"
+    lower = f"int(java_method('java.lang.Character', 'toLowerCase', {upper}))"
+    rows = spark.range(0x110000).where(f"id not between {0xD800} and {0xDFFF}").selectExpr("id", f"{lower} as other").where("id != other")
+    assert [chr(row["id"]) for row in rows.collect() if folded(chr(row["id"])) != folded(chr(row["other"]))] == []
