@@ -13,10 +13,13 @@ _BINLOG_PLACE = re.compile(r"[^:]+\.([0-9]+):([0-9]+)(?::|$)")
 
 
 def position_of(source: Mapping[str, Any]) -> Position:
-    """The position that a `source` block tells; empty for a connector that is not known, whose changes Kafka's order puts in order.
+    """The position in the database's log that a `source` block names.
+
+    It is empty for an unknown connector and for a block without one, as those of rows that Flink CDC, or a connector of MySQL, read in a
+    snapshot: such changes are ordered by Kafka's offsets, and below all changes of their source that have a position.
 
     Raises:
-        ValueError: The block lacks a part of its connector's position, or has one that is no number.
+        ValueError: A part of the position is missing, or is no number.
     """
     known = _BY_CONNECTOR.get(str(source.get("connector")))
     if known is None:
@@ -41,6 +44,8 @@ def transaction_of(source: Mapping[str, Any]) -> int | None:
 
 def _binlog(source: Mapping[str, Any]) -> Position:
     """MySQL and MariaDB: file number, byte in the file, row of the event. A GTID says who, not when."""
+    if not source.get("file"):
+        return ()
     number = _FILE_NUMBER.search(source["file"])
     if number is None:
         raise ValueError("the name of a binlog file ends with its number")
@@ -53,11 +58,13 @@ def _wal(source: Mapping[str, Any]) -> Position:
     Changes are sent by transaction; places of transactions that ran beside each other interleave. A row that a snapshot read
     tells the snapshot's place alone, which all transactions that it saw are below, and all others above.
     """
-    committed, place = orjson.loads(source["sequence"]) if source.get("sequence") else (None, source["lsn"])
-    return int(committed or place), int(place)
+    committed, place = orjson.loads(source["sequence"]) if source.get("sequence") else (None, source.get("lsn"))
+    return () if place is None else (int(committed or place), int(place))
 
 
 def _sql_server(source: Mapping[str, Any]) -> Position:
+    if not source.get("commit_lsn"):
+        return ()
     return *_hexadecimal(source["commit_lsn"]), *_hexadecimal(source["change_lsn"]), int(source.get("event_serial_no") or 0)
 
 

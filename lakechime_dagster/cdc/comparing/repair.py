@@ -14,7 +14,7 @@ import orjson
 from lakechime_dagster.cdc.comparing.checksum import Comparison
 from lakechime_dagster.cdc.comparing.compare import Key
 from lakechime_dagster.cdc.comparing.monitored import key_shown
-from lakechime_dagster.cdc.messages.debezium import is_envelope
+from lakechime_dagster.cdc.messages.debezium import is_envelope, source_block
 from lakechime_dagster.cdc.messages.message import parsed
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader
 from lakechime_dagster.cdc.messages.record import Changes, Record
@@ -84,7 +84,7 @@ def words_of(table: str, message: Record, newest_ms: int | None) -> Words:
     if not isinstance(found, dict) or found.keys() != {"schema", "payload"} or not is_envelope(found["payload"] or {}):
         raise UnrepairableError(f"{table}: its messages bring no schema, or are flattened to the row, and cannot be written; {remedy}")
     row = connect_schema(found["schema"]).field("after")
-    source = found["payload"]["source"]
+    source = source_block(found["payload"])
     if row is None or source.get("connector") not in CONNECTORS:
         raise UnrepairableError(
             f"{table}: a place of {source.get('connector')} cannot be written yet, only those of MariaDB and PostgreSQL; {remedy}"

@@ -27,6 +27,8 @@ from lakechime_dagster.lake.envelopes import Debezium
 
 OLD_KEY = "__debezium.oldkey"  # header of a row that was inserted under the new key of an updated one
 OPERATIONS = {operation.value: operation for operation in Operation}
+_SIDES = ("before", "after")
+_PARTS = {*_SIDES, "source", "op", "ts_ms", "ts_us", "ts_ns", "transaction"}  # of an envelope
 _HEARTBEAT = {"ts_ms", "ts_us", "ts_ns"}
 _SCHEMA_CHANGE = {"source", "databaseName", "ddl"}
 
@@ -60,11 +62,10 @@ class DebeziumReader(EnvelopeReader):
         control = control_of(payload) or boundary_of(payload)
         if control is not None:
             return control
-        if not is_envelope(payload):
-            payload = unflattened(payload)
+        payload = payload if is_envelope(payload) else unflattened(payload)
         if not isinstance(payload["op"], str) or payload["op"] not in OPERATIONS:
             raise ValueError(f"op: a message of Debezium has one of {', '.join(OPERATIONS)}, not {shown(payload['op'])}")
-        database, table = table_of(as_object("source", payload["source"]), record.topic)
+        database, table = table_of(source_block(payload), record.topic)
         if other := self._only.other(database, table):
             return other
         known = columns or self._told_otherwise(payload)
@@ -76,10 +77,10 @@ class DebeziumReader(EnvelopeReader):
             remedy = "set value.converter.schemas.enable=true in the connector, or declare source=KafkaTopic(…, ddl=…) or schema_from="
             raise ValueError(f"schema: the message brings none; {remedy}")
         row = payload.get("after") or payload.get("before") or {}
-        return self._schemas.columns(as_object("source", payload["source"]), as_object("after", row))
+        return self._schemas.columns(source_block(payload), as_object("after", row))
 
     def _changes(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, is_exact: bool) -> tuple[Change, ...]:
-        operation, source = OPERATIONS[payload["op"]], as_object("source", payload["source"])
+        operation, source = OPERATIONS[payload["op"]], source_block(payload)
         order = order_of(record, operation, position_of(source))
         known = {
             "source": source_of(record, source),
@@ -144,8 +145,23 @@ class DebeziumReader(EnvelopeReader):
 
 
 def is_envelope(payload: Mapping[str, Any]) -> bool:
-    """Whether a message is an envelope; a flattened row may have columns that are named like its parts, but no such block."""
-    return "op" in payload and isinstance(payload.get("source"), dict)
+    """Whether a message is an envelope, which may lack its `source`; a flattened row may have columns that are named like its parts."""
+    if "op" not in payload:
+        return False
+    if isinstance(payload.get("source"), dict):
+        return True
+    sides = [payload[side] for side in _SIDES if side in payload]
+    is_row = any(isinstance(side, dict) for side in sides) or (payload["op"] == Operation.TRUNCATE and sides == [None, None])
+    return payload.keys() <= _PARTS and is_row
+
+
+def source_block(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The `source` block of an envelope; empty where it has none.
+
+    Raises:
+        ValueError: It is no object.
+    """
+    return as_object("source", payload.get("source") or {})
 
 
 def control_of(payload: Mapping[str, Any]) -> Control | None:
@@ -178,7 +194,7 @@ def snapshot_of(source: Mapping[str, Any]) -> str | None:
 
 def _columns_of(message: ConnectSchema, placeholder: str) -> Columns:
     """The columns of the row that messages of this schema tell, which is a part of an envelope and most of a flattened one."""
-    row = message.field("after") or message.field("before")
-    if row is None or message.field("source") is None:
+    row, names = message.field("after") or message.field("before"), {name for name, _ in message.fields}
+    if row is None or row.type != "struct" or not ("source" in names or ("op" in names and names <= _PARTS)):
         row = replace(message, fields=tuple(one for one in message.fields if is_column(one[0])))
     return Columns(row, placeholder)

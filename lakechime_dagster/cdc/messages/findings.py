@@ -8,11 +8,23 @@ from typing import Any
 import orjson
 
 from lakechime_dagster.cdc.change import Change, Operation
+from lakechime_dagster.cdc.messages.message import parts_of
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader
 from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, OtherTable, Reading, Record, Tombstone, TransactionEnd, Unreadable
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 
 TRANSACTIONS = "set `provide.transaction.metadata=true` in the connector"
+
+
+_ONE_PARTITION = "keep all messages of the table in one partition"
+_POSITION_REMEDIES: Mapping[type[Envelope], str] = {
+    Debezium: (
+        "let the tool write Debezium's `source` block with its position (flattened: `add.fields=source.connector,source.file,source.pos,"
+        f"source.row`, of PostgreSQL `source.connector,source.lsn,source.sequence`), or {_ONE_PARTITION}"
+    ),
+    Maxwell: "set `output_binlog_position=true`",
+    Dms: "set `IncludeTransactionDetails` (MySQL, MariaDB)",
+}
 
 
 class Weight(StrEnum):
@@ -144,16 +156,24 @@ def _keys(sample: Sample) -> Iterator[Finding]:
 
 
 def _positions(sample: Sample) -> Iterator[Finding]:
-    bare = [change for _, change in sample.changes if not change.order.position and change.operation is not Operation.READ]
-    if not bare:
+    bare = [change for _, change in sample.changes if not change.order.position]
+    streamed = [change for change in bare if change.operation is not Operation.READ]
+    has_positions = len(bare) < len(sample.changes)
+    if len(bare) > len(streamed) and has_positions:
+        problem = f"{_of(bare, sample)} of a snapshot have no position in the database's log: they are older than all changes with one"
+        remedy = "nothing, unless a snapshot is taken again: its rows replace none that a change with a position wrote"
+        yield Finding(Weight.NOTE, "snapshot", problem, remedy)
+    if not streamed:
         return
     partitions = {(record.topic, record.partition) for record, _ in sample.changes}
-    problem = f"{_of(bare, sample)} tell no position in the database's log, so that their topic's order is the only one"
-    remedies = {Maxwell: "set `output_binlog_position=true`", Dms: "set `IncludeTransactionDetails` (MySQL, MariaDB)"}
-    remedy = remedies.get(type(sample.envelope), "keep all messages of the table in one partition")
+    problem, weight = f"{_of(streamed, sample)} tell no position in the database's log, so that", Weight.WARNING
+    if has_positions and any(change.order.position and change.operation is not Operation.READ for _, change in sample.changes):
+        problem, weight = f"{problem} they are older than all changes with one", Weight.ERROR
+    else:
+        problem = f"{problem} their topic's order is the only one"
     if len(partitions) > 1:
-        problem += f"; they are in {len(partitions)} partitions, among which nobody can say what came first"
-    yield Finding(Weight.ERROR if len(partitions) > 1 else Weight.WARNING, "position", problem, remedy)
+        problem, weight = f"{problem}; they are in {len(partitions)} partitions, among which nobody can say what came first", Weight.ERROR
+    yield Finding(weight, "position", problem, _POSITION_REMEDIES.get(type(sample.envelope), _ONE_PARTITION))
 
 
 def _sources(sample: Sample) -> Iterator[Finding]:
@@ -250,8 +270,7 @@ def _object(raw: bytes | None) -> Mapping[str, Any]:
 
 
 def _payload(raw: bytes | None) -> Any:
-    found = _object(raw)
-    return found["payload"] if found.keys() == {"schema", "payload"} else found
+    return parts_of(_object(raw))[1]
 
 
 def _mapping(found: object) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ A connector's own heartbeats tell its clock, also while it is far behind the log
 
 from typing import Any
 
-from lakechime_dagster.cdc.messages.debezium import is_envelope
+from lakechime_dagster.cdc.messages.debezium import is_envelope, source_block
 from lakechime_dagster.cdc.messages.flattened import unflattened
 from lakechime_dagster.cdc.messages.message import payload_of
 from lakechime_dagster.cdc.messages.reading import ReaderBeside
@@ -26,7 +26,8 @@ class BeatReader(ReaderBeside):
 def beat_of(payload: dict[str, Any]) -> Reading:
     """How far the log of a server had come with a change; a row that a snapshot read tells nothing of that."""
     envelope = payload if is_envelope(payload) else unflattened(payload)
-    server, at = envelope["source"].get("name"), envelope["source"].get("ts_ms")
+    source = source_block(envelope)
+    server, at = source.get("name"), source.get("ts_ms")
     if envelope["op"] not in _STREAMED or not isinstance(server, str) or not server or type(at) is not int:
         return Control.HEARTBEAT
     return Beat(server, at)

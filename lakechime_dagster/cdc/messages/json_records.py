@@ -19,7 +19,9 @@ FROM (
   SELECT
     *,
     CASE
-      WHEN get_json_object(body, '$.source') IS NULL OR get_json_object(body, '$.op') IS NULL THEN body
+      WHEN get_json_object(body, '$.op') IS NULL THEN body
+      WHEN coalesce(get_json_object(body, '$.source'), get_json_object(body, '$.before'), get_json_object(body, '$.after')) IS NULL
+        THEN body
       WHEN op = 'd' THEN get_json_object(body, '$.before')
       ELSE get_json_object(body, '$.after')
     END AS json_record,
@@ -30,7 +32,12 @@ FROM (
   FROM (
     SELECT
       *,
-      coalesce(CASE WHEN get_json_object(value, '$.schema') IS NOT NULL THEN get_json_object(value, '$.payload') END, value) AS body
+      coalesce(
+        CASE
+          WHEN get_json_object(value, '$.schema') IS NOT NULL OR value LIKE '{"payload":{%' THEN get_json_object(value, '$.payload')
+        END,
+        value
+      ) AS body
     FROM messages
     WHERE kind = 'change' AND row_key IS NOT NULL
   ) AS told

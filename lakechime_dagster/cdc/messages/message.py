@@ -4,7 +4,7 @@ A schema is most of such a message, and the same for thousands: it is parsed onc
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
@@ -60,17 +60,15 @@ class MessageReader(Generic[T]):
         return prefix, made
 
     def _whole(self, raw: bytes, prefix: bytes, is_exact: bool) -> tuple[T | None, Any]:
-        message = parsed(raw, self._part, is_exact=is_exact)
-        if not isinstance(message, dict) or message.keys() != {"schema", "payload"} or not isinstance(message["schema"], dict | None):
-            return None, message
-        if message["schema"] is None:
-            return None, message["payload"]
-        made = self._of_schema(connect_schema(message["schema"]))
-        if _is_beginning(prefix, message["schema"]):
+        schema, payload = parts_of(parsed(raw, self._part, is_exact=is_exact))
+        if schema is None:
+            return None, payload
+        made = self._of_schema(connect_schema(schema))
+        if _is_beginning(prefix, schema):
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             self._known[prefix] = made
-        return made, message["payload"]
+        return made, payload
 
 
 def parsed(raw: bytes, part: str, *, is_exact: bool) -> Any:
@@ -86,13 +84,22 @@ def parsed(raw: bytes, part: str, *, is_exact: bool) -> Any:
 
 
 def payload_of(raw: bytes, part: str, *, is_exact: bool = False) -> Any:
-    """The payload of a message whose schema says nothing: what stands beside a schema, or the whole.
+    """The payload of a message whose schema does not matter.
 
     Raises:
         ValueError: It is no JSON.
     """
-    found = parsed(raw, part, is_exact=is_exact)
-    return found["payload"] if isinstance(found, dict) and found.keys() == {"schema", "payload"} else found
+    return parts_of(parsed(raw, part, is_exact=is_exact))[1]
+
+
+def parts_of(message: Any) -> tuple[Mapping[str, Any] | None, Any]:
+    """The schema and the payload of a message; one with neither is its own payload, and one may hold a payload alone."""
+    if isinstance(message, dict):
+        if message.keys() == {"schema", "payload"} and isinstance(message["schema"], dict | None):
+            return message["schema"], message["payload"]
+        if message.keys() == {"payload"} and isinstance(message["payload"], dict | None):
+            return None, message["payload"]
+    return None, message
 
 
 def _is_beginning(prefix: bytes, schema: Any) -> bool:

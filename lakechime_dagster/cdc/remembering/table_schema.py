@@ -61,6 +61,8 @@ def schemas_of(payload: Mapping[str, Any], coordinate: Order) -> list[TableSchem
         columns = [(table_named(name), {one["name"]: _words(one) for one in told}) for name, told in found]
     except (KeyError, TypeError, AttributeError) as problem:
         raise ValueError(f"{repr(dict(payload))[:200]} is no schema change of Debezium: {problem!r}") from problem
+    if not position:
+        raise ValueError(f"{repr(dict(payload))[:200]} names no position in the database's log")
     order = coordinate._replace(position=position)
     return [TableSchema(table=name, order=order, columns=told, dialect=Dialect.MYSQL, is_told=True) for name, told in columns]
 

@@ -207,7 +207,7 @@ UNREADABLE = [
     (make_record(make_payload("d", before=None), key=None), "before: a deletion tells id there or in its key; this one has None"),
     (make_record(make_payload("d", before=None), key={"other": 1}), "other: the schema of the message has no such column"),
     (make_record(make_payload("c", source=BINLOG | {"file": "binlog"})), "the name of a binlog file ends with its number"),
-    (make_record(make_payload("c", source={"connector": "mariadb", "name": "shop"})), "no position of mariadb"),
+    (make_record(make_payload("c", source={"connector": "mariadb", "file": "binlog.1"})), "no position of mariadb"),
     (make_record(make_payload("c", source=WAL | {"sequence": "[1]"})), "no position of postgresql"),
     (make_record({"schema": {"fields": []}, "payload": {}}), "schema: 'type' of a schema of Kafka Connect is str, not None"),
 ]
@@ -242,3 +242,43 @@ def test_only_the_messages_of_accepted_tables_are_read() -> None:
     assert reader.read(make_record(ANN)) == OtherTable("public.orders")
     assert isinstance(reader.read(replace(make_record(ANN), topic="m.shop.orders")), Changes)
     assert reader.read(replace(make_record(None), topic="m.shop.people")) == OtherTable("shop.people")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        BINLOG | {"file": "", "pos": 0},  # a row that Flink CDC, or a connector of MySQL, read in a snapshot
+        WAL | {"sequence": None, "lsn": None},
+        WAL | {"sequence": "[null,null]", "lsn": None},
+        {"connector": "sqlserver", "commit_lsn": None, "change_lsn": None},
+    ],
+)
+def test_a_row_that_a_snapshot_read_without_a_position_is_older_than_all_that_have_one(source: dict[str, Any]) -> None:
+    (read,) = changes_of(make_record(make_payload("r", source=source), offset=9))
+    assert read.order == Order(topic=TOPIC, partition=0, offset=9)
+    (streamed,) = changes_of(make_record(make_payload("u"), offset=3))
+    assert read.order < streamed.order
+
+
+@pytest.mark.parametrize("has_schema", [True, False])
+@pytest.mark.parametrize(("op", "columns"), [("c", ANN), ("u", ANN), ("d", {}), ("t", {})])
+def test_an_envelope_without_a_source_is_ordered_by_its_topic(has_schema: bool, op: str, columns: dict[str, Any]) -> None:
+    """As Flink writes it; a schema may lack the block too."""
+    payload = {name: value for name, value in make_payload(op).items() if name != "source"}
+    schema = envelope_schema()
+    schema |= {"fields": [one for one in schema["fields"] if one["field"] != "source"]}
+    (change,) = changes_of(make_record(payload, schema=schema if has_schema else None, offset=7))
+    assert (change.operation, change.key, change.columns, change.source) == (Operation(op), () if op == "t" else (1,), columns, TOPIC)
+    assert change.order == Order(topic=TOPIC, partition=0, offset=7)
+
+
+def test_a_payload_without_a_schema_beside_it_is_read() -> None:
+    assert changes_of(make_record({"payload": make_payload("u")})) == changes_of(make_record(make_payload("u")))
+    assert changes_of(make_record({"payload": ANN})) == changes_of(make_record(ANN))
+    deletion = make_record({"payload": make_payload("d", before=None)}, key={"payload": {"id": 4}})
+    assert changes_of(deletion)[0].key == (4,)
+    row = {"id": 1, "payload": {"op": "c"}}
+    schema = struct(("id", "int32", False), {**struct(("op", "string", True)), "field": "payload"})
+    found = DebeziumReader(Debezium(), ("id",)).read(make_record(row, schema=schema))
+    assert isinstance(found, Changes)
+    assert found.changes[0].columns == row

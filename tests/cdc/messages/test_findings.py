@@ -137,3 +137,13 @@ def test_a_table_filter_that_accepts_no_message_is_an_error_that_names_the_table
     (finding,) = findings(Sample.read(Maxwell(), ("id",), [maxwell(), maxwell(table="people")], messages.reader()))
     assert (finding.weight, finding.about) == (Weight.ERROR, "table filter")
     assert "shop.orders, shop.people" in finding.problem
+
+
+def test_rows_without_a_position_beside_changes_that_have_one_are_told() -> None:
+    """Snapshot rows are the older ones rightly; a streamed change is not."""
+    nowhere = BINLOG | {"file": "", "pos": 0}
+    read = make_record(make_payload("r", source=nowhere), schema=SCHEMA)
+    assert found(update(), read)["snapshot"].weight is Weight.NOTE
+    assert "position" not in found(update(), read)
+    told = found(update(), update(source=nowhere))["position"]
+    assert (told.weight, "source.file,source.pos" in told.remedy) == (Weight.ERROR, True)
