@@ -17,6 +17,7 @@ from lakechime_dagster.triggers.grid import from_milliseconds
 MAX_SHOWN = 50  # keys, or sources, of the metadata
 MAX_TOLD = 5  # transactions that an alarm names
 NEWEST = "newest ids in the database"  # by shard
+MISSING = "ids missing from the lake"  # by shard, each with the milliseconds at which it was seen first
 PLACE, SEEN = "place of the database's log", "seen to be the same"  # names of metadata
 
 
@@ -63,7 +64,9 @@ def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
     metadata["left"] = _table(("where", "seconds", "by"), {one.where: (one.seconds, one.told) for one in found.left})
     if found.newest:
         metadata[NEWEST] = dg.MetadataValue.json({one.shard: one.in_database for one in found.newest})
-        metadata["ids ahead of the lake"] = max(one.in_database - (one.in_lake or 0) for one in found.newest)
+        metadata[MISSING] = dg.MetadataValue.json({one.shard: [[seen.id, seen.at_ms] for seen in one.lacking] for one in found.newest})
+        ahead = [one.in_database - (one.in_lake or 0) for one in found.newest if one.in_database is not None]
+        metadata |= {"ids ahead of the lake": max(ahead)} if ahead else {}
     if found.unasked:
         metadata["the database was not asked"] = found.unasked
     return dg.AssetCheckResult(

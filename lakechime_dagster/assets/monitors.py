@@ -1,11 +1,12 @@
 """Checks of tables that follow a database: whether each keeps up with it, lost nothing, is the same and is proven to be."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.assets.monitor_results import NEWEST, PLACE, kept_up, not_there, proven, same, whole
-from lakechime_dagster.cdc.comparing.keeping_up import SeenId
+from lakechime_dagster.assets.monitor_results import MISSING, NEWEST, PLACE, kept_up, not_there, proven, same, whole
+from lakechime_dagster.cdc.comparing.keeping_up import EarlierIds, SeenId
 from lakechime_dagster.cdc.comparing.untold import SeenSame
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.lake import Lake
@@ -39,7 +40,7 @@ def _keeps_up(table: ChangeTable) -> dg.AssetChecksDefinition:
         from lakechime_dagster.resources.following.keeping_up import keeping_up
 
         followed = Followed(lakechime.platform(), table)
-        before = newest_seen(context.instance, table, followed.platform.store.now() - round(monitor.limits.behind.total_seconds() * 1000))
+        before = earlier_ids(context.instance, table, followed.platform.store.now() - round(monitor.limits.behind.total_seconds() * 1000))
         return kept_up(keeping_up(followed, monitor, before), monitor.limits)
 
     return check
@@ -92,13 +93,27 @@ def _is_proven(table: ChangeTable) -> dg.AssetChecksDefinition:
     return check
 
 
-def newest_seen(instance: dg.DagsterInstance, table: ChangeTable, until_ms: int) -> dict[str, SeenId]:
-    """By shard the newest id that the database had at the last look that was not after a moment."""
+def earlier_ids(instance: dg.DagsterInstance, table: ChangeTable, until_ms: int) -> dict[str, EarlierIds]:
+    """By shard the newest id that the database had at the last look that was not after a moment, and what was missing at the last look.
+
+    A row that is missing is looked up until the lake has it or the database has it no more, however many are newer by then.
+    """
+    lacking: Mapping[str, Any] | None = None
+    newest: dict[str, SeenId] = {}
     for at_ms, found in _evaluations(instance, table, KEEPS_UP):
-        ids = found.metadata[NEWEST].value if NEWEST in found.metadata else None
-        if at_ms <= until_ms and isinstance(ids, dict):
-            return {shard: SeenId(one, at_ms) for shard, one in ids.items() if isinstance(one, int)}
-    return {}
+        if NEWEST not in found.metadata:
+            continue
+        lacking = _json_of(found, MISSING) if lacking is None else lacking
+        if at_ms <= until_ms:
+            newest = {shard: SeenId(one, at_ms) for shard, one in _json_of(found, NEWEST).items() if isinstance(one, int)}
+            break
+    lacked = {shard: tuple(SeenId(*one) for one in several) for shard, several in (lacking or {}).items()}
+    return {shard: EarlierIds(newest=newest.get(shard), lacking=lacked.get(shard, ())) for shard in {*newest, *lacked}}
+
+
+def _json_of(found: dg.AssetCheckEvaluation, name: str) -> Mapping[str, Any]:
+    value = found.metadata[name].value if name in found.metadata else None
+    return value if isinstance(value, dict) else {}
 
 
 def last_seen_same(instance: dg.DagsterInstance, table: ChangeTable) -> SeenSame | None:

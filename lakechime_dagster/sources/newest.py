@@ -1,5 +1,7 @@
 """The newest id of a business database's table: one look into the index of its key."""
 
+from collections.abc import Collection
+
 import sqlalchemy as sa
 
 from lakechime_dagster.sources.connection import connected, limit_statements
@@ -7,14 +9,14 @@ from lakechime_dagster.sources.connection import connected, limit_statements
 SECONDS = 10  # that a statement may take
 
 
-def newest_id(url: str, table: tuple[str, str], key: str, earlier: int | None) -> tuple[int | None, bool]:
-    """The greatest value of a column, by which a table is indexed, and whether a row has an earlier one still.
+def newest_id(url: str, table: tuple[str, str], key: str, earlier: Collection[int]) -> tuple[int | None, frozenset[int]]:
+    """The greatest value of a column, by which a table is indexed, and which of some earlier ones rows have still.
 
     Args:
         url: Of the database, which is only read.
         table: Its schema and its name.
         key: The column.
-        earlier: A value that it had before.
+        earlier: Values that it had before, a few.
 
     Returns:
         None for the value where there is no row, or the column holds no whole numbers.
@@ -30,6 +32,6 @@ def newest_id(url: str, table: tuple[str, str], key: str, earlier: int | None) -
         limit_statements(connection, SECONDS)
         newest = connection.scalar(sa.select(sa.func.max(column)).select_from(rows))
         if not isinstance(newest, int):
-            return None, False
-        is_there = sa.exists().select_from(rows).where(column == earlier)
-        return newest, earlier is not None and bool(connection.scalar(sa.select(is_there)))
+            return None, frozenset()
+        there = sa.select(column).select_from(rows).where(column.in_(earlier))
+        return newest, frozenset(connection.scalars(there)) if earlier else frozenset()

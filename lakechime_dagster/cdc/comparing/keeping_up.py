@@ -1,10 +1,12 @@
 """Whether a table that follows a database keeps up with it: what was measured, and what of that is beyond the declared limits."""
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lakechime_dagster.lake.monitors import Limits
+
+MAX_MISSING = 100  # ids of a database that are remembered until the lake has them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +66,53 @@ class SeenId:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EarlierIds:
+    """What earlier looks at a database leave to be looked up again.
+
+    Attributes:
+        newest: The id that was the newest so long ago that the lake should have it.
+        lacking: Those that were missing from the lake at the last look, the oldest first, each with when it was seen first.
+    """
+
+    newest: SeenId | None = None
+    lacking: tuple[SeenId, ...] = ()
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys(one.id for one in self._seen))
+
+    def missing(self, in_database: Collection[int] | None, in_lake: Collection[int]) -> tuple[SeenId, ...]:
+        """Those that the database has still and the lake has not; where it could not be asked (None), those that were missing before."""
+        first = {one.id: one for one in reversed(self._seen)}  # a row that is missing stays as old as it was seen first
+        is_missing = self._was_missing if in_database is None else in_database
+        found = sorted((one for one in first.values() if one.id in is_missing and one.id not in in_lake), key=lambda one: one.at_ms)
+        return tuple(found[:MAX_MISSING])
+
+    @property
+    def _seen(self) -> tuple[SeenId, ...]:
+        return (*self.lacking, *([] if self.newest is None else [self.newest]))
+
+    @property
+    def _was_missing(self) -> set[int]:
+        return {one.id for one in self.lacking}
+
+
+@dataclass(frozen=True, kw_only=True)
 class NewestId:
     """The newest ids of a database's table and of the lake's.
 
     Attributes:
         shard: Whose; empty where the table follows one database.
+        in_database: None where it could not be asked, or has no row.
         in_lake: None where it has no row.
-        lacking: One that the database had at an earlier look and has still, and the lake has not.
+        lacking: Those that the database had at an earlier look and has still, and the lake has not; the oldest first.
     """
 
     shard: str
-    in_database: int
+    in_database: int | None
     in_lake: int | None
-    lacking: SeenId | None = None
+    lacking: tuple[SeenId, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +184,11 @@ def _silent(found: KeepingUp, limits: Limits) -> Iterator[str]:
 
 def _lacking(found: KeepingUp) -> Iterator[str]:
     for one in found.newest:
-        if one.lacking is not None:
-            where = f" of shard {one.shard}" if one.shard else ""
-            since = _words(found.seconds_since(one.lacking.at_ms))
-            yield f"row {one.lacking.id}{where}, which the database had {since} ago and has still, is not in {found.table}"
+        if one.lacking:
+            where, still = f" of shard {one.shard}" if one.shard else "", "" if one.in_database is None else " and has still"
+            since, more = _words(found.seconds_since(one.lacking[0].at_ms)), len(one.lacking) - 1
+            others = f", nor are {more} more that it had later" if more else ""
+            yield f"row {one.lacking[0].id}{where}, which the database had {since} ago{still}, is not in {found.table}{others}"
 
 
 def _soon_gone(found: KeepingUp, limits: Limits) -> Iterator[str]:

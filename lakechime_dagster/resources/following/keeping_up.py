@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlglot import exp
 
 from lakechime_dagster.capture.rows import TABLE, column, since, texts
-from lakechime_dagster.cdc.comparing.keeping_up import Heard, KeepingUp, Lane, Left, NewestId, SeenId
+from lakechime_dagster.cdc.comparing.keeping_up import EarlierIds, Heard, KeepingUp, Lane, Left, NewestId
 from lakechime_dagster.cdc.meaning.wire import order_of
 from lakechime_dagster.cdc.messages.bronze import Kind
 from lakechime_dagster.cdc.messages.record import Control
@@ -27,10 +27,10 @@ from lakechime_dagster.triggers.grid import DAY_MS
 _HEARTBEATS = "heartbeat."  # what stands before the name of the server in the topic of its heartbeats
 
 
-def keeping_up(followed: Followed, monitor: Monitor, before: Mapping[str, SeenId]) -> KeepingUp:
+def keeping_up(followed: Followed, monitor: Monitor, before: Mapping[str, EarlierIds]) -> KeepingUp:
     """What can be measured of a table now; the database is asked where the monitor names one and the settings allow it.
 
-    `before` is by shard the newest id that a database had so long ago that the lake should have it.
+    `before` is by shard what earlier looks at a database saw.
     """
     now_ms = followed.platform.store.now()
     problems: list[str] = []

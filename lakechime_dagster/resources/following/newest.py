@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from lakechime_dagster.capture.rows import TABLE, column, row_is
-from lakechime_dagster.cdc.comparing.keeping_up import NewestId, SeenId
+from lakechime_dagster.cdc.comparing.keeping_up import EarlierIds, NewestId
 from lakechime_dagster.cdc.comparing.monitored import Part, parts_of
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.databases import url_in
@@ -17,38 +17,39 @@ from lakechime_dagster.sources.newest import newest_id
 WHOLE = ("bigint", "int", "smallint", "tinyint")
 
 
-def newest_ids(followed: Followed, monitor: Monitor, before: Mapping[str, SeenId]) -> Iterator[NewestId | str]:
-    """Of each database the newest id and that of the lake, or why it was not asked.
+def newest_ids(followed: Followed, monitor: Monitor, before: Mapping[str, EarlierIds]) -> Iterator[NewestId | str]:
+    """Of each database the newest id and that of the lake, and why it was not asked where it was not.
 
     Tables whose key is one whole number, beside the columns that tell a shard, have such ids.
 
     Args:
         followed: The table.
         monitor: Which names the databases.
-        before: By shard the newest id that a database had at an earlier look.
+        before: By shard what earlier looks saw.
     """
     feed = followed.table.bronze.feed
     for part in parts_of(monitor, followed.table.keys, feed.shards) if monitor.is_comparing else ():
-        try:
-            found = _newest(followed, part, before.get(part.name))
-        except LakeChimeError as error:
-            yield f"{part.told}{error}"
-        else:
-            yield from [found] if found is not None else []
+        types = followed.target.types()
+        if len(part.own_keys) == 1 and types.get(part.own_keys[0]) in WHOLE:
+            yield from _newest(followed, part, types, before.get(part.name, EarlierIds()))
 
 
-def _newest(followed: Followed, part: Part, before: SeenId | None) -> NewestId | None:
-    """What a database and the lake say; None where the table has no such ids, or no row."""
-    types, target = followed.target.types(), followed.target
-    there = dict(zip(followed.table.keys, followed.table.bronze.keys, strict=True))
-    if len(part.own_keys) != 1 or types.get(part.own_keys[0]) not in WHOLE:
-        return None
+def _newest(followed: Followed, part: Part, types: Mapping[str, str], before: EarlierIds) -> Iterator[NewestId | str]:
+    """What a database and the lake say; nothing where the database has no row and none is missing."""
     (key,) = part.own_keys
-    url = url_in(os.environ, part.database.url, "database")
-    newest, is_there = newest_id(url, part.database.source_table, there[key], before and before.id)
-    if newest is None:
-        return None
+    there = dict(zip(followed.table.keys, followed.table.bronze.keys, strict=True))
+    newest, in_database = None, None
+    try:
+        url = url_in(os.environ, part.database.url, "database")
+        newest, in_database = newest_id(url, part.database.source_table, there[key], before.ids)
+    except LakeChimeError as error:
+        yield f"{part.told}{error}"
+    if newest is None and not before.lacking:
+        return
     rows = row_is(part.shard, types)
-    (lake,) = target.query(exp.select(exp.Max(this=column(key)).as_("newest")).from_(TABLE).where(*rows))
-    is_lacking = before is not None and is_there and not target.count(*rows, *row_is({key: before.id}, types))
-    return NewestId(shard=part.name, in_database=newest, in_lake=lake["newest"], lacking=before if is_lacking else None)
+    (lake,) = followed.target.query(exp.select(exp.Max(this=column(key)).as_("newest")).from_(TABLE).where(*rows))
+    known = [column(key).isin(*map(exp.Literal.number, before.ids))]
+    in_lake = {row[key] for row in followed.target.select(key, where=(*rows, *known))} if before.ids else set()
+    missing = before.missing(in_database, in_lake)
+    if newest is not None or missing:
+        yield NewestId(shard=part.name, in_database=newest, in_lake=lake["newest"], lacking=missing)
