@@ -1,4 +1,4 @@
-"""The position of a change in its database's own log, as each connector tells it."""
+"""What a `source` block says of a change: its position in the database's own log, its transaction, its table."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -40,6 +40,12 @@ def transaction_of(source: Mapping[str, Any]) -> int | None:
     """The transaction of a change, for databases that may check at its end alone that a key is that of one row (DEFERRABLE)."""
     found = source.get("txId")
     return found if source.get("connector") == "postgresql" and isinstance(found, int) else None
+
+
+def table_of(source: Mapping[str, Any], topic: str) -> tuple[str, str]:
+    """The database (or schema) and the table of a change: as its `source` block names them, else the last two parts of the topic."""
+    *_, database, table = ("", *topic.split("."))
+    return str(source.get("schema") or source.get("db") or database), str(source.get("table") or table)
 
 
 def _binlog(source: Mapping[str, Any]) -> Position:

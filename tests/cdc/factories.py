@@ -37,7 +37,7 @@ class ToldOnce:
 
     known: Columns
 
-    def columns(self, source: Mapping[str, Any], row: Mapping[str, Any]) -> Columns:
+    def columns(self, source: Mapping[str, Any], row: Mapping[str, Any], topic: str) -> Columns:
         return self.known
 
 

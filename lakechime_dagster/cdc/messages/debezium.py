@@ -19,7 +19,7 @@ from lakechime_dagster.cdc.messages.reading import (
 )
 from lakechime_dagster.cdc.messages.record import Changes, Control, Reading, Record, Tombstone
 from lakechime_dagster.cdc.messages.transactions import boundary_of, placed_in
-from lakechime_dagster.cdc.position import position_of, transaction_of
+from lakechime_dagster.cdc.position import position_of, table_of, transaction_of
 from lakechime_dagster.cdc.schemas.columns import Columns
 from lakechime_dagster.cdc.schemas.connect import ConnectSchema
 from lakechime_dagster.cdc.schemas.schema_history import ReadColumns, Schemas
@@ -68,16 +68,16 @@ class DebeziumReader(EnvelopeReader):
         database, table = table_of(source_block(payload), record.topic)
         if other := self._only.other(database, table):
             return other
-        known = columns or self._told_otherwise(payload)
+        known = columns or self._told_otherwise(record.topic, payload)
         return Changes(self._changes(record, payload, known, is_exact), known.ddl, known.defaults, placed_in(payload))
 
-    def _told_otherwise(self, payload: Mapping[str, Any]) -> ReadColumns:
+    def _told_otherwise(self, topic: str, payload: Mapping[str, Any]) -> ReadColumns:
         """The columns of a message that brings no schema."""
         if self._schemas is None:
             remedy = "set value.converter.schemas.enable=true in the connector, or declare source=KafkaTopic(…, ddl=…) or schema_from="
             raise ValueError(f"schema: the message brings none; {remedy}")
         row = payload.get("after") or payload.get("before") or {}
-        return self._schemas.columns(source_block(payload), as_object("after", row))
+        return self._schemas.columns(source_block(payload), as_object("after", row), topic)
 
     def _changes(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, is_exact: bool) -> tuple[Change, ...]:
         operation, source = OPERATIONS[payload["op"]], source_block(payload)
@@ -127,9 +127,8 @@ class DebeziumReader(EnvelopeReader):
 
     def _key_of_tombstone(self, record: Record, is_exact: bool) -> Key | None:
         """The key of a message without a value, whose table its topic's name ends with; None where nothing tells how it is written."""
-        source: dict[str, str] = dict(zip(("db", "table"), record.topic.split(".")[-2:], strict=False))
         try:
-            known = None if self._schemas is None else self._schemas.columns(source, {})
+            known = None if self._schemas is None else self._schemas.columns({}, {}, record.topic)
         except ValueError:
             if self._tombstones_delete:
                 raise
@@ -177,12 +176,6 @@ def source_of(record: Record, source: Mapping[str, Any]) -> str:
     """The table that a change is of, with its connector's name, also where several tables' changes are routed into one topic."""
     parts = [source.get("name"), source.get("schema") or source.get("db"), source.get("table")]
     return ".".join(map(str, parts)) if all(parts) else record.topic
-
-
-def table_of(source: Mapping[str, Any], topic: str) -> tuple[str, str]:
-    """The database (or schema) and the table of a change: as its `source` block names them, else the last two parts of the topic."""
-    *_, database, table = ("", *topic.split("."))
-    return str(source.get("schema") or source.get("db") or database), str(source.get("table") or table)
 
 
 def snapshot_of(source: Mapping[str, Any]) -> str | None:

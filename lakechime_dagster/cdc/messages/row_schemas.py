@@ -146,9 +146,7 @@ def _type_of(name: str, around: Sequence[TableSchema]) -> str:
         raise ValueError(f"no such column of {around[0].table} is known at this place of the log")
     found: str | None = None
     for one, kind in told:
-        ddl = lake_type(one.dialect, kind)
-        if ddl is None:
-            raise ValueError(f"tools write {kind} in different ways; name its type in types=, or let it be left out")
+        ddl = lake_type(one.dialect, kind) or "string"  # as the tool writes it
         common = ddl if found is None else _common(found, ddl)
         if common is None:
             first, word = told[0]

@@ -1,34 +1,32 @@
 """The columns of a row in a message."""
 
+from base64 import b64encode
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
 from lakechime_dagster.cdc.schemas.connect import ConnectSchema
-from lakechime_dagster.cdc.schemas.values import InexactNumberError, ValueType, unavailable, value_type
+from lakechime_dagster.cdc.schemas.values import AS_WRITTEN, InexactNumberError, ValueType, unavailable, value_type
 
 _NO_VALUE = (ValueError, TypeError, KeyError, ArithmeticError, AttributeError)  # what is raised for a value that is not of its type
 _NO_TIME = (1970, 1, 1, 0, 0, 0)
 
 
 class Columns:
-    """How the columns of one schema are read.
+    """How the columns of one schema are read. A column of a type that the lake has none for is text, as its values are written.
 
     Attributes:
         types: Of each column, in the order of the schema.
         ddl: The same in Spark's words.
         defaults: The values of those that have a constant default, as far as a schema tells: of a time that each row gets by
             itself it tells the beginning of 1970.
-
-    Raises:
-        ValueError: The schema of a column is none that has values of the lake.
     """
 
     def __init__(self, schema: ConnectSchema, placeholder: str) -> None:
-        self.types = {name: _type_of(name, inner) for name, inner in schema.fields}
+        self.types = {name: _type_of(inner) for name, inner in schema.fields}
         self.ddl = {name: known.ddl for name, known in self.types.items()}
         self.defaults = {name: value for name, inner in schema.fields if (value := _default_of(self.types[name], inner)) is not None}
-        self._unavailable = {name: unavailable(inner, placeholder) for name, inner in schema.fields}
+        self._unavailable = {name: _absent(self.types[name], inner, placeholder) for name, inner in schema.fields}
         self._known = {name: (known.decode, self._unavailable[name]) for name, known in self.types.items()}
 
     def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,7 +41,7 @@ class Columns:
                 decode, absent = self._known[name]
                 if value is None:
                     found[name] = None
-                elif value != absent:
+                elif value not in absent:
                     found[name] = decode(value)
         except _NO_VALUE:
             return self._read_singly(row)
@@ -57,16 +55,23 @@ class Columns:
                 raise ValueError(f"{name}: the schema of the message has no such column")
             if value is None:
                 found[name] = None
-            elif value != self._unavailable[name]:
+            elif value not in self._unavailable[name]:
                 found[name] = decoded(name, self.types[name], value)
         return found
 
 
-def _type_of(name: str, schema: ConnectSchema) -> ValueType:
+def _type_of(schema: ConnectSchema) -> ValueType:
     try:
         return value_type(schema)
-    except (ValueError, KeyError) as problem:
-        raise ValueError(f"{name}: no type of the lake is known for {schema.name or schema.type!r}: {problem}") from problem
+    except (ValueError, KeyError):
+        return AS_WRITTEN
+
+
+def _absent(known: ValueType, schema: ConnectSchema, placeholder: str) -> tuple[Any, ...]:
+    """What stands for a value that the message does not carry."""
+    if known is AS_WRITTEN:
+        return placeholder, b64encode(placeholder.encode()).decode()
+    return (unavailable(schema, placeholder),)
 
 
 def _default_of(known: ValueType, schema: ConnectSchema) -> Any:

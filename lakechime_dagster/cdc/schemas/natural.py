@@ -5,7 +5,6 @@ zero date is no date of the lake's, and becomes null.
 """
 
 import datetime
-import json
 import math
 import re
 from base64 import b64decode
@@ -16,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lakechime_dagster.cdc.schemas.columns import decoded
-from lakechime_dagster.cdc.schemas.values import EXACT, MAX_PRECISION, Decode, InexactNumberError, ValueType
+from lakechime_dagster.cdc.schemas.values import AS_WRITTEN, EXACT, MAX_PRECISION, Decode, InexactNumberError, ValueType
 from lakechime_dagster.lake.envelopes import BinaryText
 
 _WHOLE = re.compile(r"-?[0-9]+")
@@ -160,17 +159,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _string(value: Any) -> str:
-    """Text as it is; a number as it is written; of Maxwell's sets and JSON columns, which are JSON in the message, JSON again."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float):
-        raise InexactNumberError
-    if isinstance(value, Decimal):
-        return str(value)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=float)
-
-
 def _date(value: Any) -> datetime.date | None:
     if _ZERO_DATE.fullmatch(_text(value)):
         return None
@@ -225,7 +213,7 @@ _BY_TYPE: dict[str, Decode] = {
     "bigint": _integer(64),
     "float": _float,
     "double": _float,
-    "string": _string,
+    "string": AS_WRITTEN.decode,
     "date": _date,
     "timestamp": _instant,
     "timestamp_ntz": _wall_clock,

@@ -11,13 +11,14 @@ from typing import Any, Protocol
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.order import Position
-from lakechime_dagster.cdc.position import position_of
+from lakechime_dagster.cdc.position import position_of, table_of
 from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 from lakechime_dagster.cdc.schemas.columns import Columns
 from lakechime_dagster.cdc.schemas.connect import ConnectSchema
 from lakechime_dagster.cdc.schemas.connect_types import DECIMAL, PRECISION, connect_type
 from lakechime_dagster.lake.envelopes import Debezium
 
+_NOT_KNOWN = ConnectSchema("not known")
 _INTEGERS = ("int16", "int32", "int64")  # which are all written as numbers
 
 
@@ -36,8 +37,8 @@ class ReadColumns(Protocol):
 class Schemas(Protocol):
     """What tells the columns of rows whose messages do not."""
 
-    def columns(self, source: Mapping[str, Any], row: Mapping[str, Any]) -> ReadColumns:
-        """The columns that a row has, at the place of its `source` block.
+    def columns(self, source: Mapping[str, Any], row: Mapping[str, Any], topic: str) -> ReadColumns:
+        """The columns that a row of a topic has, at the place of its `source` block.
 
         Raises:
             ValueError: Nobody knows; the message names the column, or the table.
@@ -55,7 +56,7 @@ class AsWritten:
     def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
         return dict(row)
 
-    def columns(self, source: Mapping[str, Any], row: Mapping[str, Any]) -> ReadColumns:
+    def columns(self, source: Mapping[str, Any], row: Mapping[str, Any], topic: str) -> ReadColumns:
         return self
 
 
@@ -81,16 +82,23 @@ class History:
             self._tables.setdefault(one.table, []).append(one)
         self._known: dict[tuple[str, int, tuple[str, ...]], Columns] = {}
 
-    def columns(self, source: Mapping[str, Any], row: Mapping[str, Any]) -> Columns:
-        table = f"{source.get('schema') or source.get('db')}.{source.get('table')}"
-        if not source.get("table") and len(self._tables) == 1:  # flattened rows need not tell it
-            table = next(iter(self._tables))
+    def columns(self, source: Mapping[str, Any], row: Mapping[str, Any], topic: str) -> Columns:
+        table = self._table(source, topic)
         position = position_of(source) if source.get("connector") else ()
         index = self._index(table, position)
         key = table, index, tuple(row)
         if key not in self._known:
             self._known[key] = self._columns(table, index, key[2])
         return self._known[key]
+
+    def _table(self, source: Mapping[str, Any], topic: str) -> str:
+        """The table of a row; of a flattened one that need not name it the only one that it can be."""
+        name = ".".join(table_of(source, topic))
+        told = source.get("table")
+        if name in self._tables or (told and (source.get("schema") or source.get("db"))):
+            return name
+        fitting = [one for one in self._tables if not told or one.rpartition(".")[2] == told]
+        return fitting[0] if len(fitting) == 1 else name
 
     def _index(self, table: str, position: Position) -> int:
         """How many of what is known of a table stands at or below a place; without a place all.
@@ -122,7 +130,7 @@ class History:
             later = after.columns.get(name, kind)
             if later == kind:
                 continue
-            types = [connect_type(before.dialect, one, self._envelope) for one in (kind, later)]
+            types = [self._schema(before.dialect, one) for one in (kind, later)]
             wider = _wider(*types)
             if wider is not None:
                 yield name, later if wider is types[1] else kind
@@ -139,11 +147,15 @@ class History:
                 raise ValueError(f"{name}: no such column of {table} is known at this place of the log")
             if isinstance(kind, Doubt):
                 raise ValueError(f"{name}: {kind.reason}")
-            try:
-                found.append((name, connect_type(dialect, kind, self._envelope)))
-            except ValueError as problem:
-                raise ValueError(f"{name}: {problem}") from problem
+            found.append((name, self._schema(dialect, kind)))
         return Columns(ConnectSchema("struct", fields=tuple(found)), self._envelope.unavailable)
+
+    def _schema(self, dialect: Dialect, kind: str) -> ConnectSchema:
+        """The schema of a column's values; of a type of which it is not known how it is written none that `Columns` knows."""
+        try:
+            return connect_type(dialect, kind, self._envelope)
+        except ValueError:
+            return _NOT_KNOWN
 
 
 def _wider(one: ConnectSchema, other: ConnectSchema) -> ConnectSchema | None:

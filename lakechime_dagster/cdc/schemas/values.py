@@ -8,6 +8,7 @@ that a calendar of four digits has.
 import datetime
 import decimal
 import hashlib
+import json
 import uuid
 from base64 import b64encode
 from binascii import a2b_base64
@@ -54,6 +55,20 @@ class ValueType:
 
     ddl: str
     decode: Decode
+
+
+def _as_written(value: Any) -> str:
+    """Text as it is, a number as it is written, an object or an array as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        raise InexactNumberError
+    if isinstance(value, Decimal):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=float)
+
+
+AS_WRITTEN = ValueType("string", _as_written)
 
 
 def value_type(schema: ConnectSchema) -> ValueType:

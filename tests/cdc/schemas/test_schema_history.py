@@ -1,6 +1,7 @@
 """Which columns a table had at which place of its log, by what was told and read of them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.remembering.table_schema import TableSchema, fresh, needed, schemas_of
 from lakechime_dagster.cdc.schemas.schema_history import History
 from lakechime_dagster.lake.envelopes import Debezium
-from tests.cdc.factories import BINLOG
+from tests.cdc.factories import BINLOG, TOPIC
 
 TABLE = "shop.orders"
 
@@ -25,7 +26,7 @@ def told(at: int, **columns: str) -> TableSchema:
 
 def columns(*schemas: TableSchema, at: int) -> Mapping[str, str]:
     """The types of all columns that a row may have there."""
-    return History(schemas, Debezium()).columns(BINLOG | {"pos": at, "row": 1}, {}).ddl
+    return History(schemas, Debezium()).columns(BINLOG | {"pos": at, "row": 1}, {}, TOPIC).ddl
 
 
 def schema_change(**changed: Any) -> dict[str, Any]:
@@ -74,13 +75,47 @@ def test_between_readings_that_differ_a_column_is_in_doubt_where_its_values_are_
 def test_a_row_has_the_columns_that_it_brings_and_others_are_not_guessed() -> None:
     history = History([told(10, id="int", amount="decimal(10,2)", place="point")], Debezium())
     source = BINLOG | {"pos": 11}
-    assert history.columns(source, {"amount": "AQ==", "id": 1}).ddl == {"amount": "decimal(10,2)", "id": "int"}
-    for row, said in [({"id": 1, "x": 2}, f"x: no such column of {TABLE} is known"), ({"place": {}}, "place: how Debezium writes 'point'")]:
-        with pytest.raises(ValueError, match=said):
-            history.columns(source, row)
+    assert history.columns(source, {"amount": "AQ==", "id": 1}, TOPIC).ddl == {"amount": "decimal(10,2)", "id": "int"}
+    with pytest.raises(ValueError, match=f"x: no such column of {TABLE} is known"):
+        history.columns(source, {"id": 1, "x": 2}, TOPIC)
     with pytest.raises(ValueError, match=r"nothing else told the columns of shop\.other"):
-        history.columns(source | {"table": "other"}, {"id": 1})
-    assert history.columns({}, {"id": 1}).ddl == {"id": "int"}  # a flattened row: there is one table
+        history.columns(source | {"table": "other"}, {"id": 1}, TOPIC)
+
+
+def test_a_column_of_a_type_that_cannot_be_read_is_text_and_the_row_is_read() -> None:
+    history = History([told(10, id="int", place="point", shape="geometry")], Debezium())
+    sent = {"id": 1, "place": {"x": 1.5, "wkb": "AQ=="}, "shape": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="}
+    known = history.columns(BINLOG | {"pos": 11}, sent, TOPIC)
+    assert known.ddl == {"id": "int", "place": "string", "shape": "string"}
+    assert known.read(sent) == {"id": 1, "place": '{"x":1.5,"wkb":"AQ=="}'}  # `shape` was not sent
+
+
+@pytest.mark.parametrize(
+    ("source", "topic", "table"),
+    [
+        ({"table": "orders"}, "m.shop.orders", "shop.orders"),  # `add.fields=table`
+        ({}, "m.shop.people", "shop.people"),  # the row alone
+        ({}, "shop.people", "shop.people"),
+        ({"table": "people"}, "everything", "shop.people"),
+        ({"db": "shop", "table": "orders"}, "m.shop.people", "shop.orders"),
+        ({}, "everything", None),
+        ({"db": "test", "table": "orders"}, "m.shop.orders", None),
+        ({"table": "gone"}, "m.shop.orders", None),
+    ],
+)
+def test_a_flattened_row_is_of_the_table_that_it_or_its_topic_names(source: dict[str, str], topic: str, table: str | None) -> None:
+    of_people = replace(told(10, ssn="int"), table="shop.people")
+    history = History([told(10, id="int"), of_people], Debezium())
+    if table is None:
+        with pytest.raises(ValueError, match="nothing else told the columns of"):
+            history.columns(source, {}, topic)
+    else:
+        assert set(history.columns(source, {}, topic).ddl) == {"id" if table == TABLE else "ssn"}
+
+
+def test_a_flattened_row_in_a_topic_of_any_name_is_of_the_only_table() -> None:
+    history = History([told(10, id="int")], Debezium())
+    assert history.columns({}, {"id": 1}, "everything").ddl == {"id": "int"}
 
 
 def test_a_message_of_schema_changes_tells_the_types_as_the_database_has_them() -> None:
