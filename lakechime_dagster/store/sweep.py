@@ -387,7 +387,8 @@ def _contains(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnEle
 
 def _has_all(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnElement[bool]:
     """Whether an event has all tags of a JSON map, on SQLite."""
-    wanted = sa.func.json_each(tags).table_valued("key", "value", name="wanted").c
-    given = sa.func.json_each(event.c.tags).table_valued("key", "value", name="given").c
-    same = sa.exists(sa.select(sa.literal(1)).where(given.key == wanted.key, given.value == wanted.value))
-    return sa.not_(sa.exists(sa.select(sa.literal(1)).where(sa.not_(same))))
+    wanted = sa.func.json_each(tags).table_valued("key", "value", name="wanted")
+    given = sa.func.json_each(event.c.tags).table_valued("key", "value", name="given")
+    is_given = sa.select(1).select_from(given).where(given.c.key == wanted.c.key, given.c.value == wanted.c.value)
+    missing = sa.select(1).select_from(wanted).where(~sa.exists(is_given.correlate(wanted)))
+    return ~sa.exists(missing)

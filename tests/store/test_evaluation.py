@@ -123,8 +123,10 @@ def test_tags_must_be_all_on_one_event(world: World) -> None:
     world.change(version=0, tags={"a": "1"})
     world.change(version=1, tags={"b": "2"})
     assert not world.decide(flow).fires
+    assert Sweep(world.evaluator, [flow]).decisions() == {}
     world.change(version=2, tags={"a": "1", "b": "2", "c": "3"})
     assert world.decide(flow).fires
+    assert Sweep(world.evaluator, [flow]).decisions()["silver"].fires
 
 
 def test_tags_match_by_equality_whatever_they_hold(world: World) -> None:
