@@ -95,6 +95,7 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
                 told = types_to_tell(known, done.result.types, platform.store.now(), group.materialize_every)
                 running.settled = settle_group(platform, running.flow, running.execution, done.result, [*told])
                 record_types(running, group, done.result.types)
+                log_failures(context, done.result.types)
                 tell_types(context, key, group, partitions_of_group(lake, group), told, platform.settings.lineage_url)
                 said = {"said beside what is declared": dg.MetadataValue.json(_said(platform, group))}
                 result, metadata = done.result, _report(running, done) | said | _projected(context, platform, lake, group)
@@ -161,6 +162,13 @@ def asked_by_partitions(context: dg.AssetExecutionContext, platform: Platform, g
     if asked:
         by = By(who="dagster", reason=f"run {context.run_id} was launched with these types as partitions")
         event_replays(platform).ask(group.name, asked, by)
+
+
+def log_failures(context: dg.AssetExecutionContext, results: Iterable[TypeResult]) -> None:
+    """Log why types were not written, each with its stack, where a person looks first: in the log of the run."""
+    for one in results:
+        if one.error:
+            context.log.error(f"type {one.type} was not written and keeps its checkpoint: {one.error}\n{one.stack}")
 
 
 def types_to_tell(

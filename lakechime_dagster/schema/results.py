@@ -52,6 +52,7 @@ class TypeResult:
         pending: Rows that wait, with `waits` as the reason.
         commits: That hold them, the last one last: of this attempt, and of others that nobody settled.
         error: Why nothing of it was written.
+        stack: Where that was raised, in Python and in the JVM.
         left: Rows behind its place that are not written for the error; None where nobody could count them.
         due_ts: When the group is to read on though nothing comes: what is cold by then, what catches up at once. 0 is with the next
             events.
@@ -77,6 +78,7 @@ class TypeResult:
     columns_added: int = 0
     commits: tuple[Committed, ...] = ()
     error: str = ""
+    stack: str = field(default="", repr=False)
     left: int | None = 0
     due_ts: int = 0
     put_off: str = ""

@@ -2,6 +2,7 @@
 
 import re
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ PLAN = re.compile(r";\n+'?[A-Z]\w+\b(?:[^\n]*[\[(#][^\n]*|[^\n]*(?=\n[+:]))(?:\n
 PACKAGE = re.compile(r"\b(?:org|java|javax|scala|io|com|py4j)\.(?:[a-z][\w$]*\.)+(?=[A-Z])")
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 FULL_DISK = "No space left on device"
+MAX_STACK = 50_000  # characters
 GONE = "the Spark driver is gone: start the run again"
 
 
@@ -86,6 +88,21 @@ def description(error: Exception) -> str:
         return plain(speaking[-1].toString())
     except Exception:  # noqa: BLE001 - a dead JVM answers with whatever its socket says
         return GONE
+
+
+def stack(error: BaseException) -> str:
+    """The Python stack of a failure and of what caused it, and the JVM's where that still tells it: for a log, at most MAX_STACK."""
+    told = ["".join(traceback.format_exception(error))]
+    cause: BaseException | None = error
+    while cause is not None:
+        java: Any = getattr(cause, "java_exception", None) or getattr(cause, "_origin", None)
+        try:
+            context: Any = SparkContext._active_spark_context
+            told += [context._jvm.org.apache.spark.util.Utils.exceptionString(java)] if java is not None else []
+        except Exception:  # noqa: BLE001 - a dead JVM answers with whatever its socket says
+            break
+        cause = cause.__cause__
+    return "\n".join(told)[:MAX_STACK]
 
 
 def plain(text: str) -> str:

@@ -1,11 +1,9 @@
 """One part of a group's step: its types' events are counted, what is new of them is learnt, and then their tables are written."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import LaneConflictError
@@ -23,7 +21,7 @@ from lakechime_dagster.spark.events.census import NOTHING, TypeCount, counted, p
 from lakechime_dagster.spark.events.job import GroupJob
 from lakechime_dagster.spark.events.slices import Events, Slices, events_of
 from lakechime_dagster.spark.events.writing import MadeAnewError, ToWrite, TypeWriter
-from lakechime_dagster.spark.session_confs import session_confs
+from lakechime_dagster.spark.session_confs import in_threads, session_confs
 
 WRITERS = 4  # tables that are written at a time
 
@@ -102,8 +100,8 @@ class PartStep:
         with phase("write"):
             kept = {*self.looked.waiting, *failed, *cold}
             writing = [learnt[name] for name in sorted(counts) if name in learnt and name not in kept]
-            with session_confs(self.spark, BOUNDED_TIMES), ThreadPoolExecutor(WRITERS) as pool:
-                wrote = [*pool.map(inheritable_thread_target(self.spark)(self.writer.written), writing)]
+            with session_confs(self.spark, BOUNDED_TIMES):
+                wrote = in_threads(self.spark, WRITERS, self.writer.written, writing)
                 done = {one.type: one for one in wrote if isinstance(one, TypeResult)}
                 anew = {one.type: one for one in wrote if isinstance(one, MadeAnewError)}
                 done |= {name: self.writer.written_anew(learnt[name], one.ahead) for name, one in anew.items()}

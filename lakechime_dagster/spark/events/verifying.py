@@ -7,10 +7,8 @@ brought it by then: steps may go on meanwhile.
 import json
 from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,6 +21,7 @@ from lakechime_dagster.spark.events.rows import rows_of
 from lakechime_dagster.spark.events.slices import Slices, of_types
 from lakechime_dagster.spark.events.tables import TypeTables
 from lakechime_dagster.spark.ranges import pinned
+from lakechime_dagster.spark.session_confs import in_threads
 
 MAX_EXAMPLES = 10  # of each fault of a type
 AT_ONCE = 4  # tables that are looked at at a time
@@ -66,9 +65,8 @@ class GroupVerifier:
             except LakeChimeError as error:
                 found[name] = _unread(one, self.tables.target(one).name, error)
         known = self.repository.types(group.name)  # by now, so that each column of a pinned version is known
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            look = inheritable_thread_target(self.spark)(lambda name: self._looked(known[name], at[name]))
-            found |= {one.type: one for one in pool.map(look, sorted(at))}
+        looked = in_threads(self.spark, AT_ONCE, lambda name: self._looked(known[name], at[name]), sorted(at))
+        found |= {one.type: one for one in looked}
         return [found[name] for name in sorted(found)]
 
     def _pinned(self, one: KnownType) -> _Pinned | None:

@@ -19,7 +19,7 @@ from lakechime_dagster.schema.shape import covers
 from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.delta_files import files_frame
-from lakechime_dagster.spark.drivers.failures import described
+from lakechime_dagster.spark.drivers.failures import described, stack
 from lakechime_dagster.spark.events.appending import Ahead, append_after
 from lakechime_dagster.spark.events.census import NOTHING, TypeCount, counted
 from lakechime_dagster.spark.events.rescues import RESCUED, rescues
@@ -107,7 +107,7 @@ class TypeWriter:
 
     def failed(self, known: KnownType, error: Exception, left: int | None) -> TypeResult:
         """A type of which nothing was written, why, and how many rows are left behind its place."""
-        return replace(self.begun(known), error=f"{type(error).__name__}: {error}".splitlines()[0], left=left)
+        return replace(self.begun(known), error=f"{type(error).__name__}: {error}".splitlines()[0], stack=stack(error), left=left)
 
     def with_earlier(self, result: TypeResult, known: KnownType, ahead: Ahead | None) -> TypeResult:
         """What a step did for a type, with the commits of other attempts that the store does not know."""

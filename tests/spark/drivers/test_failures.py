@@ -12,7 +12,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.spark.drivers.failures import SparkFailedError, described, plain
+from lakechime_dagster.spark.drivers.failures import SparkFailedError, described, plain, stack
 
 pytestmark = pytest.mark.spark
 
@@ -21,6 +21,7 @@ def test_a_failure_says_what_spark_said_without_its_stack(spark: SparkSession) -
     with pytest.raises(SparkFailedError, match=r"AnalysisException: .*nowhere") as caught, described():
         spark.sql("SELECT nowhere FROM range(1)")
     assert not re.search(r"JVM stacktrace|org\.apache|Project|Range \(", str(caught.value))
+    assert re.search(r"test_failures\.py(.|\n)*org\.apache\.spark\S*AnalysisException(.|\n)*\tat org\.apache", stack(caught.value))
 
 
 @pytest.mark.parametrize("of_frame", [False, True])

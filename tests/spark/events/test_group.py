@@ -321,6 +321,7 @@ def test_rows_that_a_failed_write_leaves_behind_are_counted(game: Stream) -> Non
     game.drop(event("buy", n=2), event("buy", n=3))
     (done,) = game.run().values()
     assert (bool(done.error), done.rows, done.behind) == (True, 0, 2)
+    assert "_appended" in done.stack
 
 
 def test_types_beyond_the_cap_wait_and_lose_nothing(spark: SparkSession, tmp_path: Path) -> None:
