@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.resources.telling import NotSentError, tell
 
 FILE = "alarms.json"
+SEVERITIES = ("WARN", "ERROR")
+_NUMBERED = re.compile(r"\S*\d\S*")
 
 
 class AlarmNotSentError(LakeChimeError):
@@ -22,9 +25,10 @@ class Alarm:
     """A check that fails, until it recovers.
 
     Attributes:
-        severity: ERROR or WARN.
-        text: What the check says.
+        severity: ERROR or WARN, the worst since it failed first.
+        text: What the check says now.
         since_ms: When it failed first, in milliseconds since the epoch.
+        faults: What it has said since then, without numbers: the faults that people were told of.
     """
 
     table: str
@@ -32,10 +36,25 @@ class Alarm:
     severity: str
     text: str
     since_ms: int
+    faults: Sequence[str] = ()
 
     @property
     def name(self) -> str:
         return f"{self.table} {self.check}"
+
+    def now(self, severity: str, text: str) -> "Alarm":
+        """The alarm after its check failed again."""
+        faults = sorted({*self.faults, *faults_in(text)})
+        return replace(self, severity=max(severity, self.severity, key=SEVERITIES.index), text=text, faults=faults)
+
+    def has_grown(self, before: "Alarm") -> bool:
+        """Whether people who were told of it before do not know all: it is graver, or says what it had not said."""
+        return self.severity != before.severity or len(self.faults) > len(before.faults)
+
+
+def faults_in(text: str) -> set[str]:
+    """The faults that a check speaks of, each without what counts, measures or numbers it: those change while the fault is the same."""
+    return {_NUMBERED.sub("#", fault) for fault in text.split("; ")}
 
 
 def alike(alarms: Iterable[Alarm]) -> Iterator[Sequence[Alarm]]:
@@ -49,6 +68,11 @@ def alike(alarms: Iterable[Alarm]) -> Iterator[Sequence[Alarm]]:
 def failing(several: Sequence[Alarm]) -> str:
     """The title that tells of alarms that are `alike`."""
     return f"{several[0].severity}: {several[0].table} fails {_checks(several)}"
+
+
+def grown(several: Sequence[Alarm]) -> str:
+    """The title that tells that they are worse than people were told."""
+    return f"{failing(several)}, and it is worse than before"
 
 
 def recovered(several: Sequence[Alarm]) -> str:

@@ -1,4 +1,4 @@
-"""The sensor that tells people of checks that fail: once when one begins to, and once when it passes again."""
+"""The sensor that tells people of checks that fail: when one begins to, when it gets worse, and when it passes again."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import dagster as dg
 
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.alarms import destinations
-from lakechime_dagster.resources.alarms import Alarm, AlarmNotSentError, alike, failing, keep, recovered, send
+from lakechime_dagster.resources.alarms import Alarm, AlarmNotSentError, alike, failing, grown, keep, recovered, send
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.sensors.looking import looking_sensor
 from lakechime_dagster.sensors.runs import FAILED, instance_of
@@ -35,7 +35,7 @@ def alarms_sensor(lake: str, checks: Iterable[dg.AssetCheckKey], alarms: Sequenc
         cursor = json.dumps({name: asdict(one) for name, one in telling.opened.items()})
         return dg.SensorResult(skip_reason=telling.summary, cursor=cursor)
 
-    about = "Tells people of checks that fail, each once until it passes again."
+    about = "Tells people of checks that fail, each once until it gets worse or passes again."
     return looking_sensor(f"{lake}__alarms", INTERVAL_SECONDS, about, look)
 
 
@@ -48,17 +48,25 @@ class Telling:
 
     def tell(self, found: Mapping[str, tuple[bool, str, str]], now_ms: int) -> None:
         """Go through what checks say now; what cannot be sent is tried again by the next tick."""
-        begun, over = list[Alarm](), list[Alarm]()
+        begun, worse, over = list[Alarm](), list[Alarm](), list[Alarm]()
         for name, (passed, severity, text) in found.items():
-            alarm = self.opened.get(name)
-            if passed and alarm is not None:
-                over.append(alarm)
-            elif not passed and alarm is None:
-                table, _, check = name.rpartition(" ")
-                begun.append(Alarm(table=table, check=check, severity=severity, text=text, since_ms=now_ms))
-        for several in alike(begun):
-            if self._send(failing(several), several[0].text):
-                self.opened |= {one.name: one for one in several}
+            before = self.opened.get(name)
+            if passed:
+                over += [before] if before is not None else []
+                continue
+            table, _, check = name.rpartition(" ")
+            new = Alarm(table=table, check=check, severity=severity, text=text, since_ms=now_ms)
+            alarm = (before or new).now(severity, text)
+            if before is None:
+                begun.append(alarm)
+            elif alarm.has_grown(before):
+                worse.append(alarm)
+            else:
+                self.opened[name] = alarm
+        for title, alarms in ((failing, begun), (grown, worse)):
+            for several in alike(alarms):
+                if self._send(title(several), several[0].text):
+                    self.opened |= {one.name: one for one in several}
         for several in alike(over):
             if self._send(recovered(several), f"It had failed: {several[0].text}"):
                 self.opened = {name: one for name, one in self.opened.items() if one not in several}

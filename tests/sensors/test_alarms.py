@@ -24,7 +24,7 @@ class Watching:
     alarms: list[str] = field(default_factory=list)
     cursor: str | None = None
 
-    def runs(self, passed: bool, text: str = "west told nothing", *, broken: bool = False) -> None:
+    def runs(self, passed: bool, text: str = "west told nothing", *, broken: bool = False, severity: str = "WARN") -> None:
         @dg.asset(key=KEY.asset_key)
         def orders() -> None: ...
 
@@ -32,7 +32,7 @@ class Watching:
         def check() -> dg.AssetCheckResult:
             if broken:
                 raise ValueError("the database is away")
-            return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.WARN, description=text)
+            return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity(severity), description=text)
 
         definitions = dg.Definitions(
             assets=[orders], asset_checks=[check], jobs=[dg.define_asset_job("checks", dg.AssetSelection.checks(check))]
@@ -67,6 +67,33 @@ def test_a_check_is_told_once_until_it_recovers_and_then_once_more(
         ("Recovered: shop.orders passes keeps_up", "It had failed: west told nothing"),
         ("WARN: shop.orders fails keeps_up", "west told nothing"),
     ]
+
+
+def test_an_alarm_that_grows_is_sent_and_one_that_only_counts_on_is_not(
+    watching: Watching, webhook: Webhook, lakechime: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKECHIME_ALARMS", webhook.url)
+    late, quiet = "orders has been at one step for 0:37:00", "west told nothing for 1:00:00"
+    later = late.replace("37", "49")
+    told = [(False, late, "WARN"), (False, later, "WARN"), (False, f"{later}; {quiet}", "WARN"), (False, later, "WARN")]
+    told += [(False, f"{later}; {quiet}", "WARN"), (False, later, "ERROR"), (False, later, "WARN"), (False, later, "ERROR")]
+    for passed, text, severity in told:
+        watching.runs(passed, text, severity=severity)
+        watching.tick()
+    assert [(title.partition(":")[0], text) for title, text in webhook.told] == [
+        ("WARN", late),
+        ("WARN", f"{later}; {quiet}"),
+        ("ERROR", later),
+    ]
+    (alarm,) = lakechime("status", "--json").json["alarms"]
+    assert (alarm["severity"], alarm["text"]) == ("ERROR", later)
+    webhook.closed = True
+    watching.runs(False, "the folder is gone", severity="ERROR")
+    watching.tick()
+    webhook.closed = False
+    watching.tick()
+    watching.tick()
+    assert [text for _, text in webhook.told[3:]] == ["the folder is gone"]  # which reached nobody at first
 
 
 def test_by_default_nobody_is_told_and_status_shows_it(watching: Watching, webhook: Webhook, lakechime: Cli) -> None:
@@ -147,8 +174,10 @@ def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as
         watching.tick()
         said = watching.tick()
     assert [title for title, _ in webhook.told] == [
-        "ERROR: shop.orders fails keeps_up, is_whole, is_public", "Recovered: shop.orders passes keeps_up, is_whole",
-    ]  # fmt: skip
+        "ERROR: shop.orders fails keeps_up, is_whole, is_public",
+        "ERROR: shop.orders fails is_public, and it is worse than before",  # by what the check itself reports
+        "Recovered: shop.orders passes keeps_up, is_whole",
+    ]
     assert said.startswith("failing: shop.orders is_public")
 
 
