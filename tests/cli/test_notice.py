@@ -188,6 +188,8 @@ def test_an_owner_without_a_channel_is_named_to_the_sender(notice: Cli, mail_ser
     sent = notice("notice", "send", "1", "--yes")
     assert (sent.code, len(mail_server.mails)) == (1, 1)
     assert "team:bi was not told: LAKECHIME_NOTICE_URLS has no channel for it; it owns gold.daily" in sent.err
+    again = notice("notice", "send", "1", "--yes")
+    assert (again.code, again.out, again.err) == (0, "nothing was due\n", sent.err)  # nothing went wrong with this one
 
 
 def test_no_secret_of_a_url_is_shown_or_logged(

@@ -29,7 +29,10 @@ def send(
     who: Who = None,
     as_json: Json = False,
 ) -> None:
-    """Show whom a change concerns and what each would be told; with --yes tell them, each once. Exits with 1 if somebody was not told."""
+    """Show whom a change concerns and what each would be told; with --yes tell them, each once.
+
+    Exits with 1 if a message was not taken, or if an owner of a change that this sends first has no channel; repeated, that is only noted.
+    """
     from lakechime_dagster.resources.lineage.asked import AskedLineage
     from lakechime_dagster.resources.notices import sending as notices
 
@@ -74,6 +77,7 @@ def _preview(plans: "list[Plan]", waiting: "list[KeptMessage]", as_json: bool) -
 
 
 def _report(plans: "list[Plan]", outcome: "Outcome", as_json: bool) -> None:
+    from lakechime_dagster.lineage.notices.changes import ChangeState
     from lakechime_dagster.resources.notices.documents import message_document, plan_document
 
     tried, unreached, failed = outcome.tried, outcome.unreached, outcome.failed
@@ -86,7 +90,7 @@ def _report(plans: "list[Plan]", outcome: "Outcome", as_json: bool) -> None:
             note(f"{digest.owner} was not told: LAKECHIME_NOTICE_URLS has no channel for it; it {digest.reason}")
         if failed:
             note(f"{count(len(failed), 'message')} of {len(tried)} not taken; `lakechime notice send --yes` tries again when it is time")
-    if failed or unreached:
+    if failed or any(plan.unreached for plan in plans if plan.kept.state is ChangeState.PLANNED):
         raise typer.Exit(1)
 
 
