@@ -54,6 +54,8 @@ def spark_table(
 ) -> Callable[[Callable[..., Any]], LakeTable]:
     """Declare a table computed by the decorated function, which takes a DataFrame per name in `reads`.
 
+    Without `keys`, refresh="rows" appends the rows of new commits; a commit that changes or deletes rows makes it compute the whole.
+
     Further parameters are injected: `context`, a config class, a resource by its annotation. One with a default gets it
     where no run computes the table, as when its plan is read; any other parameter keeps its default. The
     description defaults to the function's docstring. A trigger without tables waits for those in `reads`. `write_as` is the account

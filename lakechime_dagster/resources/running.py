@@ -109,9 +109,10 @@ class RunningExecution:
         return from_milliseconds(self.platform.store.now())
 
     def env(self) -> dict[str, str]:
-        """The variables of a child process: `LAKECHIME_EXECUTION`, and the events as JSON in `LAKECHIME_DCES`.
+        """The variables to add to the environment of a child process.
 
-        Above 100 kB they are in a file that `LAKECHIME_DCES_FILE` names; it lives as long as the execution runs.
+        `LAKECHIME_EXECUTION` is the id of the execution, `LAKECHIME_DCES` its events as a JSON array. Above 100 kB the array is in a
+        file that `LAKECHIME_DCES_FILE` names instead; it is removed when the execution's `with` block ends.
         """
         wire = json.dumps([to_json(event) for event in self.events], separators=(",", ":"))
         variables = {"LAKECHIME_EXECUTION": self.execution.execution_id}
