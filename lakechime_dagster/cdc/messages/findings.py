@@ -142,7 +142,7 @@ def _keys(sample: Sample) -> Iterator[Finding]:
     """How the keys of messages stand to the declared key."""
     told = [(record, _key_columns(record.key, sample.envelope)) for record, _ in sample.changes]
     bare = [record for record, columns in told if record.key is None]
-    remedy = "set `message.key.columns=<database>.<table>:" + ",".join(sample.keys) + "` in the connector"
+    remedy = _key_remedy(sample)
     if bare and not isinstance(sample.envelope, Canal | Dms):
         problem = f"{_of(bare, sample)} have no key, so that the messages of a row may be in several partitions"
         yield Finding(Weight.WARNING, "keys", problem, remedy)
@@ -151,8 +151,22 @@ def _keys(sample: Sample) -> Iterator[Finding]:
             problem = f"the messages' key has {', '.join(more)}, which the declared key lacks: rows that differ in it become one"
             yield Finding(Weight.ERROR, "keys", problem, f"declare keys=({', '.join(map(repr, columns))}), unless {sample.keys} is unique")
         elif less := sorted(set(sample.keys) - set(columns)):
-            problem = f"the messages' key lacks {', '.join(less)} of the declared key: deletions tell it by their before image alone"
+            problem = f"the messages' key lacks {', '.join(less)} of the declared key"
+            if isinstance(sample.envelope, Debezium):
+                problem += ": deletions tell it by their before image alone"
+            else:
+                problem += ", so that the messages of a row may be in several partitions"
             yield Finding(Weight.WARNING, "keys", problem, remedy)
+
+
+def _key_remedy(sample: Sample) -> str:
+    """What makes the messages of a row have its declared key, and so be in one partition."""
+    if isinstance(sample.envelope, Maxwell):
+        columns = ",".join(sample.keys)
+        return f"set `producer_partition_by=column` and `producer_partition_columns={columns}`, or `producer_partition_by=primary_key`"
+    if isinstance(sample.envelope, Debezium):
+        return f"set `message.key.columns=<database>.<table>:{','.join(sample.keys)}` in the connector"
+    return _ONE_PARTITION
 
 
 def _positions(sample: Sample) -> Iterator[Finding]:

@@ -10,12 +10,13 @@ from lakechime_dagster.cdc.schemas.drift import widened
 from lakechime_dagster.cdc.schemas.values import MAX_PRECISION
 
 _WIDTH, _UNSIGNED = r"(?:\(\d+\))?", r" unsigned(?: zerofill)?"
+_UNSIGNED_BIGINT = "decimal(20,0)"
 _MYSQL = {
     rf"tinyint{_WIDTH}": "tinyint",
     rf"tinyint{_WIDTH}{_UNSIGNED}|smallint{_WIDTH}|year{_WIDTH}": "smallint",
     rf"smallint{_WIDTH}{_UNSIGNED}|mediumint{_WIDTH}(?:{_UNSIGNED})?|int{_WIDTH}": "int",
     rf"int{_WIDTH}{_UNSIGNED}|bigint{_WIDTH}": "bigint",
-    rf"bigint{_WIDTH}{_UNSIGNED}": "decimal(20,0)",
+    rf"bigint{_WIDTH}{_UNSIGNED}": _UNSIGNED_BIGINT,
     r"float\b.*": "float",
     r"double\b.*": "double",
     r"bit\(1\)": "boolean",
@@ -74,6 +75,20 @@ def check_types(dialect: Dialect, columns: Mapping[str, str], declared: Mapping[
     fitting = [_holds(ddl, lake_type(dialect, columns[name])) for name, ddl in declared.items() if name in columns]
     if narrow := [text for text, is_held in zip(told, fitting, strict=True) if not is_held]:
         yield Finding(Weight.WARNING, "types", f"{', '.join(narrow)}: values that are none of the type here are refused", remedy)
+
+
+def check_unsigned(columns: Mapping[str, str], told: Mapping[str, str]) -> Iterator[Finding]:
+    """Columns of MySQL's that hold greater numbers than the type with which Debezium's messages bring them.
+
+    Args:
+        columns: The types in the database's words.
+        told: The types that the messages bring, in the lake's.
+    """
+    unsigned = [name for name, kind in columns.items() if lake_type(Dialect.MYSQL, kind) == _UNSIGNED_BIGINT]
+    if names := [name for name in unsigned if told.get(name) == "bigint"]:
+        problem = f"{', '.join(names)} are BIGINT UNSIGNED and arrive as BIGINT: numbers from 2^63 on become negative ones"
+        remedy = "set `bigint.unsigned.handling.mode=precise` in the connector, or `column.propagate.source.type=.*`"
+        yield Finding(Weight.WARNING, "unsigned", problem, remedy)
 
 
 def _holds(declared: str, wanted: str | None) -> bool:

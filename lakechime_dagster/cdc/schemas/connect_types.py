@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.schemas.connect import ConnectSchema
+from lakechime_dagster.cdc.schemas.values import SOURCE_TYPE
 from lakechime_dagster.lake.envelopes import BINARY, DECIMALS, INTERVALS, TIMES, UNSIGNED, Debezium
 
 _KIND = re.compile(
@@ -76,8 +77,9 @@ def _numeric(length: str, envelope: Debezium) -> ConnectSchema:
 
 
 def _unsigned_bigint(length: str, envelope: Debezium) -> ConnectSchema:
-    is_long = envelope.setting(UNSIGNED) == "long"
-    return ConnectSchema("int64") if is_long else _named("bytes", DECIMAL, scale="0", **{PRECISION: "20"})
+    if envelope.setting(UNSIGNED) == "long":
+        return ConnectSchema("int64", parameters={SOURCE_TYPE: "BIGINT UNSIGNED"})
+    return _named("bytes", DECIMAL, scale="0", **{PRECISION: "20"})
 
 
 def _bits(length: str, envelope: Debezium) -> ConnectSchema:

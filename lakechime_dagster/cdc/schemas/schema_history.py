@@ -16,6 +16,7 @@ from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 from lakechime_dagster.cdc.schemas.columns import Columns
 from lakechime_dagster.cdc.schemas.connect import ConnectSchema
 from lakechime_dagster.cdc.schemas.connect_types import DECIMAL, PRECISION, connect_type
+from lakechime_dagster.cdc.schemas.values import SOURCE_TYPE
 from lakechime_dagster.lake.envelopes import Debezium
 
 _NOT_KNOWN = ConnectSchema("not known")
@@ -131,7 +132,9 @@ class History:
             if later == kind:
                 continue
             types = [self._schema(before.dialect, one) for one in (kind, later)]
-            wider = _wider(*types)
+            gains_or_loses_sign = ("unsigned" in kind) != ("unsigned" in later)
+            is_ambiguous = gains_or_loses_sign and any(SOURCE_TYPE in one.parameters for one in types)
+            wider = None if is_ambiguous else _wider(*types)
             if wider is not None:
                 yield name, later if wider is types[1] else kind
             else:
@@ -161,7 +164,7 @@ class History:
 def _wider(one: ConnectSchema, other: ConnectSchema) -> ConnectSchema | None:
     """Of two types whose values are written alike the one that holds those of both; None where they are not."""
     if one.type in _INTEGERS and other.type in _INTEGERS and one.name == other.name:
-        return max(one, other, key=lambda each: _INTEGERS.index(each.type))
+        return max(one, other, key=lambda each: (_INTEGERS.index(each.type), SOURCE_TYPE in each.parameters))
     if one.name == other.name == DECIMAL:
         is_same = one.parameters["scale"] == other.parameters["scale"]
         return max(one, other, key=lambda each: int(each.parameters[PRECISION])) if is_same else None

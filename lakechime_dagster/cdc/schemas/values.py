@@ -21,6 +21,7 @@ from lakechime_dagster.cdc.schemas.connect import ConnectSchema
 from lakechime_dagster.lake.envelopes import PLACEHOLDER
 
 MAX_PRECISION = 38
+SOURCE_TYPE = "__debezium.source.column.type"  # a parameter of a column's schema, with `column.propagate.source.type`
 
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1)  # a wall clock
@@ -109,6 +110,19 @@ def _integer(low: int, high: int, ddl: str) -> Callable[[ConnectSchema], ValueTy
         return value
 
     return lambda _: ValueType(ddl, decode)
+
+
+def _long(schema: ConnectSchema) -> ValueType:
+    """A whole number of 64 bits, which is one without a sign where the column is known to be a BIGINT UNSIGNED."""
+    declared = schema.parameters.get(SOURCE_TYPE, "").upper()
+    return _UNSIGNED_LONG if declared.startswith("BIGINT UNSIGNED") else _SIGNED_LONG(schema)
+
+
+def _unsigned_long(value: Any) -> Decimal:
+    """Debezium writes the bits of a BIGINT UNSIGNED as a number with a sign (`bigint.unsigned.handling.mode=long`, its default)."""
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise ValueError("is no number of 64 bits")
+    return Decimal(value % 2**64)
 
 
 def _float(value: Any) -> float:
@@ -260,12 +274,14 @@ def _always(ddl: str, decode: Decode) -> Callable[[ConnectSchema], ValueType]:
     return lambda _: known
 
 
+_SIGNED_LONG = _integer(-(2**63), 2**63 - 1, "bigint")
+_UNSIGNED_LONG = ValueType("decimal(20,0)", _unsigned_long)
 _BY_TYPE: dict[str, Callable[[ConnectSchema], ValueType]] = {
     "boolean": _always("boolean", _boolean),
     "int8": _integer(-(2**7), 2**7 - 1, "tinyint"),
     "int16": _integer(-(2**15), 2**15 - 1, "smallint"),
     "int32": _integer(-(2**31), 2**31 - 1, "int"),
-    "int64": _integer(-(2**63), 2**63 - 1, "bigint"),
+    "int64": _long,
     "float": _always("float", _float),
     "double": _always("double", _float),
     "string": _always("string", _text),

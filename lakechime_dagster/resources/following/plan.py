@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 
+from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.messages.findings import TRANSACTIONS, Finding, Sample, Weight, findings, without_transactions
 from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.cdc.messages.source_types import check_types
+from lakechime_dagster.cdc.messages.source_types import check_types, check_unsigned
 from lakechime_dagster.errors import LakeChimeError, SourceDeniedError
+from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.following.followed import Followed
@@ -81,7 +83,7 @@ def plan_of(followed: Followed, flow: Flow, url: str | None = None, source_table
     found += without_transactions(sample) if bronze.feed.transactions else []
     found += findings(sample) if records else [] if found else [_nothing_yet()]
     if url is not None:
-        there = _database(url, source_table or _told_table(sample), bronze.types)
+        there = _database(url, source_table or _told_table(sample), bronze.types, sample)
         has_hours = followed.table.max_transaction is not None
         found += there + (_open_transactions(url) if has_hours and all(one.about != "database" for one in there) else [])
     found.sort(key=lambda one: list(Weight).index(one.weight))
@@ -160,15 +162,19 @@ def _told_table(sample: Sample) -> str | None:
     return names.pop() if len(names) == 1 else None
 
 
-def _database(url: str, table: str | None, types: Mapping[str, str]) -> list[Finding]:
+def _database(url: str, table: str | None, types: Mapping[str, str], sample: Sample) -> list[Finding]:
     schema, _, name = (table or "").rpartition(".")
     if not schema:
         return [Finding(Weight.ERROR, "database", "which table it is there is not known", "name it: --source-table schema.table")]
     try:
         found = check_log(url, schema, name)
-        if types and not any(one.about == "table" for one in found):
+        if not any(one.about == "table" for one in found):
             with connected(url) as (connection, dialect):
-                found += check_types(dialect, column_types(connection, schema, name), types)
+                columns = column_types(connection, schema, name)
+                if types:
+                    found += check_types(dialect, columns, types)
+                elif isinstance(sample.envelope, Debezium) and dialect is Dialect.MYSQL:
+                    found += check_unsigned(columns, sample.columns)
         return found
     except LakeChimeError as error:
         return [Finding(Weight.ERROR, "database", str(error), "see that it is there, and reached from here by this user")]

@@ -95,6 +95,14 @@ def test_the_key_of_maxwell_is_known_by_its_columns() -> None:
     assert "keys" not in found(without, envelope=Maxwell())
 
 
+def test_each_finding_of_maxwell_names_a_setting_of_maxwell() -> None:
+    record = maxwell(data={"id": 1, "name": "Ann", "colour": "red"})
+    bare = Record(topic="shop", value=maxwell().value)
+    told = found(maxwell(), record, bare, envelope=Maxwell(), keys=("id", "name")).values()
+    assert {one.about for one in told} == {"keys", "position", "types"}
+    assert not any("message.key.columns" in one.remedy or "connector" in one.remedy for one in told)
+
+
 def test_changes_without_a_position_are_ordered_by_their_topic_alone() -> None:
     told = found(maxwell(), envelope=Maxwell())["position"]
     assert (told.weight, "output_binlog_position=true" in told.remedy) == (Weight.WARNING, True)

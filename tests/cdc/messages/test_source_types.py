@@ -6,7 +6,7 @@ import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect, canonical
 from lakechime_dagster.cdc.messages.findings import Weight
-from lakechime_dagster.cdc.messages.source_types import check_types, lake_type
+from lakechime_dagster.cdc.messages.source_types import check_types, check_unsigned, lake_type
 from lakechime_dagster.cdc.schemas.natural import natural_type
 from tests.cdc.checksums import FILE
 
@@ -140,3 +140,10 @@ def test_a_date_is_no_moment() -> None:
 def test_a_column_without_an_exact_type_is_held_by_text_alone() -> None:
     assert not list(check_types(Dialect.MYSQL, {"place": "point"}, {"place": "string"}))
     assert list(check_types(Dialect.MYSQL, {"place": "point"}, {"place": "binary"}))
+
+
+def test_unsigned_numbers_that_arrive_with_a_sign_are_told() -> None:
+    columns = {"id": "bigint(20) unsigned", "amount": "int(10) unsigned", "at": "bigint(20)"}
+    (finding,) = check_unsigned(columns, {"id": "bigint", "amount": "bigint", "at": "bigint"})
+    assert (finding.problem.split()[0], "bigint.unsigned.handling.mode=precise" in finding.remedy) == ("id", True)
+    assert not list(check_unsigned(columns, {"id": "decimal(20,0)"}))

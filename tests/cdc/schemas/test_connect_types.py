@@ -7,7 +7,7 @@ import pytest
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.schemas.connect import ConnectSchema, connect_schema
 from lakechime_dagster.cdc.schemas.connect_types import connect_type
-from lakechime_dagster.cdc.schemas.values import value_type
+from lakechime_dagster.cdc.schemas.values import SOURCE_TYPE, value_type
 from lakechime_dagster.lake.envelopes import VALUE_SETTINGS, Debezium
 from tests.cdc.captures import Capture
 from tests.cdc.test_captures import CAPTURES, SAME
@@ -25,8 +25,8 @@ def told(capture: Capture, table: str) -> dict[str, ConnectSchema]:
 
 
 def meaning(schema: ConnectSchema) -> tuple[object, ...]:
-    """What of a schema decides how values are read; the values that an enum allows do not."""
-    parameters = {name: value for name, value in schema.parameters.items() if name != "allowed"}
+    """What of a schema decides how values are read; the values that an enum allows do not, and a long may be known to have no sign."""
+    parameters = {name: value for name, value in schema.parameters.items() if name not in ("allowed", SOURCE_TYPE)}
     return schema.type, schema.name, parameters, schema.items and meaning(schema.items)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.remembering.table_schema import TableSchema, fresh, needed, schemas_of
 from lakechime_dagster.cdc.schemas.schema_history import History
 from lakechime_dagster.lake.envelopes import Debezium
-from tests.cdc.factories import BINLOG, TOPIC
+from tests.cdc.factories import BINLOG, TOPIC, told_once
 
 TABLE = "shop.orders"
 
@@ -60,6 +61,8 @@ def test_readings_that_agree_say_what_was_between_them_and_before_the_first() ->
     ("decimal(10,2)", "decimal(10,3)", None),
     ("datetime(3)", "datetime(6)", None),
     ("int(11)", "varchar(10)", None),
+    ("int(10) unsigned", "bigint(20) unsigned", "decimal(20,0)"),
+    ("bigint(20)", "bigint(20) unsigned", None),
 ])  # fmt: skip
 def test_between_readings_that_differ_a_column_is_in_doubt_where_its_values_are_written_otherwise(
     before: str, after: str, known: str | None
@@ -111,6 +114,15 @@ def test_a_flattened_row_is_of_the_table_that_it_or_its_topic_names(source: dict
             history.columns(source, {}, topic)
     else:
         assert set(history.columns(source, {}, topic).ddl) == {"id" if table == TABLE else "ssn"}
+
+
+def test_a_bigint_unsigned_is_read_without_a_sign_where_its_type_is_known() -> None:
+    """Debezium writes it with one by default."""
+    known = History([told(10, id="bigint(20) unsigned")], Debezium()).columns(BINLOG | {"pos": 11}, {"id": -1}, TOPIC)
+    assert (known.ddl, known.read({"id": -1})) == ({"id": "decimal(20,0)"}, {"id": Decimal(2**64 - 1)})
+    of_message = {"field": "id", "type": "int64", "parameters": {"__debezium.source.column.type": "BIGINT UNSIGNED"}}
+    assert told_once(of_message).known.read({"id": -2}) == {"id": Decimal(2**64 - 2)}
+    assert told_once(("id", "int64", False)).known.read({"id": -2}) == {"id": -2}
 
 
 def test_a_flattened_row_in_a_topic_of_any_name_is_of_the_only_table() -> None:
