@@ -186,7 +186,7 @@ def _frozen_level(index: int, value: object) -> PartitionValue:
         return value
     if isinstance(value, Mapping):
         return FrozenLevel(canonical_json(value))
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return tuple(_frozen_level(index, item) for item in value)
     raise InvalidValueError(field, value, f"is a {type(value).__name__}; send a JSON value")
 

@@ -36,8 +36,9 @@ def lakechime_sensor(
 
     In the run, `LakeChimeResource.execution(context)` gives the events. `writes` names the Delta table that the run
     writes with `write_options`: then success is that table's commit, and each change is applied once. Without it the
-    run's success settles, and a run that dies after its effect is repeated (at least once). The tables of the trigger
-    are those of `cluster`, LAKECHIME_CLUSTER when it is not given. Of what is partitioned, a run does the partition that
+    run's success settles, and a run that dies after its effect is repeated (at least once). `location` is where that table
+    lies, if not in the warehouse. The tables of the trigger are those of `cluster`, when it is not given of the one that they
+    name, else of LAKECHIME_CLUSTER. Of what is partitioned, a run does the partition that
     the key of a partition trigger names; a job of partitioned assets must say so: `define_asset_job(…, partitions_def=…)`.
 
     Raises:
@@ -47,6 +48,8 @@ def lakechime_sensor(
         raise DeclarationError(name, "job=, target=", "give exactly one of them: what to launch")
     if isinstance(trigger, SnapshotTrigger) and not trigger.tables:
         raise DeclarationError(name, "trigger", "names no table; write SnapshotTrigger(['schema.table'])")
+    if location is not None and writes is None:
+        raise DeclarationError(name, "location", "is where the table in writes= lies, which is not given; give both or neither")
     partitions = target.partitions_def if target is not None else job.partitions_def if job is not None else None
     levels = levels_of(trigger) if partitions is not None and isinstance(trigger, PartitionTrigger) else PartitionLevels()
     if partitions is not None and not levels:
@@ -61,19 +64,28 @@ def lakechime_sensor(
         location=location,
         asset_keys=tuple(key.to_user_string() for key in target.keys) if target is not None else (),
         job=job.name if job else None,
-        cluster=load_settings().cluster if cluster is None else cluster,
+        cluster=_cluster_of(trigger) if cluster is None else cluster,
     )
     selection = list(target.keys) if target is not None else None
     return flow_sensor(flow, job=job, target=target, selection=selection, partitions=partitions, default_status=default_status)
+
+
+def _cluster_of(trigger: PartitionTrigger | SnapshotTrigger) -> str:
+    named = trigger.cluster if isinstance(trigger, SnapshotTrigger) else ""
+    return named or load_settings().cluster
 
 
 def levels_of(trigger: PartitionTrigger) -> PartitionLevels:
     """The levels by which a fire key names a Dagster partition: those of a single value at a grid point, typed as in their tables."""
     types = {name: kind for one in trigger.conditions for name, kind in zip(one.levels.names, one.levels.types, strict=True)}
     values = dict(trigger.key_at(trigger.every.first).values)
-    return PartitionLevels.of(
-        {name: types.get(name, LevelType.INT if isinstance(value, int) else LevelType.STRING) for name, value in values.items()}
-    )
+    return PartitionLevels.of({name: types.get(name, _type_of(value)) for name, value in values.items()})
+
+
+def _type_of(value: object) -> LevelType:
+    if isinstance(value, bool):
+        return LevelType.BOOLEAN
+    return LevelType.INT if isinstance(value, int) else LevelType.STRING
 
 
 def flow_sensor(

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -102,8 +102,7 @@ class PartitionCondition:
             several = spec if isinstance(spec, tuple) else (spec,)
             values: dict[str, Any] = {}
             for item in several:
-                raw = item.resolve(moment, zone) if _depends(item) else item
-                for value in raw if isinstance(raw, tuple) else (raw,):
+                for value in item.resolve(moment, zone) if isinstance(item, HoursOf) else (_at(item, moment, zone),):
                     typed = _typed(f"{self.table}.{name}", value, kinds.get(name))
                     values[canonical_json(typed)] = typed
             resolved.append((name, list(values.values())))
@@ -123,22 +122,28 @@ def _atoms(condition: PartitionCondition, moment: dt.datetime, zone: str) -> tup
 
 
 def _frozen(field: str, spec: LevelSpec) -> LevelSpec:
-    if isinstance(spec, str) or not isinstance(spec, Iterable):
+    """A single value or tick, or several of them as a tuple; those of a set in an order that each process finds alike."""
+    if isinstance(spec, str | bytes | Mapping) or not isinstance(spec, Iterable):
         return _checked(field, spec)
     frozen = tuple(_checked(field, item) for item in spec)
     if not frozen:
         raise DeclarationError("partitions", "level", "is an empty list, which nothing can meet; give at least one value")
-    return frozen
+    return tuple(sorted(frozen, key=repr)) if isinstance(spec, Set) else frozen
 
 
 def _checked(field: str, item: LevelSpec) -> LevelSpec:
-    """The tick, or the literal if it can be the value of a partition."""
-    if not _depends(item):
-        try:
-            checked_partition((item,))
-        except InvalidValueError as error:
-            raise InvalidValueError(field, item, error.remedy) from None
-    return item
+    """The tick, or the literal as an event's partition has it; a date or time is read by its level's type."""
+    if _depends(item):
+        return item
+    try:
+        (level,) = checked_partition((item,)) or ()
+    except InvalidValueError as error:
+        raise InvalidValueError(field, item, error.remedy) from None
+    return item if isinstance(item, dt.date) else level
+
+
+def _at(item: LevelSpec, moment: dt.datetime, zone: str) -> object:
+    return item.resolve(moment, zone) if isinstance(item, Tick) else item
 
 
 def _depends(spec: LevelSpec) -> bool:

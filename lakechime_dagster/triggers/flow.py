@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels, typed_value
 from lakechime_dagster.dce.text import checked_text
+from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.feeds import AnyFeed
 from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, Trigger
@@ -51,6 +52,9 @@ class Flow:
         checked_text("cluster", self.cluster, limit=128, empty=True)
         if isinstance(self.trigger, PartitionTrigger):
             object.__setattr__(self, "trigger", self.trigger.in_cluster(self.cluster))
+        elif self.trigger.cluster not in ("", self.cluster):
+            problem = f"waits for tables of cluster {self.trigger.cluster!r}, but those of {self.name} are of {self.cluster!r}"
+            raise DeclarationError(self.name, "trigger", f"{problem}; name the same cluster, or none")
 
     @property
     def condition(self) -> str:

@@ -13,7 +13,7 @@ from lakechime_dagster.dce.store import NamedTable
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.dce.text import MAX_NAME, checked_text
 from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
-from lakechime_dagster.triggers.conditions import Atom, PartitionCondition
+from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName
 from lakechime_dagster.triggers.grid import Schedule, to_milliseconds, wall_clock
 
 
@@ -126,7 +126,7 @@ class PartitionTrigger:
             for name, value in condition.constants(point, zone).items():
                 values.setdefault(name, value)
                 clash = clash or told.setdefault(name, value) != value
-        text = "/".join(f"{name}={value}" for name, value in told.items())
+        text = "/".join(f"{name}={canonical_json(value) if isinstance(value, dict | tuple) else value}" for name, value in told.items())
         if clash or not text:
             digest = hashlib.blake2b(canonical_json([str(atom) for atom in atoms]).encode(), digest_size=4).hexdigest()
             text = f"{text}#{digest}" if text else f"#{digest}"
@@ -158,6 +158,7 @@ class SnapshotTrigger:
     Tags decide when: the rows read are all up to the newest matching event, commits between included; with
     `only_matching` those alone that the commits of matching events wrote, in the order in which the events came: one of
     an older commit that came later is applied later. A commit is read once, by the first of its events that matches.
+    `cluster` is that of the tables, "" where they name none.
     """
 
     tables: tuple[str, ...]
@@ -167,6 +168,7 @@ class SnapshotTrigger:
     wait_after_last: dt.timedelta | None
     max_wait: dt.timedelta | None
     start_from: StartFrom
+    cluster: str
 
     def __init__(
         self,
@@ -179,8 +181,14 @@ class SnapshotTrigger:
         max_wait: dt.timedelta | None = None,
         start_from: str = "beginning",
     ) -> None:
-        several = tables if isinstance(tables, Iterable) and not isinstance(tables, str) else (tables,)
+        several = tuple(tables) if isinstance(tables, Iterable) and not isinstance(tables, str) else (tables,)
         names = tuple(dict.fromkeys(checked_text("table", getattr(table, "name", table)) for table in several))
+        clusters = sorted({table.cluster if isinstance(table, TableName) else "" for table in several})
+        if len(clusters) > 1:
+            named = " and ".join(map(repr, clusters))
+            raise DeclarationError(
+                "SnapshotTrigger", "tables", f"are of the clusters {named}; it waits for tables of one: name it for each"
+            )
         if every is not None:
             _schedule("SnapshotTrigger", every)
         _duration("SnapshotTrigger", "wait_after_last", wait_after_last)
@@ -189,7 +197,7 @@ class SnapshotTrigger:
             raise DeclarationError("SnapshotTrigger", "max_wait", "bounds wait_after_last, which is not given; give both or neither")
         if only_matching and not tags:
             raise DeclarationError("SnapshotTrigger", "only_matching", "has no tags to match; give tags= too, or leave it out")
-        values = (names, every, Tags(tags), only_matching, wait_after_last, max_wait, StartFrom(start_from))
+        values = (names, every, Tags(tags), only_matching, wait_after_last, max_wait, StartFrom(start_from), "".join(clusters))
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
 

@@ -27,7 +27,7 @@ from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.ledger import MAX_ATTEMPTS
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, TableName, every, tick
 from tests.support.tables import rows, write
 
 SOURCE, TARGET = "bronze.orders", "silver.orders"
@@ -357,6 +357,26 @@ def test_a_job_of_a_partitioned_asset_runs_the_partition_of_its_key(tmp_path: Pa
         assert location.launch(request).success
 
 
+def test_a_level_of_any_json_value_names_the_partition_of_a_job(tmp_path: Path) -> None:
+    values = {"is_late": True, "where": {"zone": "a"}, "share": 0.5}
+    key = 'is_late=True/where={"zone":"a"}/share=0.5'
+    partitions = dg.StaticPartitionsDefinition([key])
+
+    @dg.asset(partitions_def=partitions)
+    def by_values(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> None:
+        with lakechime.execution(context):
+            context.log.info(context.partition_key)
+
+    trigger = PartitionTrigger(PartitionCondition.of(SOURCE, values), every(days=1, start="2013-01-02"))
+    sensor = lakechime_sensor("by_values", trigger, target=by_values)
+    job = dg.define_asset_job("by_values_job", [by_values])
+    with opened(tmp_path, sensor, "by_values_job", assets=[by_values], jobs=[job]) as location:
+        location.change(1, partition=[True, {"zone": "a"}, 0.5])
+        request = only(location.tick().run_requests)
+        assert request.partition_key == key
+        assert location.launch(request).success
+
+
 @pytest.mark.parametrize("kind", ["snapshots", "partitions"])
 def test_a_job_that_does_not_say_how_its_assets_are_partitioned_is_not_launched(tmp_path: Path, kind: str) -> None:
     job = dg.define_asset_job("by_day_job", [by_day])
@@ -408,6 +428,23 @@ def test_a_sensor_needs_a_table_and_exactly_one_thing_to_launch() -> None:
 
     with pytest.raises(DeclarationError, match="names no table"):
         lakechime_sensor("nothing", SnapshotTrigger(), target=some)
+    with pytest.raises(DeclarationError, match="nothing, location: is where the table in writes= lies"):
+        lakechime_sensor("nothing", SnapshotTrigger([SOURCE]), target=some, location="elsewhere/table")
+
+
+def test_a_trigger_waits_for_the_tables_of_the_cluster_that_they_name(tmp_path: Path) -> None:
+    @dg.asset
+    def features(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> None:
+        with lakechime.execution(context):
+            context.log.info("done")
+
+    sensor = lakechime_sensor("features", SnapshotTrigger([TableName(SOURCE, cluster="holdem")]), target=features)
+    job = dg.define_asset_job("features_job", [features])
+    with opened(tmp_path, sensor, "features_job", assets=[features], jobs=[job]) as location:
+        location.change(1)
+        assert location.tick().run_requests == []
+        location.change(1, cluster="holdem")
+        only(location.tick().run_requests)
 
 
 def test_a_dead_run_is_ended_in_dagster(asset: Location) -> None:

@@ -1,6 +1,7 @@
 """Partition conditions: which partitions they ask for, and what a wrong one is told."""
 
 import datetime as dt
+from decimal import Decimal
 
 import pytest
 
@@ -43,6 +44,22 @@ def test_without_declared_levels_values_are_compared_as_they_are_written() -> No
 
 
 @pytest.mark.parametrize(
+    ("spec", "canonicals"),
+    [
+        (True, ["[true]"]),
+        (None, ["[null]"]),
+        (Decimal("1.50"), ['["1.50"]']),
+        ({"zone": "a", "region": "eu"}, ['[{"region":"eu","zone":"a"}]']),
+        ([{"region": "eu"}, {"region": "us"}], ['[{"region":"eu"}]', '[{"region":"us"}]']),
+        ([["a", "b"], "c"], ['[["a","b"]]', '["c"]']),
+        ({"c", "a", "b"}, ['["a"]', '["b"]', '["c"]']),
+    ],
+)
+def test_a_level_is_any_json_value_or_several(spec: object, canonicals: list[str]) -> None:
+    assert asked({"where": spec}, None) == canonicals
+
+
+@pytest.mark.parametrize(
     ("specs", "told"),
     [
         ({"day": "2013-01-01"}, "bronze.weather, partitions: needs a value for level 'hour'; its levels are day, hour"),
@@ -68,6 +85,7 @@ def test_a_value_of_the_wrong_type_names_table_and_level() -> None:
         ("a\udc80", "bronze.weather.day 'a\\udc80': holds half of a surrogate pair; encode it as UTF-8"),
         (object, "bronze.weather.day <class 'object'>: is a type; send a JSON value"),
         (float("nan"), "bronze.weather.day nan: is not a JSON number; send a finite number or text"),
+        (b"ab", "bronze.weather.day b'ab': is a bytes; send a JSON value"),
     ],
 )
 def test_a_literal_that_no_event_can_have_is_refused_where_it_is_declared(literal: object, told: str) -> None:

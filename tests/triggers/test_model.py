@@ -8,6 +8,7 @@ import pytest
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, TableName, every, hours_of, tick
+from lakechime_dagster.triggers.flow import Flow
 
 DAY = PartitionLevels.of({"day": "date"})
 GRID = every(days=1, start="2013-01-02", until="2013-01-04")
@@ -81,6 +82,19 @@ def test_tables_may_be_names_or_declared_tables_and_default_to_the_inputs() -> N
     assert SnapshotTrigger(tags={"k": "v"}).on(["x"]) == SnapshotTrigger("x", tags={"k": "v"})
     assert SnapshotTrigger("a").on(["x"]).tables == ("a",)
     assert SnapshotTrigger(tags={"k": "v"}, only_matching=True).on(["x"]).only_matching
+
+
+def test_a_snapshot_trigger_waits_for_tables_of_the_cluster_that_they_name() -> None:
+    of_holdem = SnapshotTrigger([TableName("a", cluster="holdem"), TableName("b", cluster="holdem")])
+    assert Flow(name="silver", trigger=of_holdem, cluster="holdem").watched == (("holdem", "a"), ("holdem", "b"))
+    with pytest.raises(DeclarationError, match="silver, trigger: waits for tables of cluster 'holdem', but those of silver are of 'war'"):
+        Flow(name="silver", trigger=of_holdem, cluster="war")
+    with pytest.raises(DeclarationError, match="tables: are of the clusters '' and 'holdem'"):
+        SnapshotTrigger(["a", TableName("b", cluster="holdem")])
+
+
+def test_a_level_that_is_an_object_stands_in_the_key_as_json() -> None:
+    assert keys(on("a", where={"zone": "b", "region": "eu"})) == ['where={"region":"eu","zone":"b"}']
 
 
 def test_a_table_that_is_named_twice_is_one_table() -> None:
