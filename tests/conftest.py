@@ -14,7 +14,7 @@ pytest_plugins = [
     "tests.support.cli",
     "tests.support.inboxes",
     "tests.support.properties",
-    "tests.support.workers",
+    "tests.support.tiers",
 ]
 
 

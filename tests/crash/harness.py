@@ -30,7 +30,7 @@ from tests.crash.points import FOLDER, Point, Switch
 from tests.support.follows import append_messages, read
 from tests.support.postgres import Server
 from tests.support.processes import Service, await_found, environment, free_port, is_alive
-from tests.support.spark import INTERPRETED, small_settings
+from tests.support.spark import small_settings
 from tests.support.tables import write
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -75,7 +75,7 @@ class Deployment:
         self.env = environment(
             home, LAKECHIME_STORE_URL=store_url, LAKECHIME_DEPLOYMENT="crash", LAKECHIME_SPARK_DRIVER="warm",
             LAKECHIME_SPARK_JARS=str(jars), LAKECHIME_TEST_ATTEMPTS=str(attempts),
-            LAKECHIME_SPARK_CONF=json.dumps(INTERPRETED), **{FOLDER: str(self.switch.folder)},
+            **{FOLDER: str(self.switch.folder)},
         )  # fmt: skip
         port = free_port()
         workspace = home / "workspace.yaml"
@@ -99,7 +99,7 @@ class Deployment:
     def supervise(self) -> None:
         """Start what is not running, as an operating system's service manager does; the daemon only when it finds its code server."""
         if self.warm is None or self.warm.process.poll() is not None:
-            self.warm = start_warm_driver(small_settings("warm", conf=INTERPRETED), self.home, self.jars)
+            self.warm = start_warm_driver(small_settings("warm"), self.home, self.jars)
         if not self.code_server.is_running:
             self.code_server.start()
         if not self.daemon.is_running and self.code_server.is_ready:

@@ -9,6 +9,8 @@ from lakechime_dagster.dce.store import DCEStore, EventQuery, OvertakenError, Se
 from lakechime_dagster.errors import InvalidValueError
 from tests.factories import make_event
 
+pytestmark = pytest.mark.dialect
+
 HOUR = PartitionLevels.of({"flight_date": "date", "hour": "int"})
 
 

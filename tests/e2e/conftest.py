@@ -1,7 +1,6 @@
 """What the end-to-end tests share: a running `dagster dev`, and orders that went round the loop once."""
 
 import datetime as dt
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from tests.support.processes import REPOSITORY, free_port, program
 from tests.support.spark import small_settings
 from tests.support.tables import write
 
-collect_ignore = [] if "LAKECHIME_TEST_KILLS" in os.environ else ["test_dagster_backfill.py"]
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("amount", pa.int64())])
 
 

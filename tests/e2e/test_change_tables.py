@@ -16,7 +16,7 @@ from tests.support.mariadb import CAPTURE_USER, MariaDB
 from tests.support.processes import await_found
 from tests.support.stack import debezium_settings
 
-pytestmark = [pytest.mark.e2e, pytest.mark.services, pytest.mark.spark]
+pytestmark = [pytest.mark.tier3, pytest.mark.e2e, pytest.mark.services, pytest.mark.spark]
 
 NAME = "killed"  # of the database, the connector and its topics
 COLUMNS = ("id", "customer", "amount", "note", "changed_at")

@@ -1,6 +1,6 @@
 """A backfill as Dagster's UI launches it: it goes by the lanes, each partition is told as materialised, and it ends.
 
-It waits a minute for Dagster's daemon, which `make test` has not: it is part of `make test-crash`.
+It waits a minute for Dagster's daemon.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 from tests.support.dagster_dev import DagsterDev
 from tests.support.processes import await_found
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = [pytest.mark.tier3, pytest.mark.e2e, pytest.mark.spark]
 
 TABLE, DAYS = "gold.orders_of_day", ["2024-05-01", "2024-05-02", "2024-05-03"]
 LAUNCH = """mutation Launch($given: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $given) {

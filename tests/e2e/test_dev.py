@@ -1,6 +1,5 @@
 """`lakechime dev`: two days of the flights lake go through by themselves, a backfill survives a kill, one Ctrl-C ends all of it."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,14 @@ from lakechime_dagster.store.overview import overview
 from lakechime_dagster.triggers.orders import OrderState
 from tests.support.dagster_dev import lakechime
 from tests.support.processes import REPOSITORY, Service, await_found, environment, free_port, program
-from tests.support.spark import INTERPRETED
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = [pytest.mark.tier3, pytest.mark.e2e, pytest.mark.spark]
 
 
 def test_two_days_of_flights_go_through_a_backfill_goes_on_after_a_kill_and_one_ctrl_c_ends_all_of_it(
     tmp_path: Path, spark_jars: Path
 ) -> None:
-    env = environment(tmp_path, LAKECHIME_SPARK_JARS=str(spark_jars), LAKECHIME_SPARK_CONF=json.dumps(INTERPRETED))
+    env = environment(tmp_path, LAKECHIME_SPARK_JARS=str(spark_jars))
     port = free_port()
     lakechime(env, "demo", "replay", "--days", "2", "--hours", "1")
     command = [*program("lakechime"), "dev", "--port", str(port), "--speed", "8"]

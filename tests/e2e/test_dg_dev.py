@@ -7,7 +7,7 @@ import pytest
 from tests.support.dagster_dev import LAKE, dagster_dev
 from tests.support.processes import REPOSITORY, program
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.tier3, pytest.mark.e2e]
 
 
 def test_dg_dev_serves_the_lake_under_the_same_name_and_ends_with_ctrl_c(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from tests.support.dagster_dev import dagster_dev
 from tests.support.processes import REPOSITORY, program
 from tests.test_documents import code_of
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.tier3, pytest.mark.e2e]
 
 
 def test_lakechime_dev_runs_the_lake_that_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Half an hour of random changes, schema changes and kills on two databases, compared at cuts: `make test-cdc-long`."""
+"""Minutes of random changes, schema changes and kills on two databases, compared at consistent snapshots."""
 
 import os
 import random
@@ -25,7 +25,7 @@ from tests.support.logical_postgres import logical_postgres
 from tests.support.mariadb import MariaDB
 from tests.support.processes import PATIENCE
 
-pytestmark = [pytest.mark.e2e, pytest.mark.services, pytest.mark.spark]
+pytestmark = [pytest.mark.tier3, pytest.mark.e2e, pytest.mark.services, pytest.mark.spark]
 
 SEED = int(os.environ.get("LAKECHIME_TEST_SEED") or random.randrange(1_000_000))
 MOST_KILLS = 3  # of a round

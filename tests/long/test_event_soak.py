@@ -19,7 +19,7 @@ from tests.support.offering import Writer
 from tests.support.processes import await_found
 from tests.support.prometheus import running_prometheus
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
+pytestmark = [pytest.mark.tier3, pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
 
 DRIFT = Drift(types=300, seconds=max(60, int(MINUTES * 60)), rate=1_000, seed=6)
 KILLED_AT = (0.3, 0.4, 0.5)  # of the time, each another step's run: what follows the last one is over before the last third

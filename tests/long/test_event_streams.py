@@ -12,7 +12,7 @@ from tests.support.event_reference import Reference
 from tests.support.offering import Writer
 from tests.support.processes import await_found
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = [pytest.mark.tier3, pytest.mark.e2e, pytest.mark.spark]
 
 DRIFT = Drift(types=30, seconds=60, rate=8_000, seed=5)
 MAX_BYTES = 6_000_000  # a twelfth of what comes, so that there are several steps however fast the machine is

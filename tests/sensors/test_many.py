@@ -31,6 +31,8 @@ from lakechime_dagster.triggers.lanes import Execution
 from lakechime_dagster.triggers.model import StartFrom
 from tests.support.world import World
 
+pytestmark = pytest.mark.dialect
+
 FLOWS = 150
 
 

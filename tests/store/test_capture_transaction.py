@@ -8,6 +8,8 @@ from lakechime_dagster.dce.store import DCEStore, EventQuery, Seen
 from lakechime_dagster.errors import InvalidValueError
 from tests.factories import make_event
 
+pytestmark = pytest.mark.dialect
+
 ORDERS = "bronze.orders"
 
 

@@ -23,7 +23,7 @@ EXPECTED = {(str(writer), str(number + 1)) for writer in range(WRITERS) for numb
 PAUSE = 0.02  # seconds between two looks while they write: as long as a late transaction, and the cores are the writers'
 Seen = Counter[tuple[str, str]]
 
-pytestmark = pytest.mark.several_connections  # a file: processes and threads open it
+pytestmark = [pytest.mark.dialect, pytest.mark.several_connections]  # a file: processes and threads open it
 
 
 class FeedReader:

@@ -12,7 +12,7 @@ from tests.factories import make_event
 
 WRITERS = 6
 
-pytestmark = pytest.mark.several_connections  # a file: processes and threads open it
+pytestmark = [pytest.mark.dialect, pytest.mark.several_connections]  # a file: processes and threads open it
 
 
 def test_the_same_events_from_many_writers_are_registered_once(engine: Engine) -> None:

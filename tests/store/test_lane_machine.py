@@ -34,6 +34,8 @@ from lakechime_dagster.triggers.model import SnapshotTrigger
 from tests.support.tables import rows, write
 from tests.support.world import World
 
+pytestmark = pytest.mark.dialect
+
 SOURCE, TARGET = "bronze.orders", "silver.orders"
 COMMITS = 8
 UNDONE = {(1, 2), (4, 5), (7, 8)}  # the second commit of a pair undoes the first

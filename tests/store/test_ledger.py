@@ -51,6 +51,7 @@ def test_a_claim_of_a_lane_that_a_person_put_elsewhere_meanwhile_is_refused(worl
         world.ledger.claim(row, lane, Claim(end=place(3)))
 
 
+@pytest.mark.dialect
 @pytest.mark.several_connections
 def test_of_many_daemons_that_claim_at_once_one_gets_the_step(world: World) -> None:
     row = world.ledger.ensure_flow(a_flow())
@@ -70,6 +71,7 @@ def test_of_many_daemons_that_claim_at_once_one_gets_the_step(world: World) -> N
     assert world.ledger.open_executions(row) == claimed
 
 
+@pytest.mark.dialect
 @pytest.mark.several_connections
 def test_of_many_runs_that_begin_at_once_one_is_at_it(world: World) -> None:
     execution = world.claim(world.ledger.ensure_flow(a_flow()))
@@ -87,6 +89,7 @@ def test_of_many_runs_that_begin_at_once_one_is_at_it(world: World) -> None:
         assert sum(pool.map(race, range(6))) == 1
 
 
+@pytest.mark.dialect
 @pytest.mark.several_connections
 def test_of_many_that_make_a_flow_and_its_lane_at_once_all_get_the_same(world: World) -> None:
     start = threading.Barrier(6)
@@ -355,6 +358,7 @@ def test_a_commit_whose_stamp_is_lost_needs_a_person_if_there_were_several_attem
     assert [moved for _, moved in world.people.seek(row, "", by, lambda connection, lane: place(3))] == [place(3)]
 
 
+@pytest.mark.dialect
 @pytest.mark.several_connections
 def test_settling_races_with_losing_and_one_of_them_wins(world: World) -> None:
     row = world.ledger.ensure_flow(a_flow(target="silver.orders"))

@@ -19,7 +19,7 @@ from tests.store.test_lineage_network import told
 
 WRITERS, RECORDS, BATCH = 4, 60, 5
 
-pytestmark = pytest.mark.several_connections  # a file: processes and threads open it
+pytestmark = [pytest.mark.dialect, pytest.mark.several_connections]  # a file: processes and threads open it
 
 
 def some_records(seed: int) -> list[LineageRecord]:

@@ -23,6 +23,8 @@ UPGRADE = """
 import sys
 from lakechime_dagster.store.engine import open_engine
 from lakechime_dagster.store.upgrade import upgrade
+
+pytestmark = pytest.mark.dialect
 sys.stdin.readline()
 print(upgrade(open_engine(sys.argv[1])))
 """

@@ -26,6 +26,8 @@ from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution, Place
 from tests.support.world import World, nothing_committed
 
+pytestmark = pytest.mark.dialect
+
 TABLES = ("a", "b")
 DAYS = ("2013-01-01", "2013-01-02")
 TAGS = ({}, {"complete": "true"}, {"complete": "true", "source": "x"}, {"source": "x"})

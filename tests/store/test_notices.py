@@ -160,6 +160,7 @@ def test_it_is_counted_to_whom_the_newest_version_was_sent_and_who_has_seen_it(e
     assert tally(engine, "test") == {}
 
 
+@pytest.mark.dialect
 @pytest.mark.several_connections
 def test_of_senders_at_once_each_message_has_one(engine: Engine) -> None:
     _, outbox, kept = announced(engine, *(f"owner{number}" for number in range(12)))
@@ -289,6 +290,7 @@ def test_a_source_that_says_another_thing_than_what_is_over_drafts_another_one(e
 
 
 @pytest.mark.parametrize("was_done", [False, True])
+@pytest.mark.dialect
 @pytest.mark.several_connections
 def test_steps_that_are_held_at_once_leave_one_draft(engine: Engine, was_done: bool) -> None:
     notices, start = Notices(engine, "test"), threading.Barrier(4)

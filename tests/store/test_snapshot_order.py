@@ -7,6 +7,8 @@ import pytest
 from lakechime_dagster.dce.event import RegisteredEvent
 from tests.support.world import World, a_flow
 
+pytestmark = pytest.mark.dialect
+
 ICE = "ice.orders"
 
 

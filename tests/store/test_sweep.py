@@ -19,6 +19,8 @@ from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.flow import Flow
 from tests.support.world import World, a_flow
 
+pytestmark = pytest.mark.dialect
+
 ORDERS = "bronze.orders"
 
 

@@ -19,10 +19,10 @@ from lakechime_dagster.spark.drivers.warm_file import WarmFile
 from tests.support.dagster_dev import DagsterDev, dagster_dev
 from tests.support.impatient import KAFKA
 from tests.support.processes import REPOSITORY, await_found, free_port, program
-from tests.support.spark import INTERPRETED, small_settings
+from tests.support.spark import small_settings
 from tests.support.struck import await_begun, kill_run
 
-SMALL = small_settings("warm", conf=INTERPRETED)  # for tables of hundreds of rows
+SMALL = small_settings("warm")  # for tables of hundreds of rows
 
 
 @dataclass

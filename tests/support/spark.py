@@ -20,15 +20,6 @@ from tests.support.archive import OPTIMISED, SHORT_LIVED, archive_options
 from tests.support.missing import missing
 
 REPOSITORY = Path(__file__).parents[2]
-INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",  # what is learned of the first stages, or of conditions, makes a plan
-    "spark.sql.sources.bucketing.autoBucketedScan.enabled": "false",  # on, this and the next have each frame that is kept
-    "spark.sql.adaptive.applyFinalStageShuffleOptimizations": "false",  # planned in a copy of the session
-    "spark.sql.constraintPropagation.enabled": "false",  # of ten rows no better
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # asks the JVM five things more at each use of a column
-}
 
 
 def small_settings(driver: str = "local", **others: object) -> SparkSettings:
@@ -52,16 +43,15 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def spark_driver(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """The driver of this test process; a driver that a test opens meanwhile shares its JVM, in a session of its own.
+    """The driver of this test process, with Spark's defaults.
 
-    Its plans are interpreted: to generate and compile code for ten rows takes longer than it saves. The drivers of
-    deployments, clients and benchmarks generate code, as a user's do.
+    A driver that a test opens meanwhile shares its JVM, in a session of its own.
     """
     with pytest.MonkeyPatch.context() as patched:
         options = os.environ["JAVA_TOOL_OPTIONS"]
         if "PYTEST_XDIST_WORKER" in os.environ and SHORT_LIVED in options:  # it lives as long as the worker, for many minutes
             patched.setenv("JAVA_TOOL_OPTIONS", f"{options} {OPTIMISED}")
-        driver = open_driver(small_settings(conf=INTERPRETED), tmp_path_factory.mktemp("spark-home"), jars=spark_jars)
+        driver = open_driver(small_settings(), tmp_path_factory.mktemp("spark-home"), jars=spark_jars)
     with driver:
         yield driver
 

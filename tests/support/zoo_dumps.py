@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.spark.drivers.driver import open_driver
 from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper
-from tests.support.spark import INTERPRETED, REPOSITORY, small_settings
+from tests.support.spark import REPOSITORY, small_settings
 from tests.support.tpcds import queries, store_dumps, tables
 from tests.support.zoo import SCHEMAS, SHAPES, Tables
 from tests.support.zoo_writes import MERGES, STATEMENTS, WRITES, Write, make_others, make_target
@@ -70,7 +70,7 @@ def tpcds_dumps(spark: SparkSession) -> dict[str, Dump]:
 def main() -> None:
     with (
         tempfile.TemporaryDirectory() as home,
-        open_driver(small_settings(conf=INTERPRETED), Path(home), jars=REPOSITORY / ".lakechime" / "jars") as driver,
+        open_driver(small_settings(), Path(home), jars=REPOSITORY / ".lakechime" / "jars") as driver,
     ):
         store_dumps(tpcds_dumps(driver.spark))
         keep("frames", frame_dumps(driver.spark))

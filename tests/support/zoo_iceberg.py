@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.spark.drivers.driver import open_driver
 from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper
 from tests.support.iceberg_jar import ensure_iceberg_jar
-from tests.support.spark import INTERPRETED, REPOSITORY, small_settings
+from tests.support.spark import REPOSITORY, small_settings
 from tests.support.zoo import Tables
 from tests.support.zoo_dumps import empty_tables, keep, placed
 from tests.support.zoo_writes import MERGES, STATEMENTS, TARGET
@@ -85,7 +85,7 @@ def dumps(spark: SparkSession, folder: str, mode: str) -> Mapping[str, list[Dump
 
 def main() -> None:
     extensions = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-    conf = INTERPRETED | {"spark.sql.extensions": extensions, "spark.jars": str(ensure_iceberg_jar())}
+    conf = {"spark.sql.extensions": extensions, "spark.jars": str(ensure_iceberg_jar())}
     with (
         tempfile.TemporaryDirectory() as home,
         open_driver(small_settings(conf=conf), Path(home), jars=REPOSITORY / ".lakechime" / "jars") as driver,

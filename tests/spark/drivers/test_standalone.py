@@ -10,7 +10,7 @@ import pytest
 
 from lakechime_dagster.spark.drivers.jars import pyspark_home
 from lakechime_dagster.spark.drivers.java import find_java
-from tests.support.spark import INTERPRETED, await_true, need_bash, run_client, small_settings
+from tests.support.spark import await_true, need_bash, run_client, small_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
@@ -52,7 +52,7 @@ def test_a_merge_runs_on_the_executors_of_a_cluster(master: str, tmp_path: Path,
             say(table.count(), table.mapInArrow(lambda batches: batches, "id long").count())
             say(len(driver.spark._jsc.sc().statusTracker().getExecutorInfos()))
     """
-    settings = small_settings(master, conf=INTERPRETED | {"spark.executor.memory": "512m", "spark.cores.max": "2"})
+    settings = small_settings(master, conf={"spark.executor.memory": "512m", "spark.cores.max": "2"})
     said = run_client(code, tmp_path, spark_jars, settings)
     assert said[0].startswith(f"{master} started with Java")
     assert said[1:] == ["110 110", "3"]  # the driver and an executor on each worker

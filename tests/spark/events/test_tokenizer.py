@@ -11,7 +11,7 @@ from lakechime_dagster.spark.events import tokenizer
 from lakechime_dagster.spark.events.scan import scan
 from lakechime_dagster.spark.events.tokenizer import SOURCE, load_tokenizer
 from tests.spark.drivers.test_standalone import master
-from tests.support.spark import INTERPRETED, run_client, small_settings
+from tests.support.spark import run_client, small_settings
 
 pytestmark = pytest.mark.spark
 
@@ -107,6 +107,6 @@ def test_clients_of_a_warm_driver_have_each_their_own_revision(tmp_path: Path, s
 
 @pytest.mark.services
 def test_executors_of_a_cluster_have_it_from_the_driver(master: str, tmp_path: Path, spark_jars: Path) -> None:
-    settings = small_settings(master, conf=INTERPRETED | {"spark.executor.memory": "512m", "spark.cores.max": "2"})
+    settings = small_settings(master, conf={"spark.executor.memory": "512m", "spark.cores.max": "2"})
     code = CLIENT + "\n    with open_here() as driver: say(reasons(driver))\n"
     assert run_client(code, tmp_path, spark_jars, settings) == ["(True, [('None', 98), ('not_json', 2)])"]

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.spark.lineage.dumps import PlanDumper
 from tests.lineage.plans.told import known, read, told
-from tests.support.spark import INTERPRETED, run_client, small_settings
+from tests.support.spark import run_client, small_settings
 from tests.support.zoo_dumps import empty_tables
 from tests.support.zoo_iceberg import MODES, make_tables, statements
 
@@ -82,7 +82,7 @@ def test_what_a_program_writes_is_kept_each_statement_if_it_left_a_snapshot(
                 versions = set(connection.scalars(sa.select(run.c.version)))
             say([str(one["snapshot_id"]) in versions for one in snapshots])
     """
-    settings = small_settings(conf=INTERPRETED | {"spark.jars": str(iceberg_jar)})
+    settings = small_settings(conf={"spark.jars": str(iceberg_jar)})
     assert run_client(code, tmp_path, spark_jars, settings) == [
         "catalog/ice.shop.kept catalog/ice.shop.orders.amount identity catalog/ice.shop.orders.amount transformation",
         "/ice/shop/kept catalog/ice.shop.orders.amount identity",
