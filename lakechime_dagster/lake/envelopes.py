@@ -26,6 +26,20 @@ class BinaryText(StrEnum):
     LATIN_1 = "latin-1"  # a character for each byte
 
 
+class Absent(StrEnum):
+    """What it means where an update lacks a column that its table is known to have.
+
+    Attributes:
+        NOTHING: The table did not have it then: what is known of the column stays, and without that it is null.
+        NULL: It is null.
+        UNCHANGED: It has a value, which the update did not change: until a message carries it, the row is incomplete.
+    """
+
+    NOTHING = "nothing"
+    NULL = "null"
+    UNCHANGED = "unchanged"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Debezium:
     """The envelope of Debezium's connectors: full, without its schema, or flattened to the row.
@@ -67,9 +81,16 @@ class Canal:
 
     Attributes:
         binary: How bytes are written.
+        omits_unchanged: Updates lack columns that they did not change (`binlog_row_image` is not `FULL`).
     """
 
     binary: BinaryText = BinaryText.LATIN_1
+    omits_unchanged: bool = False
+
+    @property
+    def absent(self) -> Absent:
+        """What it means where an update lacks a column."""
+        return Absent.UNCHANGED if self.omits_unchanged else Absent.NOTHING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +104,20 @@ class Maxwell:
     Attributes:
         binary: How bytes are written.
         omits_nulls: Columns that are null are left out (`output_nulls=false`).
+        omits_unchanged: Updates lack columns that they did not change (`binlog_row_image` is not `FULL`).
     """
 
     binary: BinaryText = BinaryText.BASE64
     omits_nulls: bool = False
+    omits_unchanged: bool = False
+
+    def __post_init__(self) -> None:
+        _check_absent("Maxwell", self, "declare omits_nulls=False and run Maxwell with `output_nulls=true`")
+
+    @property
+    def absent(self) -> Absent:
+        """What it means where an update lacks a column."""
+        return _absent(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,16 +135,24 @@ class Dms:
         binary: How bytes are written.
         omits_nulls: Columns that are null are left out, and empty ones, which become null (`IncludeNullAndEmpty` is off, its
             default).
+        omits_unchanged: Updates lack columns that they did not change, such as LOB columns of PostgreSQL and Oracle.
         before_prefix: What the names of columns begin with that tell a value before an update (`add-before-image-columns`).
     """
 
     binary: BinaryText = BinaryText.HEX
     omits_nulls: bool = True
+    omits_unchanged: bool = False
     before_prefix: str = "BI_"
 
     def __post_init__(self) -> None:
+        _check_absent("Dms", self, "declare omits_nulls=False and set `IncludeNullAndEmpty` to true in the endpoint")
         if not self.before_prefix:
             raise ValueError("before_prefix: every name begins with nothing; name what columns of a before image begin with")
+
+    @property
+    def absent(self) -> Absent:
+        """What it means where an update lacks a column."""
+        return _absent(self)
 
 
 Envelope = Debezium | Canal | Maxwell | Dms
@@ -125,3 +164,16 @@ def tells_position(envelope: Envelope) -> bool:
     Maxwell and DMS tell it only where they are set up to.
     """
     return isinstance(envelope, Debezium)
+
+
+def _absent(envelope: Maxwell | Dms) -> Absent:
+    if envelope.omits_nulls:
+        return Absent.NULL
+    return Absent.UNCHANGED if envelope.omits_unchanged else Absent.NOTHING
+
+
+def _check_absent(name: str, envelope: Maxwell | Dms, remedy: str) -> None:
+    """Refuse two meanings of one thing."""
+    if envelope.omits_nulls and envelope.omits_unchanged:
+        problem = "a column that an update lacks would be null by omits_nulls and unchanged by omits_unchanged"
+        raise DeclarationError(name, "omits_unchanged", f"{problem}; {remedy}")

@@ -77,7 +77,7 @@ def row(dice: random.Random, key: Key) -> Row:
 
 def changed(old: Row, new: Row) -> Row:
     """What an update changed, as it was before."""
-    return {name: value for name, value in old.items() if new[name] != value}
+    return {name: value for name, value in old.items() if new.get(name) != value}
 
 
 def folded(reader: Reader, records: Iterable[Record], dice: random.Random) -> Mapping[Key, Any]:

@@ -61,7 +61,7 @@ class Shop:
         self.write(CHANGES, [bronze_row(Message(one, list(one.headers.items())), reader) for one in records], BRONZE)
         readings = [reading for one in records if isinstance(reading := reader.read(one), Changes)]
         types = {name: ddl for reading in readings for name, ddl in reading.types.items()}
-        changes = [_whole(change, types) for reading in readings for change in reading.changes]
+        changes = [change for reading in readings for change in reading.changes]
         before = len(self.merged.state)
         self.merged.step(changes)
         ends = [change_row(change, Role.TRUNCATION) for change in changes if change.operation is Operation.TRUNCATE]
@@ -90,17 +90,6 @@ class Shop:
     def write(self, suffix: str, rows: Sequence[Sequence[Any]], schema: pa.Schema) -> None:
         data = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
         write_deltalake(self.location(suffix), data, mode="append")
-
-
-def _whole(change: Change, types: dict[str, str]) -> Change:
-    """The change with the columns that its schema has and it does not carry."""
-    if not change.operation.is_upsert:
-        return change
-    return Change(**{**_fields(change), "omitted": tuple(name for name in types if name not in change.columns)})
-
-
-def _fields(change: Change) -> dict[str, Any]:
-    return {name: getattr(change, name) for name in change.__dataclass_fields__}
 
 
 def _places(changes: Iterable[Change]) -> list[StateRow]:

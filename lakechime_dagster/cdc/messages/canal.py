@@ -45,7 +45,7 @@ class CanalReader(EnvelopeReader):
         only: TableFilter | None = None,
     ) -> None:
         self._only = only or TableFilter()
-        self._schemas = schemas or Declared(keys, types, envelope.binary)
+        self._schemas = schemas or Declared(keys, types, envelope.binary, envelope.absent)
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         payload = message_of(record, "Canal", is_exact)

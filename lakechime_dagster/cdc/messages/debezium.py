@@ -95,7 +95,8 @@ class DebeziumReader(EnvelopeReader):
         row = columns.read(as_object("after", payload.get("after")))
         key = key_of(row, self._keys, "after")
         continues = self._old_key(record, payload, columns, key, is_exact)
-        upsert = Change(operation=operation, order=order, key=key, columns=row, continues=continues, **known)
+        omitted = tuple(name for name in columns.ddl if name not in row) if len(row) < len(columns.ddl) else ()
+        upsert = Change(operation=operation, order=order, key=key, columns=row, omitted=omitted, continues=continues, **known)
         if continues is None or OLD_KEY in record.headers:  # whose deletion is a message of its own
             return (upsert,)
         return key_change(upsert, continues)

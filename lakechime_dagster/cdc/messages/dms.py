@@ -49,7 +49,7 @@ class DmsReader(EnvelopeReader):
         only: TableFilter | None = None,
     ) -> None:
         self._only = only or TableFilter()
-        self._schemas = schemas or Declared(keys, types, envelope.binary, omits_nulls=envelope.omits_nulls)
+        self._schemas = schemas or Declared(keys, types, envelope.binary, envelope.absent)
         self._prefix = envelope.before_prefix
 
     def _read(self, record: Record, is_exact: bool) -> Reading:

@@ -46,7 +46,7 @@ class MaxwellReader(EnvelopeReader):
         only: TableFilter | None = None,
     ) -> None:
         self._only = only or TableFilter()
-        self._schemas = schemas or Declared(keys, types, envelope.binary, omits_nulls=envelope.omits_nulls)
+        self._schemas = schemas or Declared(keys, types, envelope.binary, envelope.absent)
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         payload = message_of(record, "Maxwell", is_exact)

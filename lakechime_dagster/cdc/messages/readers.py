@@ -16,7 +16,7 @@ from lakechime_dagster.cdc.messages.transactions import TransactionReader
 from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 from lakechime_dagster.cdc.schemas.schema_history import AsWritten, History, Schemas
 from lakechime_dagster.lake.change_tables import BronzeTable
-from lakechime_dagster.lake.envelopes import BinaryText, Canal, Debezium, Dms, Envelope, Maxwell
+from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 from lakechime_dagster.lake.feeds import shard_columns
 
 
@@ -71,10 +71,10 @@ class MessageFormat:
             return History(self.tables, envelope)
         return AsWritten() if self.is_typed_elsewhere else None
 
-    def _row_schemas(self, keys: tuple[str, ...], binary: BinaryText, omits_nulls: bool = False) -> RowSchemas | None:
+    def _row_schemas(self, keys: tuple[str, ...], envelope: Canal | Maxwell | Dms) -> RowSchemas | None:
         """What tells the types of columns of which messages never bring any; None where they are declared."""
         if self.tables is not None:
-            return Readings(keys, self.tables, self.types, binary, omits_nulls=omits_nulls)
+            return Readings(keys, self.tables, self.types, envelope.binary, envelope.absent)
         return Unread(keys) if self.is_typed_elsewhere else None
 
     def _reader(self, keys: tuple[str, ...]) -> EnvelopeReader:
@@ -82,13 +82,13 @@ class MessageFormat:
             case Debezium():
                 return DebeziumReader(self.envelope, keys, self._schemas(self.envelope), self.only)
             case Canal():
-                schemas = self._row_schemas(keys, self.envelope.binary)
+                schemas = self._row_schemas(keys, self.envelope)
                 return CanalReader(self.envelope, keys, self.types, schemas, self.only)
             case Maxwell():
-                schemas = self._row_schemas(keys, self.envelope.binary, self.envelope.omits_nulls)
+                schemas = self._row_schemas(keys, self.envelope)
                 return MaxwellReader(self.envelope, keys, self.types, schemas, self.only)
             case Dms():
-                schemas = self._row_schemas(keys, self.envelope.binary, self.envelope.omits_nulls)
+                schemas = self._row_schemas(keys, self.envelope)
                 return DmsReader(self.envelope, keys, self.types, schemas, self.only)
             case _:
                 assert_never(self.envelope)

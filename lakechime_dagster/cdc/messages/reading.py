@@ -105,7 +105,7 @@ def key_of(row: Mapping[str, Any], keys: Sequence[str], where: str) -> Key:
 def key_change(upsert: Change, old: Key) -> tuple[Change, Change]:
     """The changes that one with a new key is: the deletion of the old key, and after it the upsert, which continues its row."""
     order, rank = upsert.order, DELETE if upsert.order.position else 0
-    deletion = replace(upsert, operation=Operation.DELETE, order=order._replace(rank=rank), key=old, columns={}, continues=None)
+    deletion = replace(upsert, operation=Operation.DELETE, order=order._replace(rank=rank), key=old, columns={}, omitted=(), continues=None)
     after = order if order.position else order._replace(item=order.item + 1)
     return deletion, replace(upsert, order=after, continues=old)
 

@@ -15,7 +15,7 @@ from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 from lakechime_dagster.cdc.schemas.drift import widened
 from lakechime_dagster.cdc.schemas.natural import AsTheyStand, NaturalColumns
-from lakechime_dagster.lake.envelopes import BinaryText
+from lakechime_dagster.lake.envelopes import Absent, BinaryText
 
 _EXACT = re.compile(r"(?:tiny|small|big)?int|decimal\(\d+,\d+\)")
 
@@ -43,18 +43,18 @@ class Declared:
         keys: The columns of the table's key, in their order.
         types: The type of each column, in Spark's words.
         binary: How bytes are written.
-        omits_nulls: A column that a row lacks is null there.
+        absent: What it means where an update lacks a column.
 
     Raises:
         ValueError: A column of the key has no type, or one has a type of which such tools write no values.
     """
 
-    def __init__(self, keys: Sequence[str], types: Mapping[str, str], binary: BinaryText, *, omits_nulls: bool = False) -> None:
+    def __init__(self, keys: Sequence[str], types: Mapping[str, str], binary: BinaryText, absent: Absent) -> None:
         for name in keys:
             if name not in types:
                 raise ValueError(f"keys: no type is declared for {name}; name it in types=")
         self._types = types
-        self._rows = Rows(keys, NaturalColumns(types, binary), absent=types if omits_nulls else ())
+        self._rows = Rows(keys, NaturalColumns(types, binary), table=types, absent=absent)
 
     def rows(self, table: str, position: Position, names: Sequence[str]) -> Rows:
         return self._rows
@@ -84,7 +84,7 @@ class Readings:
         schemas: The readings, in any order.
         types: Declared for columns of which a reading tells no exact type, or none that holds for all that is there.
         binary: How bytes are written.
-        omits_nulls: A column that a row lacks is null there, if the table had it.
+        absent: What it means where an update lacks a column that the table had.
     """
 
     def __init__(
@@ -93,10 +93,9 @@ class Readings:
         schemas: Iterable[TableSchema],
         types: Mapping[str, str],
         binary: BinaryText,
-        *,
-        omits_nulls: bool = False,
+        absent: Absent,
     ) -> None:
-        self._keys, self._types, self._binary, self._omits_nulls = tuple(keys), types, binary, omits_nulls
+        self._keys, self._types, self._binary, self._absent = tuple(keys), types, binary, absent
         self._tables: dict[str, list[TableSchema]] = {}
         for one in sorted(schemas, key=lambda schema: schema.order):
             self._tables.setdefault(one.table, []).append(one)
@@ -119,7 +118,8 @@ class Readings:
     def _made(self, around: Sequence[TableSchema], names: Sequence[str]) -> Rows:
         every = dict.fromkeys(name for one in around for name in one.columns)
         types, unknown = dict[str, str](), dict[str, str]()
-        for name in {**dict.fromkeys(names), **(every if self._omits_nulls else {})}:
+        is_named = self._absent is not Absent.NOTHING  # by what a row lacks, and not by what it has alone
+        for name in {**dict.fromkeys(names), **(every if is_named else {})}:
             try:
                 types[name] = self._types.get(name) or _type_of(name, around)
             except ValueError as problem:
@@ -128,11 +128,12 @@ class Readings:
         if missing and names:
             raise ValueError(f"keys: {missing[0]} is no column of the row, or of {around[0].table}")
         columns = NaturalColumns(types, self._binary, unknown)
-        if not self._omits_nulls:
+        if not is_named:
             return Rows(self._keys, columns)
         always = [name for name in every if name in types and all(name in one.columns for one in around)]
-        doubtful = {name: _not_always(around) for name in every if name not in always and name not in names}
-        return Rows(self._keys, columns, absent=always, doubtful=doubtful)
+        lacking = [name for name in every if name not in always and name not in names]
+        doubtful = {name: _not_always(around) for name in lacking if self._absent is Absent.NULL}
+        return Rows(self._keys, columns, table=always, absent=self._absent, doubtful=doubtful)
 
 
 def _type_of(name: str, around: Sequence[TableSchema]) -> str:

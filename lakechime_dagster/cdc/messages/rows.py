@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.messages.reading import as_object, key_change, key_of
+from lakechime_dagster.lake.envelopes import Absent
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,25 @@ class Rows:
     Args:
         keys: The columns of the table's key, in their order.
         columns: How columns are read.
-        absent: Those that are null in a row that lacks them; another one is then one that the message does not carry.
-        doubtful: Of those of which nobody knows that, why.
+        table: All columns that the table is known to have. An inserted row is whole: one that it lacks is null there.
+        absent: What it means where an update lacks one of them.
+        doubtful: Of columns that the table may have had, or not, why nobody knows.
     """
 
     def __init__(
-        self, keys: Sequence[str], columns: RowColumns, *, absent: Iterable[str] = (), doubtful: Mapping[str, str] | None = None
-    ) -> None:  # fmt: skip
+        self,
+        keys: Sequence[str],
+        columns: RowColumns,
+        *,
+        table: Iterable[str] = (),
+        absent: Absent = Absent.NOTHING,
+        doubtful: Mapping[str, str] | None = None,
+    ) -> None:
         self._keys = tuple(keys)
         self._columns = columns
         self.ddl = columns.ddl
-        self._absent = dict.fromkeys(absent)
+        self._table = dict.fromkeys(table)
+        self._absent = absent
         self._doubtful = doubtful or {}
 
     def changes(self, told: Change, row: Part, old: Part) -> tuple[Change, ...]:
@@ -62,8 +71,11 @@ class Rows:
         for name, reason in self._doubtful.items():
             if name not in found:
                 raise ValueError(f"{row.where}.{name}: {reason}")
-        columns = self._columns.read({**self._absent, **found}, row.where)
-        upsert = replace(told, key=key_of(columns, self._keys, row.where), columns=columns)
+        is_whole = told.operation is not Operation.UPDATE or self._absent is Absent.NULL
+        columns = self._columns.read({**self._table, **found} if is_whole else found, row.where)
+        is_partial = not is_whole and self._absent is Absent.UNCHANGED
+        omitted = tuple(name for name in self._table if name not in found) if is_partial else ()
+        upsert = replace(told, key=key_of(columns, self._keys, row.where), columns=columns, omitted=omitted)
         before = self._old_key(upsert, old)
         return (upsert,) if before is None else key_change(upsert, before)
 

@@ -147,10 +147,10 @@ class Reading:
     def _as_declared(self, change: Change, schema: "_Schema") -> Change:
         if not change.operation.is_upsert:
             return change
-        columns = change.columns
+        columns, omitted = change.columns, change.omitted
         if schema.names is not None:
             columns = {here: value for name, value in columns.items() if (here := schema.names.get(name, name)) in schema.columns}
-        omitted = tuple(name for name in schema.columns if name not in columns) if len(columns) < len(schema.columns) else ()
+            omitted = tuple(here for name in omitted if (here := schema.names.get(name, name)) in schema.columns)
         if self.ignores_nulls and change.operation is Operation.UPDATE:
             columns = {name: value for name, value in columns.items() if value is not None}
         return replace(change, columns=columns, omitted=omitted)

@@ -140,7 +140,7 @@ def test_a_message_without_a_value_is_a_tombstone(value: bytes | None) -> None:
 def test_a_fraction_in_json_is_read_exactly() -> None:
     record = Record(topic=TOPIC, value=b'{"type":"INSERT","database":"shop","table":"orders","data":[{"id":1,"amount":12345678.9}]}')
     (change,) = changes_of(READER, record)
-    assert change.columns == {"id": 1, "amount": Decimal("12345678.90")}
+    assert change.columns == {"id": 1, "name": None, "amount": Decimal("12345678.90"), "at": None}
     assert change.event_ms is None
 
 

@@ -102,7 +102,9 @@ def test_a_declared_column_is_one_of_the_row_however_it_is_named() -> None:
 
 
 def test_a_column_that_a_row_lacks_is_null_unless_nulls_are_written() -> None:
-    (change,) = changes_of(DmsReader(Dms(omits_nulls=False), ("id",), TYPES), make_record())
+    record = make_record("update")
+    assert changes_of(DmsReader(Dms(), ("id",), TYPES), record)[0].columns == READ_ANN
+    (change,) = changes_of(DmsReader(Dms(omits_nulls=False), ("id",), TYPES), record)
     assert change.columns == {name: READ_ANN[name] for name in ANN}
 
 

@@ -3,7 +3,8 @@
 import datetime
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -11,16 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Change, Operation
+from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.messages.maxwell import MaxwellReader
 from lakechime_dagster.cdc.messages.reading import TableFilter
 from lakechime_dagster.cdc.messages.record import Control, OtherTable, Record, Tombstone, Unreadable
 from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
-from lakechime_dagster.lake.envelopes import Maxwell
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake.envelopes import Dms, Maxwell
 from tests.cdc.histories import TOPIC, TYPES, Row, Statement, changed, changes_of, folded, history
+from tests.cdc.meaning.arrivals import follow_in_parts
+from tests.cdc.meaning.test_merging import Lake
 
 ANN = {"id": 1, "name": "Ann", "amount": 5, "at": None}
 READ_ANN = ANN | {"amount": Decimal("5.00")}
+PART = {"id": 1, "name": "Ann"}
+NULLED = {"id": 1, "name": "Ann", "amount": None, "at": None}
 POSITION = "mysql-bin.000003:120"
 READER = MaxwellReader(Maxwell(), ("id",), TYPES)
 
@@ -80,11 +86,28 @@ def test_a_row_of_a_bootstrap_without_a_position_comes_before_what_has_one() -> 
     assert read.order < told.order
 
 
-def test_a_column_that_a_row_lacks_is_null_where_nulls_are_left_out() -> None:
-    (change,) = changes_of(READER, make_record(data={"id": 1, "name": "Ann"}))
-    assert change.columns == {"id": 1, "name": "Ann"}
-    (change,) = changes_of(MaxwellReader(Maxwell(omits_nulls=True), ("id",), TYPES), make_record(data={"id": 1, "name": "Ann"}))
-    assert change.columns == {"id": 1, "name": "Ann", "amount": None, "at": None}
+@pytest.mark.parametrize(
+    ("kind", "envelope", "columns", "omitted"),
+    [
+        ("insert", Maxwell(), NULLED, ()),
+        ("bootstrap-insert", Maxwell(), NULLED, ()),
+        ("update", Maxwell(), PART, ()),
+        ("update", Maxwell(omits_nulls=True), NULLED, ()),
+        ("insert", Maxwell(omits_unchanged=True), NULLED, ()),
+        ("update", Maxwell(omits_unchanged=True), PART, ("amount", "at")),
+    ],
+)
+def test_an_inserted_row_is_whole_and_an_update_is_as_is_declared(
+    kind: str, envelope: Maxwell, columns: Row, omitted: tuple[str, ...]
+) -> None:
+    (change,) = changes_of(MaxwellReader(envelope, ("id",), TYPES), make_record(kind, data=PART))
+    assert (change.columns, change.omitted) == (columns, omitted)
+
+
+def test_a_column_that_an_update_lacks_has_one_meaning() -> None:
+    for envelope in (Maxwell, Dms):
+        with pytest.raises(DeclarationError, match=r"null by omits_nulls and unchanged by omits_unchanged; declare omits_nulls=False"):
+            envelope(omits_nulls=True, omits_unchanged=True)
 
 
 def test_bytes_are_base64_and_sets_are_arrays() -> None:
@@ -181,3 +204,28 @@ def test_only_the_messages_of_accepted_tables_are_read() -> None:
     assert len(changes_of(reader, make_record())) == 1
     assert reader.read(make_record(table="orders_old")) == OtherTable("shop.orders_old")
     assert reader.read(make_record(database="test", data={"other": 1})) == OtherTable("test.orders")
+
+
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 12))
+@settings(max_examples=300)
+def test_rows_depend_on_no_order_and_no_split_where_messages_lack_declared_columns(seed: int, length: int) -> None:
+    """Of a table that has a column for a while: an inserted row is whole, an update keeps what it does not carry."""
+    dice = random.Random(seed)
+    statements, _ = history(dice, length, ("read", "insert", "update", "update", "delete"))
+    rows: dict[Key, Row] = {}
+    told: list[Statement] = []
+    for statement in statements:
+        gone = dice.choice([(), ("at",), ("amount", "at")])
+        told.append(replace(statement, rows=tuple((old, without(new, gone)) for old, new in statement.rows)))
+        for old, new in told[-1].rows:
+            before = rows.pop((old["id"],), {}) if old else {}
+            if new:
+                rows[(new["id"],)] = dict.fromkeys(TYPES) | before | new
+    changes = [change for record in messages(told, dice, has_positions=True) for change in changes_of(READER, record)]
+    lake = Lake()
+    follow_in_parts(lake, dice.sample(changes, len(changes)), dice)
+    assert {key: dict.fromkeys(TYPES) | row for key, row in lake.rows.items()} == rows
+
+
+def without(row: Row, names: Sequence[str]) -> Row:
+    return {name: value for name, value in row.items() if name not in names}

@@ -177,6 +177,14 @@ def test_where_nulls_are_left_out_a_column_that_a_reading_lacks_may_be_null_or_n
     assert deleted.operation is Operation.DELETE
 
 
+def test_where_unchanged_columns_are_left_out_a_row_has_what_all_readings_have() -> None:
+    reading = reader(Maxwell(omits_unchanged=True), [read(10, note="text"), read(20, note="text", level="int(11)")])
+    (update,) = changes(reading.read(maxwell({"id": 1}, 15, kind="update")))
+    assert (update.columns, update.omitted) == ({"id": 1}, ("note",))
+    (insert,) = changes(reading.read(maxwell({"id": 1}, 15)))
+    assert (insert.columns, insert.omitted) == ({"id": 1, "note": None}, ())
+
+
 def test_a_truncation_tells_no_columns_and_needs_none() -> None:
     truncation = canal(isDdl=True, type="TRUNCATE", sql="TRUNCATE TABLE orders", data=None)
     (change,) = changes(reader(Canal(), READINGS).read(truncation))

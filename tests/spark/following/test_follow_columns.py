@@ -8,7 +8,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.lake.envelopes import PLACEHOLDER
+from lakechime_dagster.cdc.messages.record import Record
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.lake.envelopes import PLACEHOLDER, Maxwell
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.support.follows import Followed, read
 from tests.support.orders import at_position, deletion, levelled, order
@@ -56,6 +58,31 @@ def test_a_history_has_the_default_of_an_added_column_where_its_row_was_there(sp
             table.run()
         found = sorted((row["id"], row["name"], row["level"]) for row in table.rows if row["id"] == 1)
         assert found == [(1, "Ann", None), (1, "Bob", 7), (1, "Bob", 8)]
+
+
+def test_a_row_of_which_messages_lack_a_declared_column_is_there_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """Whether the column was declared after they had been read, or the database dropped it."""
+    types = {"id": "int", "name": "string"}
+    table = Followed(spark, tmp_path, ("id",), envelope=Maxwell(), topics={"types": types})
+    table.tell([maxwell("insert", at=1, id=1, name="Ann"), maxwell("insert", at=2, id=2, name="Bob")])
+    table.run()
+    table.topics = {"types": {**types, "age": "int"}}
+    table.tell([maxwell("update", at=3, id=1, name="Eve"), maxwell("insert", at=4, id=3, name="Joe", age=30)])
+    table.run()
+    table.tell(
+        [maxwell("update", at=5, id=3, name="Jim"), maxwell("insert", at=6, id=4, name="Sue"), maxwell("update", at=7, id=5, name="Max")]
+    )
+    assert table.run().events == {"applied": 3}
+    expected = [(1, "Eve", None), (2, "Bob", None), (3, "Jim", 30), (4, "Sue", None), (5, "Max", None)]
+    assert [tuple(row.values()) for row in table.rows] == expected
+    table.place = SnapshotPlace()  # as `cdc rebuild` does
+    table.run()
+    assert [tuple(row.values()) for row in table.rows] == expected
+
+
+def maxwell(kind: str, *, at: int, **data: object) -> Record:
+    message = {"database": "shop", "table": "people", "type": kind, "ts": 1, "position": f"mysql-bin.000003:{at}", "data": data}
+    return Record(topic="people", value=json.dumps(message).encode(), offset=at)
 
 
 def levels(table: Followed) -> dict[int, int | None]:
