@@ -37,6 +37,8 @@ def build_confs(settings: SparkSettings, *, work: Path, warehouse: Path, jars: l
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.sql.session.timeZone": "UTC",
+        # Spark's default is INT96, without bounds in footers, of which most readers take nanoseconds in 64 bits: 9999 is 1816 then.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # A 1,000-row MERGE into 100,000 rows: 4.2 s with Spark's defaults, 1.1 s with these three.

@@ -23,7 +23,6 @@ FEW_ROWS = 200_000  # which one file holds
 MAX_TOLD = 20  # commits of others that are told, the last ones: a store that was lost does not know of all
 PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.dataSkippingNumIndexedCols": "32"}
 FILES = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
-BOUNDED_TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}  # of a session: footers tell no bounds of other times
 
 
 @dataclass(frozen=True, kw_only=True)

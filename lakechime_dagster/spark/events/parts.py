@@ -16,12 +16,12 @@ from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, 
 from lakechime_dagster.schema.results import AT_ONCE, COLD, TypeResult
 from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.spark.drivers.failures import described
-from lakechime_dagster.spark.events.appending import BOUNDED_TIMES, Ahead
+from lakechime_dagster.spark.events.appending import Ahead
 from lakechime_dagster.spark.events.census import NOTHING, TypeCount, counted, prototypes
 from lakechime_dagster.spark.events.job import GroupJob
 from lakechime_dagster.spark.events.slices import Events, Slices, events_of
 from lakechime_dagster.spark.events.writing import MadeAnewError, ToWrite, TypeWriter
-from lakechime_dagster.spark.session_confs import in_threads, session_confs
+from lakechime_dagster.spark.session_confs import in_threads
 
 WRITERS = 4  # tables that are written at a time
 
@@ -100,11 +100,10 @@ class PartStep:
         with phase("write"):
             kept = {*self.looked.waiting, *failed, *cold}
             writing = [learnt[name] for name in sorted(counts) if name in learnt and name not in kept]
-            with session_confs(self.spark, BOUNDED_TIMES):
-                wrote = in_threads(self.spark, WRITERS, self.writer.written, writing)
-                done = {one.type: one for one in wrote if isinstance(one, TypeResult)}
-                anew = {one.type: one for one in wrote if isinstance(one, MadeAnewError)}
-                done |= {name: self.writer.written_anew(learnt[name], one.ahead) for name, one in anew.items()}
+            wrote = in_threads(self.spark, WRITERS, self.writer.written, writing)
+            done = {one.type: one for one in wrote if isinstance(one, TypeResult)}
+            anew = {one.type: one for one in wrote if isinstance(one, MadeAnewError)}
+            done |= {name: self.writer.written_anew(learnt[name], one.ahead) for name, one in anew.items()}
         rest = {name: self._unwritten(name, part, counts.get(name), failed, cold.get(name, 0)) for name in part.starts if name not in done}
         results = rest | {name: self._read_on(one, part) for name, one in done.items()}
         return PartDone(results=results, learnt=learnt, made_anew=frozenset(anew))
