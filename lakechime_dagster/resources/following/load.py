@@ -23,7 +23,7 @@ from sqlglot import exp
 from lakechime_dagster.cdc.comparing.compare import Key
 from lakechime_dagster.cdc.comparing.load import LOAD, LOADS, ORIGIN, Progress, check_reach
 from lakechime_dagster.cdc.comparing.repair import RowWriter, Texts, Words
-from lakechime_dagster.cdc.messages.bronze import COLUMNS
+from lakechime_dagster.cdc.messages.bronze import COLUMNS, Kind
 from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.cdc.order import REPAIRS, Position
@@ -125,7 +125,7 @@ def streamed() -> tuple[exp.Condition, ...]:
 
 def first_streamed(task: RepairTask) -> tuple[str, Position | None]:
     """The source of a table's changes, and the lowest position that was streamed of it."""
-    from lakechime_dagster.capture.rows import TABLE, DeltaRows, column, known
+    from lakechime_dagster.capture.rows import TABLE, DeltaRows, column, texts
 
     places = [exp.func("array_element", column("position"), exp.Literal.number(index)) for index in (1, 2, 3)]
     own = column("topic_id").like(f"{REPAIRS}%")
@@ -133,7 +133,7 @@ def first_streamed(task: RepairTask) -> tuple[str, Position | None]:
     found = rows.query(exp.select("source", "position").from_(TABLE).where(*streamed()).order_by(*places).limit(1))
     if found:
         return found[0]["source"], tuple(found[0]["position"])
-    (any_,) = rows.select("source", where=(known("source"), exp.not_(own)), limit=1)
+    (any_,) = rows.select("source", where=(texts("kind", Kind.CHANGE.value), exp.not_(own)), limit=1)
     return any_["source"], None
 
 

@@ -12,7 +12,7 @@ from lakechime_dagster.cdc.comparing.compare import Key
 from lakechime_dagster.cdc.comparing.monitored import comparison_of, in_batches
 from lakechime_dagster.cdc.comparing.repair import ORIGIN, RowWriter, UnrepairableError, Words, left_out, words_of
 from lakechime_dagster.cdc.meaning.wire import order_of
-from lakechime_dagster.cdc.messages.bronze import COLUMNS
+from lakechime_dagster.cdc.messages.bronze import COLUMNS, Kind
 from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.messages.readers import MessageFormat, format_of
 from lakechime_dagster.cdc.messages.record import Record
@@ -138,7 +138,8 @@ def words_told(task: RepairTask) -> Words:
     bronze = DeltaRows(task.bronze)
     own = exp.not_(column("topic_id").like(f"{REPAIRS}%"))
     newest = exp.Max(this=column("ts_ms")).as_("newest")
-    told = bronze.query(exp.select(column("source"), newest).from_(TABLE).where(known("source"), own).group_by(column("source")))
+    is_change = texts("kind", Kind.CHANGE.value)  # a heartbeat and a message of another table have a source too
+    told = bronze.query(exp.select(column("source"), newest).from_(TABLE).where(is_change, own).group_by(column("source")))
     if len(told) > 1:
         names = ", ".join(sorted(row["source"] for row in told))
         raise UnrepairableError(f"{task.name}: several tables feed it ({names}), and a key is not known to be of one")

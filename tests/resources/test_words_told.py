@@ -1,0 +1,54 @@
+"""In what words a repair or a load writes: those of the table's own messages, whatever else lies beside them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakechime_dagster.cdc.comparing.repair import UnrepairableError
+from lakechime_dagster.cdc.messages.readers import MessageFormat
+from lakechime_dagster.cdc.messages.reading import TableFilter
+from lakechime_dagster.cdc.messages.record import Record
+from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.resources.following.load import first_streamed
+from lakechime_dagster.resources.following.repair import RepairTask, words_told
+from tests.cdc.factories import envelope_schema, make_payload, make_record
+from tests.support.follows import append_messages
+from tests.support.orders import at_position, order
+from tests.support.refreshes import open_log
+
+Write = Callable[..., RepairTask]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Write:
+    def write(*records: Record) -> RepairTask:
+        messages = MessageFormat(envelope=Debezium(), keys=("id",), heartbeats="*.heartbeat", only=TableFilter(table="o*"))
+        bronze, state = tmp_path / "orders__changes", tmp_path / "orders__state"
+        append_messages(str(bronze), records, messages)
+        log = open_log(str(bronze), "orders__changes")
+        return RepairTask(
+            name="orders", log=log, bronze=log, state=open_log(str(state), "orders__state"), keys=("id",), format=messages
+        )  # fmt: skip
+
+    return write
+
+
+def of_table(name: str, *, topic: str, at: int) -> Record:
+    payload = make_payload("u", source=at_position(at, 9_000) | {"table": name})
+    return replace(make_record(payload, schema=envelope_schema(), offset=at), topic=topic)
+
+
+def test_heartbeats_and_messages_of_other_tables_are_no_source_of_the_table(written: Write) -> None:
+    others = of_table("heartbeat", topic="shop.heartbeat", at=7), of_table("people", topic="shop", at=8)
+    task = written(*others, order(1, at=3, ts_ms=5_000))
+    words = words_told(task)
+    assert (words.source["table"], words.newest_ms) == ("orders", 5_000)
+    assert first_streamed(task)[0] == "m.shop.orders"
+
+
+def test_a_table_that_several_tables_feed_is_refused(written: Write) -> None:
+    task = written(order(1, at=3), of_table("others", topic="shop", at=8))
+    with pytest.raises(UnrepairableError, match=r"several tables feed it \(m\.shop\.orders, m\.shop\.others\)"):
+        words_told(task)
