@@ -18,7 +18,6 @@ from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.ledger import Beside, Ledger, together
 from lakechime_dagster.store.types import drains as event_drains
 from lakechime_dagster.store.upgrade import check, current_version, upgrade
-from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import COMPLETE, HOURS, CommitStamp, Committed, Execution, LaneId
 
@@ -115,11 +114,6 @@ def hours_of(stamp: CommitStamp, table: str, cluster: str = "") -> list[DataChan
 def ask_target(target: "DeltaLog | None") -> Callable[[LaneId], Committed | None]:
     """What a target says of a lane that the ledger does not know."""
     return (lambda lane: target.last_committed(lane)) if target is not None else (lambda lane: None)
-
-
-def tags_of(flow: Flow) -> Tags:
-    """The tags of a flow's commits: what a partition trigger demanded of its inputs holds for its output."""
-    return flow.trigger.tags if flow.is_partitioned else Tags()
 
 
 def open_platform(settings: Settings | None = None) -> Platform:

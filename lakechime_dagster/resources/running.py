@@ -14,7 +14,7 @@ from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, to_json, ve
 from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError, LaneHeldError
-from lakechime_dagster.resources.platform import FIRED, Platform, tags_of
+from lakechime_dagster.resources.platform import FIRED, Platform
 from lakechime_dagster.store.backfills import Backfills
 from lakechime_dagster.store.consumed import events_of
 from lakechime_dagster.store.matched import matched_before
@@ -129,7 +129,7 @@ class RunningExecution:
         fired = [dict(zip(self.flow.target_levels.names, partition, strict=True)) for partition in self.fired_partitions]
         return CommitStamp(
             lane=execution.lane, step=execution.step, attempt=execution.attempt, end=execution.end,
-            execution_id=execution.execution_id, watermark=watermark, tags=dict(tags_of(self.flow)),
+            execution_id=execution.execution_id, watermark=watermark, tags=dict(self.flow.commit_tags),
             facts={FIRED: fired} if fired else {},
         )  # fmt: skip
 

@@ -7,7 +7,8 @@ import dagster as dg
 
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
-from lakechime_dagster.resources.lakechime import declare_flow
+from lakechime_dagster.lake.graph import find_cycle
+from lakechime_dagster.resources.lakechime import declare_flow, declared_flows
 from lakechime_dagster.resources.names import dagster_name, run_tags
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.sensors.runs import DagsterRuns, OpenInstance, instance_of
@@ -42,7 +43,7 @@ def lakechime_sensor(
     the key of a partition trigger names; a job of partitioned assets must say so: `define_asset_job(…, partitions_def=…)`.
 
     Raises:
-        DeclarationError: the trigger names no table, or no partition of what is partitioned.
+        DeclarationError: the trigger names no table, or no partition of what is partitioned, or what the run writes fires it again.
     """
     if (job is None) == (target is None):
         raise DeclarationError(name, "job=, target=", "give exactly one of them: what to launch")
@@ -66,8 +67,23 @@ def lakechime_sensor(
         job=job.name if job else None,
         cluster=_cluster_of(trigger) if cluster is None else cluster,
     )
+    _check_ends(flow)
     selection = list(target.keys) if target is not None else None
     return flow_sensor(flow, job=job, target=target, selection=selection, partitions=partitions, default_status=default_status)
+
+
+def _check_ends(flow: Flow) -> None:
+    """Refuse a flow whose own commit would wake it again, by itself or by way of others of this code location.
+
+    Keys of partition triggers alone end: each of them wakes that of another partition, such as the next day's.
+    """
+    flows, cluster = declared_flows() | {flow.name: flow}, load_settings().cluster
+    writers = [one for one in flows.values() if one.target is not None]
+    ring = find_cycle({name: [one.name for one in writers if one.wakes(reader, cluster)] for name, reader in flows.items()})
+    if ring and not all(flows[name].is_partitioned for name in ring):
+        remedy = "leave one of them out, or let it wait for tags that these commits do not have"
+        problem = f"would fire for ever: {' ← '.join(ring)}, each by the commits of the next"
+        raise DeclarationError(flow.name, "trigger, writes", f"{problem}; {remedy}")
 
 
 def _cluster_of(trigger: PartitionTrigger | SnapshotTrigger) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels, typed_value
+from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.dce.text import checked_text
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.triggers.decision import Firing
@@ -84,13 +85,26 @@ class Flow:
         return tuple(dict.fromkeys((*self.trigger.tables, *self.reads)))
 
     @property
-    def watched(self) -> tuple[tuple[str, str], ...]:
-        """Cluster and name of every table whose events the flow must look at: a condition's in the cluster that it names."""
+    def woken_by(self) -> tuple[tuple[str, str], ...]:
+        """Cluster and name of every table of the trigger: a condition's in the cluster that it names."""
         if isinstance(self.trigger, PartitionTrigger):
-            named = [(condition.cluster, condition.table) for condition in self.trigger.conditions]
-        else:
-            named = [(self.cluster, table) for table in self.trigger.tables]
-        return tuple(dict.fromkeys((*named, *((self.cluster, table) for table in self.reads))))
+            return tuple(dict.fromkeys((condition.cluster, condition.table) for condition in self.trigger.conditions))
+        return tuple((self.cluster, table) for table in self.trigger.tables)
+
+    @property
+    def watched(self) -> tuple[tuple[str, str], ...]:
+        """The same of every table whose events the flow must look at."""
+        return tuple(dict.fromkeys((*self.woken_by, *((self.cluster, table) for table in self.reads))))
+
+    @property
+    def commit_tags(self) -> Tags:
+        """The tags of its commits: what a partition trigger demanded of its inputs holds for its output."""
+        return self.trigger.tags if self.is_partitioned else Tags()
+
+    def wakes(self, other: "Flow", cluster: str) -> bool:
+        """Whether each commit of its target, a table of that cluster, fires another flow, or lets a fired key of that fire again."""
+        is_woken_again = (cluster, self.target) in other.woken_by and (other.refires or not other.is_partitioned)
+        return is_woken_again and self.commit_tags.carries(other.trigger.tags)
 
     def partition_of(self, key: FireKey) -> tuple[object, ...] | None:
         """The target's partition that a fire key stands for, None when the key does not name all its levels."""

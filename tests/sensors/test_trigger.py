@@ -432,6 +432,30 @@ def test_a_sensor_needs_a_table_and_exactly_one_thing_to_launch() -> None:
         lakechime_sensor("nothing", SnapshotTrigger([SOURCE]), target=some, location="elsewhere/table")
 
 
+@dg.job
+def loop() -> None: ...
+
+
+def lately(table: str) -> PartitionTrigger:
+    """A trigger by partitions that fires again for what comes late."""
+    return PartitionTrigger(PartitionCondition.of(table, {"day": tick("-1d")}), every(days=1, start="2013-01-02"), late="refire")
+
+
+def test_a_trigger_that_its_own_commits_would_fire_for_ever_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="loop, trigger, writes: would fire for ever: loop ← loop, each by the commits of the next"):
+        lakechime_sensor("loop", SnapshotTrigger(["ring.x"]), job=loop, writes="ring.x")
+    lakechime_sensor("ring a", SnapshotTrigger(["ring.x"]), job=loop, writes="ring.y")
+    lakechime_sensor("ring b", lately("ring.y"), job=loop, writes="ring.z")
+    with pytest.raises(DeclarationError, match="ring c, trigger, writes: would fire for ever: ring a ← ring c ← ring b ← ring a"):
+        lakechime_sensor("ring c", SnapshotTrigger(["ring.z"]), job=loop, writes="ring.x")
+
+
+def test_a_trigger_that_its_own_commits_do_not_fire_again_is_none_that_fires_for_ever() -> None:
+    lakechime_sensor("enriched", SnapshotTrigger(["ring.raw"], tags={"raw": "true"}), job=loop, writes="ring.raw")
+    lakechime_sensor("copied", SnapshotTrigger([TableName("ring.raw", cluster="other")]), job=loop, writes="ring.raw")
+    lakechime_sensor("of the day before", lately("ring.days"), job=loop, writes="ring.days")
+
+
 def test_a_trigger_waits_for_the_tables_of_the_cluster_that_they_name(tmp_path: Path) -> None:
     @dg.asset
     def features(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> None:
