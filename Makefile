@@ -32,7 +32,7 @@ test: ## the first tier of tests, in WORKERS=2 processes (TIER=2 and TIER=3 for 
 	@if test -n "$(PYTEST_ARGS)"; then $(PYTEST) $(PYTEST_ARGS); else $(PYTEST) -m tier$(TIER); fi
 
 test-full: ready ## all three tiers, with kills, soak, long histories and a bare machine
-	@status=0; for tier in 1 2 3; do $(MAKE) --no-print-directory test TIER=$$tier || status=1; done; exit $$status
+	@status=0; for tier in 1 2 3; do LAKECHIME_TEST_EXAMPLES=300 $(MAKE) --no-print-directory test TIER=$$tier || status=1; done; exit $$status
 
 check: bootstrap ## style, types, layers, cheap imports, Dagster definitions
 	@$(BIN)/python scripts/check.py

@@ -67,6 +67,7 @@ def test_a_lake_that_breaks_gives_an_empty_location(tmp_path: Path, monkeypatch:
     assert told(load_settings(lake="broken_lake_of_outside:lake", home=tmp_path)) == (set(), "nothing is shown: while declaring")
 
 
+@pytest.mark.tier2
 def test_what_runs_load_does_not_hold_it() -> None:
     names = "('lakechime_dagster.outside', 'lakechime_dagster.assets.outside')"
     code = f"import sys, lakechime_dagster.definitions; print(any(name in sys.modules for name in {names}))"

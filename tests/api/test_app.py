@@ -91,6 +91,7 @@ def client(engine: Engine) -> Iterator[Client]:
         yield found
 
 
+@pytest.mark.several_connections
 def test_documents_and_events_are_taken_and_repeats_change_nothing(client: Client, engine: Engine) -> None:
     body = [make_document(), make_document("SELECT name FROM shop.customers", dashboard="Sales"), EVENT]
     assert client.send(body).document == {
@@ -102,6 +103,7 @@ def test_documents_and_events_are_taken_and_repeats_change_nothing(client: Clien
     assert [one.consumer.name for one in SqlReads(engine).of_table("shop.customers")] == ["Sales"]
 
 
+@pytest.mark.several_connections
 def test_columns_of_events_and_of_sql_are_joined_in_whatever_letter_case_they_are_written(client: Client, engine: Engine) -> None:
     event = make_event(outputs=(dataset(STORE, "gold/days", columnLineage=columns(DAY=("raw/orders", "id", "IDENTITY"))),))
     assert client.send(event).status == 200
@@ -148,12 +150,14 @@ def test_a_body_without_a_length_is_read_no_further_than_it_may_be_long(sqlite_e
     assert status == 413
 
 
+@pytest.mark.several_connections
 def test_only_json_is_taken_so_that_no_page_of_elsewhere_can_send_it(sqlite_engine: Engine) -> None:
     with serving(sqlite_engine) as client:
         assert client.send(make_document(), kind="text/plain").status == 415
         assert client.send(make_document(), kind="application/json; charset=utf-8").status == 200
 
 
+@pytest.mark.several_connections
 @pytest.mark.parametrize(
     ("host", "token", "status"),
     [("localhost:9465", "", 200), ("[::1]", "", 200), ("lake.example", "", 200), ("evil.example", "", 403), ("evil.example", TOKEN, 200)],
@@ -164,6 +168,7 @@ def test_a_site_that_leads_a_name_of_its_own_here_is_not_answered(sqlite_engine:
             assert client.send(body, method=method, token=token, host=host).status == status
 
 
+@pytest.mark.several_connections
 def test_hostile_names_are_taken_as_names(sqlite_engine: Engine) -> None:
     hostile = "'; DROP TABLE x --<script>alert(1)</script>{{7*7}}"
     event = make_event(outputs=(dataset(STORE, hostile),), job=hostile, inputs=(dataset("../..", hostile),))
@@ -173,6 +178,7 @@ def test_hostile_names_are_taken_as_names(sqlite_engine: Engine) -> None:
     assert (found.producer.job, found.statement.target) == (hostile, f"s3://lake/{hostile}")
 
 
+@pytest.mark.several_connections
 def test_with_a_token_nothing_but_the_metrics_answers_without_it(sqlite_engine: Engine) -> None:
     with serving(sqlite_engine, TOKEN) as client:
         for wrong in ("", "wrong", TOKEN[:-1], f"{TOKEN}x"):

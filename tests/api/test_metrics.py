@@ -205,6 +205,7 @@ def test_columns_are_withheld_until_somebody_may_bring_them(types: SqlEventTypes
     assert value("type_columns_withheld", group="shop", type="buy") == 0
 
 
+@pytest.mark.several_connections
 def test_it_is_served_as_prometheus_reads_it(types: SqlEventTypes) -> None:
     types.learn("shop", [new_type("buy")])
     port = free_port()

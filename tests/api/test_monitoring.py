@@ -40,6 +40,7 @@ def test_promtool_finds_nothing_wrong_with_the_alarms() -> None:
     assert (done.returncode, f"{len(ALARMS)} rules found" in done.stdout) == (0, True), done.stderr
 
 
+@pytest.mark.several_connections
 @pytest.mark.services
 def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engine: Engine, prometheus: Prometheus) -> None:
     types, world = SqlEventTypes(sqlite_engine, "test"), World(sqlite_engine)

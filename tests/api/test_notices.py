@@ -4,6 +4,7 @@ import re
 from html import unescape
 from urllib.parse import urlencode
 
+import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.api.notices import PATH, acknowledge_router
@@ -39,6 +40,7 @@ def confirmed(client: Client, **fields: str) -> Answer:
     return client.send(urlencode(fields).encode(), path=PATH, kind=FORM)
 
 
+@pytest.mark.several_connections
 def test_opening_a_link_says_nothing_and_sending_its_form_does(sqlite_engine: Engine) -> None:
     notices = announced(sqlite_engine)
     with serving(sqlite_engine, TOKEN, (acknowledge_router(notices, KEY, lambda: 1_000),)) as client:
@@ -54,6 +56,7 @@ def test_opening_a_link_says_nothing_and_sending_its_form_does(sqlite_engine: En
         assert client.send(b"{}").status == 401  # everything else asks for the token
 
 
+@pytest.mark.several_connections
 def test_no_other_link_is_believed(sqlite_engine: Engine) -> None:
     notices = announced(sqlite_engine)
     with serving(sqlite_engine, TOKEN, (acknowledge_router(notices, KEY, lambda: 1_000),)) as client:

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.assets.partitions import partitions_of
@@ -105,7 +105,6 @@ def check_exact(table: LakeTable, source: SourceTable) -> None:
     assert shown(table, source, wanted) == {key: several & there for key, several in wanted.items()}
 
 
-@settings(max_examples=40)
 @given(
     zone=st.sampled_from(["UTC", "America/New_York", "Asia/Kathmandu"]),
     moved=st.sampled_from(["", "-1d", "+1w", "-1mo", "-6h", "-1d -3h"]),
@@ -119,13 +118,11 @@ def test_a_day_depends_on_the_days_that_its_trigger_waits_for(
     check_exact(reader(day(moved), condition, on=days(f"2013-03-01T{at:02}:00", zone), levels=DAY), source)
 
 
-@settings(max_examples=40)
 @given(own=st.integers(-30, 30), other=st.integers(-30, 30))
 def test_an_hour_depends_on_the_hour_that_its_trigger_waits_for(own: int, other: int) -> None:
     check_exact(reader(hour_of(calls, f"{own:+d}h"), hour_of(weather, f"{other:+d}h"), on=hours(), levels=HOUR), weather)
 
 
-@settings(max_examples=40)
 @given(own=st.integers(-30, 30), other=st.integers(-2, 2), zone=st.sampled_from(["UTC", "America/New_York"]))
 def test_an_hour_depends_on_the_day_that_its_trigger_waits_for(own: int, other: int, zone: str) -> None:
     condition = rates.partitions(day=tick(f"{own:+d}h {other:+d}d"))
@@ -135,7 +132,6 @@ def test_an_hour_depends_on_the_day_that_its_trigger_waits_for(own: int, other: 
 offsets = st.lists(st.sampled_from(["-1d", "+2d", "-1w", "-1mo", "-5h", "+1h", "-90m"]), max_size=2).map(" ".join)
 
 
-@settings(max_examples=60)
 @given(
     zone=st.sampled_from(["UTC", "America/New_York"]), grid=st.sampled_from([{"days": 1}, {"hours": 5}, {"minutes": 90}]),
     own=st.tuples(offsets, offsets), other=st.lists(offsets, min_size=1, max_size=2), other_hour=st.one_of(offsets, st.just(range(3, 9))),

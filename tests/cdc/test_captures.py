@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Key
@@ -166,7 +166,6 @@ def test_messages_without_schemas_mean_the_same_by_what_else_tells_their_columns
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=1000)
 def test_a_real_message_that_was_damaged_anywhere_is_read_or_says_why(seed: int) -> None:
     """In its schema, its payload, its key, or the header that tells its old key."""
     dice = random.Random(seed)

@@ -194,6 +194,7 @@ def test_of_what_no_run_has_told_all_that_is_downstream_is_hit_and_unsure(flight
     assert set(unknown["refused"]) == {"gold.log"}
 
 
+@pytest.mark.tier2
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [

@@ -8,6 +8,7 @@ from lakechime_dagster.demo import verify
 from tests.support.cli import Cli
 
 
+@pytest.mark.tier2
 def test_a_replay_goes_on_where_it_stopped_and_verify_finds_the_computed_tables_missing(lakechime: Cli) -> None:
     nothing = lakechime("demo", "verify", "--json")
     assert (nothing.code, nothing.json["error"]["type"]) == (3, "NotFoundError")
@@ -26,6 +27,7 @@ def test_a_replay_goes_on_where_it_stopped_and_verify_finds_the_computed_tables_
     assert [mark["partition"][1] for mark in marks] == list(range(8))
 
 
+@pytest.mark.tier2
 def test_hours_that_are_written_while_tables_are_verified_are_told(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that has them differs from what was expected when the command began."""
     lakechime("demo", "replay", "--days", "2", "--hours", "6")

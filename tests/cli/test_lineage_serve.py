@@ -5,11 +5,14 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from tests.lineage.ingest.factories import make_document
 from tests.support.cli import Cli
 from tests.support.processes import Service, await_found, environment, free_port
 
 
+@pytest.mark.tier2
 def test_a_process_of_its_own_takes_lineage_until_it_is_interrupted(tmp_path: Path) -> None:
     port, token = free_port(), "a-token-that-nobody-guesses"
     command = [sys.executable, "-m", "lakechime_dagster.cli.main", "lineage", "serve", "--port", str(port)]

@@ -109,6 +109,7 @@ def test_the_version_is_the_packages(lakechime: Cli) -> None:
     assert lakechime("--version").out == version("lakechime-dagster") + "\n"
 
 
+@pytest.mark.tier2
 def test_what_only_asks_imports_neither_dagster_nor_spark_nor_numpy(tmp_path: Path) -> None:
     code = """
 import sys
@@ -124,6 +125,7 @@ print(sorted(heavy), file=sys.stderr)
     assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
+@pytest.mark.tier2
 def test_a_process_prints_one_document_and_exits_with_its_code(tmp_path: Path) -> None:
     done = process("dce", "register", "--table", "größe.naïve", "--json", home=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -132,12 +134,14 @@ def test_a_process_prints_one_document_and_exits_with_its_code(tmp_path: Path) -
     assert process("dce", "list", "--nope", home=tmp_path).returncode == 2
 
 
+@pytest.mark.tier2
 def test_output_in_a_narrow_encoding_is_still_json(tmp_path: Path) -> None:
     done = process("dce", "register", "--table", "表", "--json", home=tmp_path, PYTHONIOENCODING="latin-1")
     assert json.loads(done.stdout)["registered"][0]["table"] == "表"
     assert process("dce", "list", home=tmp_path, PYTHONIOENCODING="latin-1").returncode == 0
 
 
+@pytest.mark.tier2
 def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
     lines = "".join(json.dumps({"table": "a.b", "snapshot_id": str(n)}) + "\n" for n in range(2_000))
     events = tmp_path / "events.jsonl"
@@ -154,6 +158,7 @@ def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
     assert listing.wait(60) == 1
 
 
+@pytest.mark.tier2
 def test_ctrl_c_is_clean(tmp_path: Path) -> None:
     following = subprocess.Popen(
         [sys.executable, "-m", "lakechime_dagster.cli.main", "dce", "tail", "--after", "0-0", "--lines"], stdout=subprocess.PIPE,
@@ -167,6 +172,7 @@ def test_ctrl_c_is_clean(tmp_path: Path) -> None:
     assert (following.returncode, err) == (0, "")
 
 
+@pytest.mark.tier2
 def test_completion_offers_the_commands(tmp_path: Path) -> None:
     done = process(home=tmp_path, _LAKECHIME_COMPLETE="complete_bash", COMP_WORDS="lakechime trigger ", COMP_CWORD="2")
     assert set(COMMANDS["trigger"]) <= set(done.stdout.split())

@@ -5,10 +5,13 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from tests.support.cli import Cli
 from tests.support.processes import Service, await_found, environment, free_port
 
 
+@pytest.mark.tier2
 def test_a_process_of_its_own_serves_metrics_until_it_is_interrupted(tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "lakechime_dagster.cli.main", "metrics", "--port", str(port)]

@@ -381,6 +381,7 @@ def test_of_many_types_a_few_are_named(lakechime: Cli, game: Game) -> None:
     assert f"there are 12, such as {named}; see `lakechime schema list`" in lakechime("schema", "show", "x").err
 
 
+@pytest.mark.tier2
 def test_nothing_of_dagster_or_spark_is_imported(lakechime: Cli) -> None:
     code = """
 import sys

@@ -16,7 +16,8 @@ from lakechime_dagster.demo.replay import Replayer
 from lakechime_dagster.demo.verify import warehouse_location
 from lakechime_dagster.demo.verify_events import event_of_row, verify_events
 from lakechime_dagster.lake import EventStream
-from tests.support.stores import memory_store
+from lakechime_dagster.store.events import SqlDCEStore
+from tests.support.stores import fresh_memory
 from tests.support.streams import Stream
 
 HOURS = 24
@@ -36,7 +37,7 @@ def told(spark: SparkSession, tmp_path: Path) -> Callable[[str], str]:
     (stream,) = (one for one in announced_tables(Path(FOLDER)) if isinstance(one, EventStream))
     streams = [Stream(spark, tmp_path, group, stream=stream, groups=lake.groups) for group in lake.groups]
     for hours in (14, HOURS - 14):
-        Replayer(tmp_path, memory_store(), tmp_path / "replay.json", days=2, airport=tmp_path / "in").run(hours=hours)
+        Replayer(tmp_path, SqlDCEStore(fresh_memory()), tmp_path / "replay.json", days=2, airport=tmp_path / "in").run(hours=hours)
         streams[0].ingest()
         for number, one in enumerate(streams):
             one.settle(one.step(execution=f"{number}/{hours}").run(), one.end(), f"{number}/{hours}")

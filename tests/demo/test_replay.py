@@ -14,7 +14,8 @@ from lakechime_dagster.demo.data import FIRST_DAY, rows_of
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER
 from lakechime_dagster.demo.replay import Progress, Replayer, ReplayState
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
-from tests.support.stores import memory_store
+from lakechime_dagster.store.events import SqlDCEStore
+from tests.support.stores import fresh_memory
 
 
 class World:
@@ -23,7 +24,7 @@ class World:
     def __init__(self, home: Path, days: int = 1) -> None:
         self.home, self.days = home, days
         self.warehouse, self.state = home / "warehouse", home / "demo" / "replay.json"
-        self.store = memory_store()
+        self.store = SqlDCEStore(fresh_memory())
 
     def replayer(self) -> Replayer:
         return Replayer(self.warehouse, self.store, self.state, days=self.days)
@@ -96,7 +97,7 @@ def test_a_tick_that_is_done_again_changes_nothing(world: World, hours: int) -> 
 
 def test_events_that_an_interrupted_tick_did_not_register_are_caught_up(world: World) -> None:
     world.replayer().run(hours=12)
-    world.store = memory_store()
+    world.store = SqlDCEStore(fresh_memory())
     world.replayer().run()
     commits = {registered.event.snapshot_id for registered in world.store.fetch(EventQuery(table=FLIGHTS))} - {None}
     assert len(commits) == world.table(FLIGHTS).version() + 1

@@ -25,8 +25,9 @@ from lakechime_dagster.demo.verify_events import verify_events
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
+from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
-from tests.support.stores import memory_store
+from tests.support.stores import fresh_memory
 
 HOURS = 40  # one day complete, the next one under way
 
@@ -63,7 +64,7 @@ def told() -> dict[str, pa.Table]:
 def bronze(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse into which a day and a half were replayed."""
     home = tmp_path_factory.mktemp("bronze")
-    Replayer(home / "warehouse", memory_store(), home / "replay.json", days=2).run(hours=HOURS)
+    Replayer(home / "warehouse", SqlDCEStore(fresh_memory()), home / "replay.json", days=2).run(hours=HOURS)
     return home / "warehouse"
 
 

@@ -133,6 +133,7 @@ def test_modules_that_import_each_other_end(digest_of: Digest) -> None:
     assert digest_of(**circle) != digest_of({"helpers": ("x * factor()", "x + factor()")}, **circle)
 
 
+@pytest.mark.tier2
 def test_the_digest_is_the_same_in_each_process(tmp_path: Path) -> None:
     (tmp_path / "shop" / "rates").mkdir(parents=True)
     for name, text in {"__init__": "", **PROJECT}.items():

@@ -10,6 +10,7 @@ from itertools import product
 
 import duckdb
 import pyarrow as pa
+import pytest
 import sqlglot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -130,6 +131,7 @@ def row_queries() -> list[str]:
     return [sql for sql in several if accepted(sql, "rows", pinned="s.w" if "s.w" in sql else "")]
 
 
+@pytest.mark.tier2
 @given(appends())
 @LAW
 def test_sql_that_rows_accepts_gives_for_more_rows_just_more_rows(change: Change) -> None:
@@ -152,6 +154,7 @@ def group_queries() -> list[LakeTable]:
     return [table for table in several if table is not None]
 
 
+@pytest.mark.tier2
 @given(changes())
 @LAW
 def test_groups_that_differ_are_among_those_that_changed_rows_tell(change: Change) -> None:
@@ -185,6 +188,7 @@ def partition_queries() -> list[str]:
     return [sql for sql in [nested, *several] if accepted(sql, "partitions", partition="a")]
 
 
+@pytest.mark.tier2
 @given(changes())
 @LAW
 def test_partitions_that_differ_are_among_those_that_changed_rows_lie_in(change: Change) -> None:

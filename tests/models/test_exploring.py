@@ -1,7 +1,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pytest
+
 from tests.models.exploring import explore
+
+pytestmark = pytest.mark.tier3
 
 
 @dataclass(frozen=True)

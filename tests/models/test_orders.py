@@ -5,6 +5,8 @@ import pytest
 from tests.models.orders import MUTANTS, explored
 from tests.models.verdicts import assert_holds
 
+pytestmark = pytest.mark.tier3
+
 
 def test_each_order_is_done_once_with_what_the_orders_of_its_inputs_made():
     assert_holds(explored(), states=30_000)

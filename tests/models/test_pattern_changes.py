@@ -5,6 +5,8 @@ import pytest
 from tests.models.pattern_changes import MUTANTS, VARIATIONS, explored
 from tests.models.verdicts import assert_caught, assert_holds
 
+pytestmark = pytest.mark.tier3
+
 
 def test_events_of_a_type_that_nobody_had_read_are_written_once():
     assert_holds(explored(), states=5_000)

@@ -6,6 +6,8 @@ from tests.models.type_places import explored
 from tests.models.type_rules import MUTANTS, VARIATIONS
 from tests.models.verdicts import assert_caught, assert_holds
 
+pytestmark = pytest.mark.tier3
+
 
 def test_each_row_is_applied_once_and_can_always_still_arrive():
     assert_holds(explored(), states=40_000)

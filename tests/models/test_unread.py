@@ -5,6 +5,8 @@ import pytest
 from tests.models.unread import MUTANTS, explored
 from tests.models.verdicts import assert_caught, assert_holds
 
+pytestmark = pytest.mark.tier3
+
 
 def test_each_commit_is_read_and_what_the_code_reads_in_time():
     assert_holds(explored(), states=500)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.lake import Contract, Mode, PathRule
@@ -26,7 +26,6 @@ CONTRACTS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=200)
 @given(st.lists(EVENTS, min_size=1, max_size=6), CONTRACTS)
 def test_whatever_a_contract_says_of_paths_every_leaf_is_read_back_and_layouts_rest(events: list[str], contract: Contract) -> None:
     layout, observed = Layout(), Observed()

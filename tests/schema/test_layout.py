@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.lake.contracts import Contract, Mode, Pin
@@ -97,7 +97,6 @@ def test_what_was_observed_is_the_same_in_any_order_and_however_often(one: list[
     assert a.joined(a) == a
 
 
-@settings(max_examples=300)
 @given(st.lists(EVENTS, min_size=1, max_size=6), CONTRACTS, st.data())
 def test_every_leaf_of_every_event_is_read_back_however_events_are_split_and_ordered(
     events: list[str], contract: Contract, data: st.DataObject

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.lake.contracts import Contract, Mode, Pin
@@ -124,7 +124,6 @@ def test_columns_that_one_has_no_room_for_leave_theirs_to_others() -> None:
     assert (kind.layout.leaves, len(kind.withheld)) == (450, 300)
 
 
-@settings(max_examples=150)
 @given(st.lists(st.lists(st.tuples(PRODUCERS, EVENTS), min_size=1, max_size=3), min_size=1, max_size=4), CONTRACTS, st.integers(1, 4))
 def test_every_leaf_is_read_back_and_nobody_brings_more_than_he_may(
     steps: Sequence[Sequence[tuple[str, str]]], contract: Contract, cap: int

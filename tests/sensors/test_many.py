@@ -64,6 +64,7 @@ def launches() -> dict[str, Launch]:
     return {flow.name: Launch(flow, anything, []) for flow in flows}
 
 
+@pytest.mark.tier2
 def test_every_flow_fires_once_although_a_tick_launches_a_bounded_number(
     world: World, platform: Platform, launches: dict[str, Launch]
 ) -> None:
@@ -216,6 +217,7 @@ def break_log(location: str) -> None:
     (log / f"{0:020}.json").write_text("not json\n")
 
 
+@pytest.mark.tier2
 def test_the_sensor_requests_a_run_of_the_flows_job_with_its_tags(
     world: World, platform: Platform, launches: dict[str, Launch], monkeypatch: pytest.MonkeyPatch
 ) -> None:

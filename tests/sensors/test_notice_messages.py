@@ -68,6 +68,7 @@ def daemon(
         yield Daemon(lakechime, instance)
 
 
+@pytest.mark.tier2
 def test_what_was_not_taken_is_sent_again_by_itself_when_it_is_time(daemon: Daemon, mail_server: MailServer, webhook: Webhook) -> None:
     mail_server.refused.add("ana@example.com")
     daemon.send()

@@ -30,6 +30,7 @@ def test_ticks_of_a_process_share_an_instance(tmp_path: Path, monkeypatch: pytes
     assert opened.get_dynamic_partitions("types") == ["a"]
 
 
+@pytest.mark.tier2
 def test_ticks_of_two_deployments_do_not(tmp_path: Path) -> None:
     one, other = home(tmp_path / "one"), home(tmp_path / "other")
     one.add_dynamic_partitions("types", ["a"])

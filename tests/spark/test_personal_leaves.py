@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -63,7 +63,6 @@ def test_nothing_that_stands_in_a_text_raises() -> None:
     assert found('{"x": ' + "1" * 5_000 + "}", "x") == {(0, "1" * 5_000)}
 
 
-@settings(max_examples=80, deadline=None)
 @given(VALUES)
 def test_all_single_values_are_found_however_often_they_are_wrapped(value: Any) -> None:
     def plain(one: Any) -> set[str]:

@@ -18,12 +18,12 @@ from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.schema import dce_event
 
 WRITERS = 8
-EVENTS = int(os.environ.get("LAKECHIME_STRESS_EVENTS", "200000")) // WRITERS  # of each writer
+EVENTS = int(os.environ.get("LAKECHIME_STRESS_EVENTS", "40000")) // WRITERS  # of each writer
 EXPECTED = {(str(writer), str(number + 1)) for writer in range(WRITERS) for number in range(EVENTS)}
 PAUSE = 0.02  # seconds between two looks while they write: as long as a late transaction, and the cores are the writers'
 Seen = Counter[tuple[str, str]]
 
-pytestmark = [pytest.mark.dialect, pytest.mark.several_connections]  # a file: processes and threads open it
+pytestmark = [pytest.mark.tier2, pytest.mark.several_connections]  # a file: processes and threads open it
 
 
 class FeedReader:

@@ -12,13 +12,14 @@ from sqlalchemy import Engine
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lineage.columns import ColumnLineage, Kind
 from lakechime_dagster.lineage.record import LineageRecord, Producer, Statement
-from lakechime_dagster.store.engine import memory_engine, reading, writing
+from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.lineage import schema
 from lakechime_dagster.store.lineage.names import digest
 from lakechime_dagster.store.lineage.records import SqlLineage, is_told_on, record_on
 from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.store.schema import metadata
 from tests.lineage.factories import make_record, make_statement, source
+from tests.support.stores import fresh_memory
 
 DELAY = make_statement(delay="bronze.flights.dep_delay")
 WIND = make_statement(delay="bronze.flights.dep_delay", wind=source("bronze.weather.wind", Kind.AGGREGATION))
@@ -161,10 +162,9 @@ def test_a_record_is_kept_with_the_transaction_that_it_came_in(engine: Engine) -
 
 
 @given(st.lists(st.lists(RECORDS, max_size=4), max_size=5))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_holds_at_any_time_is_the_same_in_whatever_order_records_come(batches: list[list[LineageRecord]]) -> None:
-    engine = memory_engine()
-    metadata.create_all(engine)
+    engine = fresh_memory()
     lineage, known = SqlLineage(engine), LineageStandings(engine)
     kept: dict[tuple[Producer, str, str], LineageRecord] = {}
     for batch in batches:

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.graph.answers import hits
-from lakechime_dagster.store.engine import memory_engine, writing
+from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.lineage import ingest_schema
 from lakechime_dagster.store.lineage.ingest import SqlIngest, Taken
 from lakechime_dagster.store.lineage.network import network_at
@@ -21,6 +21,7 @@ from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.store.schema import metadata
 from tests.lineage.factories import make_record, make_statement, source
 from tests.lineage.ingest.factories import NAMES, STORE, TABLES, columns, dataset, make_document, make_event, told
+from tests.support.stores import fresh_memory
 
 LAKE = NAMES.with_tables(TABLES)
 OF_ID = dataset(STORE, "gold/days", columnLineage=columns(day=("raw/orders", "id", "IDENTITY")))
@@ -84,9 +85,7 @@ def test_the_order_of_documents_and_their_repeats_make_no_difference_on_a_databa
 
 
 def fresh() -> Engine:
-    engine = memory_engine()
-    metadata.create_all(engine)
-    return engine
+    return fresh_memory()
 
 
 EXPECTED = fresh()

@@ -1,21 +1,20 @@
 """The network that is read from a store is that of the statements which hold, also when it is followed change by change."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from lakechime_dagster.lineage.graph.network import Network, network_of
 from lakechime_dagster.lineage.graph.parts import Part
 from lakechime_dagster.lineage.record import LineageRecord, Statement
-from lakechime_dagster.store.engine import memory_engine
 from lakechime_dagster.store.lineage.network import CurrentNetwork, network_at
 from lakechime_dagster.store.lineage.records import SqlLineage
 from lakechime_dagster.store.lineage.region import network_around
 from lakechime_dagster.store.lineage.standing import LineageStandings
-from lakechime_dagster.store.schema import metadata
 from tests.lineage.factories import make_record, make_statement
 from tests.lineage.graph.test_answers import STATEMENTS
+from tests.support.stores import fresh_memory
 
 DECLARED = [Statement(target="gold.new", inputs=("s",)), Statement(target="t", inputs=("s",))]
 RECORDS = st.builds(make_record, STATEMENTS, run=st.sampled_from("abcdefgh"), at=st.integers(1, 5), job=st.sampled_from(["one", "two"]))
@@ -33,10 +32,8 @@ def told(network: Network) -> list[set[tuple[str, str, int]]]:
 
 
 @given(st.lists(st.lists(RECORDS, max_size=3), max_size=4))
-@settings(max_examples=50, deadline=None)
 def test_a_network_follows_the_store_to_what_holds(batches: list[list[LineageRecord]]) -> None:
-    engine = memory_engine()
-    metadata.create_all(engine)
+    engine = fresh_memory()
     current = CurrentNetwork(engine, DECLARED)
     for batch in batches:
         before = current.network()

@@ -1,7 +1,7 @@
 """What a part of recorded lineage answers is what the whole of it answers."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
@@ -9,14 +9,13 @@ from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.graph.answers import Hits, hits, not_hit
 from lakechime_dagster.lineage.graph.network import Network
 from lakechime_dagster.lineage.record import LineageRecord, Statement
-from lakechime_dagster.store.engine import memory_engine
 from lakechime_dagster.store.lineage.known import known_columns, known_tables
 from lakechime_dagster.store.lineage.network import network_at
 from lakechime_dagster.store.lineage.records import SqlLineage
 from lakechime_dagster.store.lineage.region import network_around
-from lakechime_dagster.store.schema import metadata
 from tests.lineage.factories import make_record, make_statement
 from tests.lineage.graph.test_answers import REFS, STATEMENTS
+from tests.support.stores import fresh_memory
 
 RECORDS = st.lists(
     st.builds(make_record, STATEMENTS, run=st.sampled_from("abcd"), at=st.integers(1, 3), job=st.sampled_from("xy")), max_size=7
@@ -33,12 +32,10 @@ DECLARED = [
     st.sampled_from([None, 0, 1, 2]),
     st.sampled_from([None, 2]),
 )
-@settings(max_examples=60, deadline=None)
 def test_a_question_in_one_direction_needs_no_more_than_what_is_around(
     records: list[LineageRecord], refs: list[ColumnRef], upstream: bool, depth: int | None, at_ms: int | None
 ) -> None:
-    engine = memory_engine()
-    metadata.create_all(engine)
+    engine = fresh_memory()
     SqlLineage(engine).record_all(records)
     declared = DECLARED if at_ms is None else []
     tables = {ref.table for ref in refs}

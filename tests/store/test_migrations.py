@@ -23,11 +23,11 @@ UPGRADE = """
 import sys
 from lakechime_dagster.store.engine import open_engine
 from lakechime_dagster.store.upgrade import upgrade
-
-pytestmark = pytest.mark.dialect
 sys.stdin.readline()
 print(upgrade(open_engine(sys.argv[1])))
 """
+
+pytestmark = pytest.mark.dialect
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.services)])
@@ -53,6 +53,7 @@ def test_the_feed_has_its_index_on_postgresql(postgres_engine: Engine) -> None:
     assert "dce_event_feed" in {index["name"] for index in inspect(postgres_engine).get_indexes("dce_event")}
 
 
+@pytest.mark.tier2
 def test_eight_processes_upgrade_at_once(empty_url: str) -> None:
     processes = [
         subprocess.Popen(

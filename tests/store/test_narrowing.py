@@ -12,18 +12,18 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.dce.event import OperationType, RegisteredEvent
 from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.store.engine import memory_engine, writing
+from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.ledger_rows import LaneRow
 from lakechime_dagster.store.need import needed_after, tags_needed
 from lakechime_dagster.store.retention import expire
 from lakechime_dagster.store.schema import metadata
 from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.store.upgrade import upgrade
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Firing, KeyEvidence, LaneView, Waiting, decide_partition, decide_snapshot
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution, Place
+from tests.support.stores import fresh_memory
 from tests.support.world import World, nothing_committed
 
 pytestmark = pytest.mark.dialect
@@ -79,8 +79,7 @@ def test_the_evaluation_fires_what_the_whole_history_fires_on_postgresql(postgre
 
 @cache
 def in_memory() -> World:
-    engine = memory_engine()
-    upgrade(engine)
+    engine = fresh_memory()
     return World(engine)
 
 

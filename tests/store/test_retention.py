@@ -7,6 +7,7 @@ from lakechime_dagster.dce.event import TableUid
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.store import folded
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.retention import expire
@@ -269,11 +270,12 @@ def test_an_amendment_of_a_folded_event_stays_one_by_levels_declared_later(store
     assert [(one.amends, one.canonical) for one in store.fetch(EventQuery())] == [(original.position, "[5]")] * 2
 
 
-def test_folding_pages_through_many_events(store: SqlDCEStore) -> None:
-    store.register([make_event(partition=[number % 7], snapshot_id=str(number)) for number in range(12_000)])
+def test_folding_pages_through_many_events(store: SqlDCEStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folded, "PAGE", 50)
+    store.register([make_event(partition=[number % 7], snapshot_id=str(number)) for number in range(120)])
 
-    assert expire(store.engine, FAR, needed={}).folded == 12_000
-    assert sum(kept.events for kept in store.availability(ORDERS)) == 12_000
+    assert expire(store.engine, FAR, needed={}).folded == 120
+    assert sum(kept.events for kept in store.availability(ORDERS)) == 120
 
 
 def _set_time(engine: Engine, position: Position, event_ts: int) -> None:

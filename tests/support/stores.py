@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,29 +39,27 @@ def upgraded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def memory_store() -> SqlDCEStore:
-    """An empty store on SQLite in memory, for one thread."""
+def fresh_memory() -> Engine:
+    """An engine on an empty, upgraded SQLite database in memory, for one thread."""
     engine = memory_engine()
-    upgrade(engine)
-    return SqlDCEStore(engine)
+    with _upgraded_memory().connect() as source, engine.connect() as target:
+        source.connection.driver_connection.backup(target.connection.driver_connection)  # type: ignore[union-attr]
+    return engine
 
 
-@pytest.fixture(scope="session")
-def upgraded_memory() -> Iterator[Engine]:
-    """An empty, upgraded SQLite database in memory to copy."""
+@cache
+def _upgraded_memory() -> Engine:
+    """What `fresh_memory` copies: upgrading takes longer than most tests."""
     engine = memory_engine()
     upgrade(engine)
-    yield engine
-    engine.dispose()
+    return engine
 
 
 @pytest.fixture
 def sqlite_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """An engine on an empty, upgraded SQLite database: in memory, or a file for a test marked `several_connections`."""
-    engine = request.getfixturevalue("sqlite_file") if request.node.get_closest_marker("several_connections") else memory_engine()
-    if engine.url.database is None:
-        with request.getfixturevalue("upgraded_memory").connect() as source, engine.connect() as target:
-            source.connection.driver_connection.backup(target.connection.driver_connection)
+    is_shared = request.node.get_closest_marker("several_connections") is not None
+    engine = request.getfixturevalue("sqlite_file") if is_shared else fresh_memory()
     yield engine
     engine.dispose()
 

@@ -25,13 +25,13 @@ from lakechime_dagster.spark.events.bronze import ingest_events
 from lakechime_dagster.spark.events.group import GroupStep
 from lakechime_dagster.spark.events.job import EventJob, GroupJob
 from lakechime_dagster.spark.job import TableResult
-from lakechime_dagster.store.engine import memory_engine, writing
+from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.types.moves import move_types
 from lakechime_dagster.store.types.repository import SqlEventTypes
-from lakechime_dagster.store.upgrade import upgrade
 from lakechime_dagster.triggers.feeds import FeedPlace
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
 from tests.support.home import local_home
+from tests.support.stores import fresh_memory
 
 GAME = event_stream("game", source=JsonLines("in"), producer_field="$.title")
 
@@ -47,8 +47,7 @@ def stream_home(home: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Pa
 
 
 def repository() -> SqlEventTypes:
-    engine = memory_engine()
-    upgrade(engine)
+    engine = fresh_memory()
     return SqlEventTypes(engine, "test")
 
 

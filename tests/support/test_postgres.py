@@ -23,6 +23,7 @@ def test_the_server_is_a_real_one_of_a_supported_version(postgres_server: str) -
         assert connection.info.server_version >= 140_000
 
 
+@pytest.mark.tier2
 def test_a_server_that_is_named_is_used_instead_of_starting_one(tmp_path: Path) -> None:
     (tmp_path / "test_asks.py").write_text(ASKS)
     done = subprocess.run(

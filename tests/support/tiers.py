@@ -1,8 +1,8 @@
 """The three tiers of tests, how tests are shared out between worker processes, and what a run prints at its end.
 
 `make test` runs tier 1, `.ci/run` adds tier 2, `make test-full` runs all three; `-m tier1` selects one. A test that starts a server or
-drives the product's processes is in tier 2, a test that needs Spark in tier 3, every other in tier 1. A marker `tier1`, `tier2` or
-`tier3` on the test overrides that. On PostgreSQL, a store test is in tier 2 if it is marked `dialect`, else in tier 3.
+a browser, or drives the product's processes, is in tier 2, a test that needs Spark in tier 3, every other in tier 1. A marker `tier1`,
+`tier2` or `tier3` on the test overrides that. On PostgreSQL, a store test is in tier 2 if it is marked `dialect`, else in tier 3.
 """
 
 import sys
@@ -52,7 +52,7 @@ def tier_of(item: pytest.Item) -> str:
     for tier in TIERS:
         if tier in markers:
             return tier
-    if markers & {"services", "e2e"}:
+    if markers & {"services", "e2e"} or "browser" in getattr(item, "fixturenames", ()):
         callspec = getattr(item, "callspec", None)
         is_on_postgres = callspec is not None and "postgres" in callspec.params.values()
         return "tier3" if is_on_postgres and "dialect" not in markers else "tier2"

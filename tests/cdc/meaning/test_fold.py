@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
@@ -100,7 +100,6 @@ class Table:
 
 
 @given(seed=SEEDS, length=LENGTHS)
-@settings(max_examples=1000)
 def test_any_order_and_any_split_of_the_changes_gives_the_same_table(seed: int, length: int) -> None:
     dice = random.Random(seed)
     changes = history(dice, length)
@@ -132,7 +131,6 @@ def readings(changes: Sequence[Change], told: int, cut: int, dice: random.Random
 
 
 @given(seed=SEEDS, length=LENGTHS)
-@settings(max_examples=1000)
 def test_a_repair_of_rows_that_were_right_changes_none_whatever_messages_were_on_their_way(seed: int, length: int) -> None:
     dice = random.Random(seed)
     changes = [in_wal(change) for change in history(dice, length)]
@@ -155,7 +153,6 @@ def test_a_key_change_takes_the_row_that_was_there_though_a_repair_has_read_the_
 
 
 @given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
-@settings(max_examples=1000)
 def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(seed: int, length: int, lateness: int) -> None:
     dice = random.Random(seed)
     changes = history(dice, length)
@@ -166,7 +163,6 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(see
 
 
 @given(seed=SEEDS, length=LENGTHS)
-@settings(max_examples=500)
 def test_changes_that_are_delivered_again_change_nothing(seed: int, length: int) -> None:
     dice = random.Random(seed)
     changes = history(dice, length)

@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import astuple, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
@@ -64,7 +64,6 @@ def oracle(changes: Sequence[Change], track: TrackHistory) -> dict[Key, list[tup
 
 
 @given(seed=SEEDS, length=LENGTHS, track=TRACKS)
-@settings(max_examples=1000)
 def test_any_order_and_any_split_of_the_changes_gives_the_same_histories(seed: int, length: int, track: TrackHistory) -> None:
     dice = random.Random(seed)
     changes = timed(some_changes(dice, length))
@@ -78,7 +77,6 @@ def test_any_order_and_any_split_of_the_changes_gives_the_same_histories(seed: i
 
 
 @given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4), track=TRACKS)
-@settings(max_examples=1000)
 def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
     seed: int, length: int, lateness: int, track: TrackHistory
 ) -> None:

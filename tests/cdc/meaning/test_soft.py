@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Operation
@@ -34,7 +34,6 @@ def deleted(position: int) -> Change:
 
 
 @given(seed=SEEDS, length=LENGTHS)
-@settings(max_examples=1000)
 def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length: int) -> None:
     dice = random.Random(seed)
     changes = timed(history(dice, length))
@@ -49,7 +48,6 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length
 
 
 @given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
-@settings(max_examples=1000)
 def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(seed: int, length: int, lateness: int) -> None:
     dice = random.Random(seed)
     changes = timed(history(dice, length))

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Operation
@@ -189,7 +189,6 @@ def texts(row: Row) -> dict[str, str | None]:
 
 
 @given(seed=st.integers(0, 2**32), length=st.integers(0, 12))
-@settings(max_examples=300)
 def test_any_history_is_told(seed: int, length: int) -> None:
     dice = random.Random(seed)
     statements, rows = history(dice, length, ("insert", "insert", "update", "update", "delete", "truncate"))

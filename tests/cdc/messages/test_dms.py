@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Operation
@@ -198,7 +198,6 @@ def natural(row: Row) -> dict[str, Any]:
 
 
 @given(seed=st.integers(0, 2**32), length=st.integers(0, 12), has_positions=st.booleans())
-@settings(max_examples=300)
 def test_any_history_is_told(seed: int, length: int, has_positions: bool) -> None:
     dice = random.Random(seed)
     statements, rows = history(dice, length, ("read", "insert", "insert", "update", "update", "delete", "truncate"))

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.messages.message import MessageReader
@@ -34,7 +34,6 @@ class Counting:
 
 
 @given(payloads=st.lists(JSON, min_size=1, max_size=4), default=JSON)
-@settings(max_examples=60)
 def test_what_is_read_is_what_the_message_says(payloads: list[Any], default: Any) -> None:
     """Also where the schema itself holds what looks like the beginning of a payload."""
     reader = Counting().reader

@@ -2,7 +2,7 @@
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from lakechime_dagster.cdc.change import Operation
 from lakechime_dagster.cdc.remembering.state import Role, change_row
@@ -12,7 +12,6 @@ from tests.cdc.meaning.test_merging import Lake, told
 
 
 @given(seed=SEEDS, length=LENGTHS)
-@settings(max_examples=300)
 def test_what_is_remembered_tells_which_rows_wait(seed: int, length: int) -> None:
     changes = [told(change) for change in history(random.Random(seed), length)]
     lake = Lake()

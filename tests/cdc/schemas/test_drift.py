@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc import ddl
@@ -98,7 +98,6 @@ def test_types_whose_values_no_type_holds_exactly_are_a_conflict(known: str, see
 
 
 @given(one=TYPES, two=TYPES, three=TYPES)
-@settings(max_examples=400)
 def test_the_least_wider_type_is_one_of_a_semilattice(one: str, two: str, three: str) -> None:
     assert widened(one, one) == one
     assert same(widened(one, two), widened(two, one))
@@ -106,7 +105,6 @@ def test_the_least_wider_type_is_one_of_a_semilattice(one: str, two: str, three:
 
 
 @given(one=TYPES, two=TYPES)
-@settings(max_examples=400)
 def test_a_wider_type_is_always_reached_without_writing_files_again(one: str, two: str) -> None:
     wider = widened(one, two)
     if wider is not None:
@@ -137,7 +135,6 @@ def test_delta_widens_in_place_the_same_types(spark) -> None:
 
 
 @given(known=SCHEMAS, seen=st.lists(SCHEMAS, max_size=4), policy=st.sampled_from(Drift), seed=st.integers(0, 2**32))
-@settings(max_examples=400)
 def test_the_order_in_which_schemas_are_seen_makes_no_difference(
     known: Mapping[str, str], seen: Sequence[Mapping[str, str]], policy: Drift, seed: int
 ) -> None:
@@ -150,7 +147,6 @@ def test_the_order_in_which_schemas_are_seen_makes_no_difference(
 
 
 @given(known=SCHEMAS, seen=st.lists(SCHEMAS, min_size=1, max_size=4), seed=st.integers(0, 2**32))
-@settings(max_examples=400)
 def test_the_steps_in_which_schemas_are_seen_make_no_difference(
     known: Mapping[str, str], seen: Sequence[Mapping[str, str]], seed: int
 ) -> None:
@@ -165,7 +161,6 @@ def test_the_steps_in_which_schemas_are_seen_make_no_difference(
 
 
 @given(known=SCHEMAS, seen=st.lists(SCHEMAS, max_size=4), policy=st.sampled_from(Drift))
-@settings(max_examples=400)
 def test_what_fits_a_column_that_was_seen_fits_what_became_of_it(
     known: Mapping[str, str], seen: Sequence[Mapping[str, str]], policy: Drift
 ) -> None:

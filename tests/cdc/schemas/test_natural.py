@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.schemas.natural import NaturalColumns, natural_type
@@ -150,14 +150,12 @@ def test_a_type_of_which_such_tools_write_no_values_is_refused(ddl: str) -> None
 
 
 @given(number=st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**30), max_value=10**30, places=6))
-@settings(max_examples=60)
 def test_any_decimal_number_comes_back_exactly(number: Decimal) -> None:
     found = natural_type("decimal(38,6)")
     assert str(found.decode(str(number))) == str(found.decode(number)) == str(number)
 
 
 @given(moment=st.datetimes(), separator=st.sampled_from(" T"))
-@settings(max_examples=60)
 def test_any_wall_clock_comes_back_exactly(moment: datetime.datetime, separator: str) -> None:
     written = moment.isoformat(separator)
     assert natural_type("timestamp_ntz").decode(written) == moment

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.schemas.connect import connect_schema
@@ -131,7 +131,6 @@ def test_a_value_that_its_schema_does_not_allow_is_none(schema: dict[str, Any], 
 
 
 @given(number=st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**30), max_value=10**30, places=6))
-@settings(max_examples=60)
 def test_any_decimal_number_comes_back_exactly(number: Decimal) -> None:
     found = value_type(connect_schema(described("bytes", DECIMAL, parameters={"scale": 6})))
     digits = int(str(number).replace(".", ""))
@@ -140,7 +139,6 @@ def test_any_decimal_number_comes_back_exactly(number: Decimal) -> None:
 
 
 @given(moment=st.datetimes())
-@settings(max_examples=60)
 def test_any_wall_clock_comes_back_exactly(moment: datetime.datetime) -> None:
     micros = (moment - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
     assert value_type(connect_schema(described("int64", "io.debezium.time.MicroTimestamp"))).decode(micros) == moment

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
@@ -74,7 +74,6 @@ def searched(network: Network, start: ColumnRef, certainty: Certainty) -> dict[C
 
 
 @given(MANY, REFS, st.sampled_from(Certainty))
-@settings(max_examples=150, deadline=None)
 def test_a_search_by_layers_reaches_what_a_walk_reaches_at_the_same_layers(
     statements: list[Statement], start: ColumnRef, certainty: Certainty
 ) -> None:
@@ -82,7 +81,6 @@ def test_a_search_by_layers_reaches_what_a_walk_reaches_at_the_same_layers(
 
 
 @given(MANY, st.lists(REFS, max_size=3))
-@settings(max_examples=60, deadline=None)
 def test_columns_that_nothing_was_told_of_change_nothing_else(statements: list[Statement], refs: list[ColumnRef]) -> None:
     network = network_of(statements)
     more = network.having([*refs, ColumnRef("s", "new")])
@@ -97,7 +95,6 @@ def test_columns_that_nothing_was_told_of_change_nothing_else(statements: list[S
 
 
 @given(MANY, REFS, REFS, st.sampled_from(Certainty))
-@settings(max_examples=150, deadline=None)
 def test_what_a_column_leads_to_is_led_to_by_it(
     statements: list[Statement], one: ColumnRef, other: ColumnRef, certainty: Certainty
 ) -> None:
@@ -113,7 +110,6 @@ def test_what_a_column_leads_to_is_led_to_by_it(
 
 
 @given(MANY, st.lists(REFS, min_size=2, max_size=3), st.sampled_from(Certainty))
-@settings(max_examples=80, deadline=None)
 def test_the_impact_of_several_columns_is_that_of_each_of_them_together(
     statements: list[Statement], refs: list[ColumnRef], certainty: Certainty
 ) -> None:
@@ -125,7 +121,6 @@ def test_the_impact_of_several_columns_is_that_of_each_of_them_together(
 
 
 @given(MANY, REFS, st.sampled_from(Certainty), st.booleans())
-@settings(max_examples=100, deadline=None)
 def test_a_path_has_as_many_steps_as_its_end_has_layers_and_each_leads_on(
     statements: list[Statement], start: ColumnRef, certainty: Certainty, upstream: bool
 ) -> None:
@@ -146,7 +141,6 @@ def test_a_path_has_as_many_steps_as_its_end_has_layers_and_each_leads_on(
 
 
 @given(MANY, REFS)
-@settings(max_examples=60, deadline=None)
 def test_each_kind_of_hit_is_told_apart_and_together_they_are_all(statements: list[Statement], start: ColumnRef) -> None:
     network = network_of(statements)
     whole = {hit.table: hit.certainty for hit in hits(network, [start]).hits}

@@ -1,7 +1,7 @@
 """The flattened network is what a search from each table and each column finds."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.lineage.columns import ColumnRef
@@ -50,7 +50,6 @@ def tables_from(edges: dict[tuple[str, str], Part], start: str, certainty: Certa
 
 
 @given(MANY, DECLARED)
-@settings(max_examples=80, deadline=None)
 def test_pairs_of_tables_are_those_of_a_walk_from_each_with_the_best_kind(statements: list[Statement], declared: list[Statement]) -> None:
     edges: dict[tuple[str, str], Part] = {}
     for one in statements:
@@ -68,7 +67,6 @@ def test_pairs_of_tables_are_those_of_a_walk_from_each_with_the_best_kind(statem
 
 
 @given(MANY)
-@settings(max_examples=60, deadline=None)
 def test_pairs_of_columns_are_those_of_a_walk_from_each_with_the_best_kind(statements: list[Statement]) -> None:
     network = network_of(statements)
     expected: Rows = set()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, change_table, personal, sql_table
@@ -35,7 +35,6 @@ def networks(draw: st.DrawFn) -> dict[ColumnRef, set[Way]]:
     }
 
 
-@settings(max_examples=60, deadline=None)
 @given(networks(), st.sets(st.sampled_from(COLUMNS), min_size=1, max_size=3))
 def test_a_column_has_a_key_for_each_path_that_leads_to_it(network: dict[ColumnRef, set[Way]], tags: set[ColumnRef]) -> None:
     def paths(ref: ColumnRef) -> Iterator[tuple[Step, ...]]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, joined
@@ -161,7 +161,6 @@ NAMES = st.sampled_from("abcde")
 EDGES = st.lists(st.tuples(NAMES, NAMES, st.sampled_from([Kind.IDENTITY, Kind.TRANSFORMATION])), max_size=12)
 
 
-@settings(max_examples=60)
 @given(EDGES)
 def test_direct_edges_carry_a_tag_as_far_as_they_lead(edges: list[tuple[str, str, Kind]]) -> None:
     """By a plain closure."""
@@ -224,7 +223,6 @@ def _carried(source: Source, reach: Reach, ref: ColumnRef) -> Reach | None:
     return reach if is_same or source.kind is Kind.IDENTITY else max(reach, Reach.UNSURE)
 
 
-@settings(max_examples=150)
 @given(st.lists(STATEMENTS, max_size=4), REFS, REFS)
 def test_a_walk_by_layers_comes_where_going_over_all_statements_comes_by_ways_that_there_are(
     statements: list[Statement], start: ColumnRef, other: ColumnRef

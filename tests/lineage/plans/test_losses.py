@@ -4,6 +4,8 @@ import json
 import random
 from typing import Any
 
+import pytest
+
 from tests.lineage.plans.told import ZOO, read, told
 from tests.support.dumps import nested, nodes_of
 
@@ -38,6 +40,7 @@ def without(text: str, place: int, key: str) -> Any:
     return dump
 
 
+@pytest.mark.tier2
 def test_a_part_that_is_lost_changes_nothing_or_is_told() -> None:
     shapes = {f"{part}/{name}": dumps for part in PARTS for name, dumps in stored_texts(part).items()}
     cases = [(shape, *loss) for shape, text in shapes.items() if "?" not in told(read(json.loads(text))) for loss in losses(text)]
