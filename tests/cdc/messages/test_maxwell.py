@@ -206,7 +206,6 @@ def test_only_the_messages_of_accepted_tables_are_read() -> None:
 
 
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 12))
-@settings(max_examples=300)
 def test_rows_depend_on_no_order_and_no_split_where_messages_lack_declared_columns(seed: int, length: int) -> None:
     """Of a table that has a column for a while: an inserted row is whole, an update keeps what it does not carry."""
     dice = random.Random(seed)
