@@ -32,9 +32,7 @@ PATIENCE_SECONDS = 120.0
 LOCATION = """
 import pathlib, time
 import dagster as dg
-from lakechime_dagster.resources.lakechime import LakeChimeResource
-from lakechime_dagster.sensors.trigger import lakechime_sensor
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster import LakeChimeResource, SnapshotTrigger, lakechime_sensor
 
 @dg.asset
 def features(context: dg.AssetExecutionContext, lakechime: LakeChimeResource):

@@ -30,7 +30,7 @@ from lakechime_dagster.lake.tables import LakeTable, SourceTable
 from lakechime_dagster.lineage.planned.manifest import Manifest, manifest_in
 from lakechime_dagster.lineage.planned.unread import unread_columns
 from lakechime_dagster.resources.keys import asset_key, monitor_check_keys, verify_check_key
-from lakechime_dagster.resources.lakechime import LAKECHIME, declare_flow
+from lakechime_dagster.resources.lakechime_resource import LAKECHIME, declare_flow
 from lakechime_dagster.resources.maintenance import policy_of
 from lakechime_dagster.resources.names import dagster_name, maintenance_name, op_name
 from lakechime_dagster.resources.personal.levels import refuse_personal_levels

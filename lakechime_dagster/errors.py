@@ -1,6 +1,7 @@
 """The errors a user of lakechime_dagster can meet, each saying what to do about it."""
 
 import re
+from types import TracebackType
 from urllib.parse import unquote
 
 _PASSWORD = re.compile(r"^((?:[\w+.-]+://)?+[^:/?]*):.*@", re.DOTALL)
@@ -9,6 +10,10 @@ _SECRET = re.compile(r"pass|secret|sig|token|credential|account_?key", re.IGNORE
 
 class LakeChimeError(Exception):
     """Something a user or an operator can answer; the message names the remedy."""
+
+
+class MissingExtraError(LakeChimeError, ImportError):
+    """A package that an extra of lakechime-dagster brings is not installed."""
 
 
 class InvalidValueError(LakeChimeError, ValueError):
@@ -92,6 +97,39 @@ class RefusedError(LakeChimeError):
 
 class SparkUnavailableError(LakeChimeError):
     """No Spark driver could be started or attached; says what is missing."""
+
+
+EXTRA_OF = {
+    "apprise": "alarms", "confluent_kafka": "kafka", "dagster_webserver": "demo", "delta": "spark", "deltalake": "delta",
+    "duckdb": "demo", "email_validator": "personal", "fastapi": "api", "numpy": "lineage", "orjson": "delta", "phonenumbers": "personal",
+    "prometheus_client": "api", "psycopg": "postgres", "py4j": "spark", "pyarrow": "delta", "pymysql": "mysql", "pyspark": "spark",
+    "sqlglot": "lineage", "stdnum": "personal", "uvicorn": "api",
+}  # fmt: skip
+"""By top-level module the smallest extra that brings it."""
+
+
+class needs:  # noqa: N801 - reads as a word of the with statement
+    """Reports a missing optional package in one sentence: `with needs("a Delta table's log"): from … import …`.
+
+    Args:
+        what: What cannot be done without the package.
+        extra: The extra to install, where a smaller one with the package would not be enough.
+        raised: The class of the error.
+    """
+
+    def __init__(self, what: str, extra: str = "", raised: type[LakeChimeError] = MissingExtraError) -> None:
+        self.what = what
+        self.extra = extra
+        self.raised = raised
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        package = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        if package in EXTRA_OF:
+            extra = self.extra or EXTRA_OF[package]
+            raise self.raised(f"{self.what} needs {package}, which is not installed: pip install 'lakechime-dagster[{extra}]'") from error
 
 
 def shown(value: object, limit: int = 80) -> str:

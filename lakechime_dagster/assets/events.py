@@ -19,7 +19,7 @@ from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
+from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.resources.lineage.declared import record_types
 from lakechime_dagster.resources.names import op_name
 from lakechime_dagster.resources.platform import Platform

@@ -4,7 +4,7 @@ import dagster as dg
 
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lakechime import LAKECHIME, LakeChimeResource
+from lakechime_dagster.resources.lakechime_resource import LAKECHIME, LakeChimeResource
 from lakechime_dagster.resources.lineage.flat import COLUMN_ROWS, TABLE, flatten
 from lakechime_dagster.resources.names import dagster_name
 

@@ -10,7 +10,7 @@ from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.maintenance_plan import Action
 from lakechime_dagster.resources.dropped import remove_expired
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lakechime import LakeChimeResource
+from lakechime_dagster.resources.lakechime_resource import LakeChimeResource
 from lakechime_dagster.resources.maintenance import Kept, keep, policy_of
 from lakechime_dagster.resources.names import maintenance_name, pool_of
 from lakechime_dagster.resources.streams.group_maintenance import keep_group

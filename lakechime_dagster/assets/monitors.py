@@ -14,7 +14,7 @@ from lakechime_dagster.lake.monitors import UNDECLARED
 from lakechime_dagster.resources.following.monitor import followed, monitored, opened_driver
 from lakechime_dagster.resources.following.source_queries import check_source_queries
 from lakechime_dagster.resources.keys import asset_key, monitor_check_keys
-from lakechime_dagster.resources.lakechime import LakeChimeResource
+from lakechime_dagster.resources.lakechime_resource import LakeChimeResource
 from lakechime_dagster.resources.names import IS_PROVEN, KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE
 
 MAX_LOOKS = 500  # evaluations of a check among which one is looked for

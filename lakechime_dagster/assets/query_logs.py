@@ -9,7 +9,7 @@ from lakechime_dagster.assets.report import events_table, nothing_new
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.query_logs import AuditLog
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
+from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.resources.lineage.ingest import Refused, TakenLines, lineage_ingest
 from lakechime_dagster.resources.lineage.query_logs import read_query_log
 from lakechime_dagster.resources.running import RunningExecution

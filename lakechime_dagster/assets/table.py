@@ -24,7 +24,7 @@ from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError
+from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.resources.lineage.beside import written_beside
 from lakechime_dagster.resources.lineage.declared import record_declared
 from lakechime_dagster.resources.lineage.runs import older_code, record_lineage, seen_lineage

@@ -7,7 +7,7 @@ import dagster as dg
 
 from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lakechime import LakeChimeResource
+from lakechime_dagster.resources.lakechime_resource import LakeChimeResource
 from lakechime_dagster.resources.names import EACH_EVENT_ONCE
 from lakechime_dagster.schema.conservation import Fault, Verified
 

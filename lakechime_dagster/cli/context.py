@@ -36,7 +36,7 @@ def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[s
     """
     if module is not None:
         _loaded(f"the triggers of {module}", lambda: importlib.import_module(module))
-        from lakechime_dagster.resources.lakechime import declared_flows as declared
+        from lakechime_dagster.resources.lakechime_resource import declared_flows as declared
 
         return declared()
     from lakechime_dagster.assets.flows import flow_of, group_flow, log_flow

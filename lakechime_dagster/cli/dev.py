@@ -18,8 +18,7 @@ import typer
 from lakechime_dagster.cli.demo import DATABASE_URL, DEMO_LAKE
 from lakechime_dagster.cli.output import note, relay, say
 from lakechime_dagster.cli.processes import Child, end_children, start_child
-from lakechime_dagster.demo.followed import READER_URL
-from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.errors import LakeChimeError, needs
 from lakechime_dagster.settings import MARKER, Settings, load_settings, project_folder
 
 if TYPE_CHECKING:
@@ -51,6 +50,8 @@ def dev(
     verbose: Annotated[bool, typer.Option("--verbose", help="Show every line of Dagster, also of ticks that launch nothing.")] = False,
 ) -> None:
     """Run the lake here: store, warm Spark driver, Dagster with its UI, and the demo's replay; Ctrl-C ends all of it."""
+    with needs("`lakechime dev`"):
+        import dagster_webserver  # noqa: F401 - Dagster starts it
     folder = project_folder()
     os.chdir(folder)  # where .env is, and what relative paths of the settings mean
     settings = load_settings()
@@ -146,6 +147,8 @@ class Deployment:
             relay(line)
 
     def _environment(self) -> Mapping[str, str]:
+        from lakechime_dagster.demo.followed import READER_URL
+
         followed = self.reservations
         page = {"LAKECHIME_LINEAGE_URL": f"http://{HOST}:{self.lineage_port}"} if self.lineage_port else {}
         database = {DATABASE_URL: followed.url, READER_URL: followed.reader_url} if followed else {}

@@ -21,7 +21,7 @@ from lakechime_dagster.cli.notice import app as notice
 from lakechime_dagster.cli.output import error_document, note, one_line, print_json
 from lakechime_dagster.cli.personal import app as personal
 from lakechime_dagster.cli.schema import app as schema
-from lakechime_dagster.errors import LakeChimeError, NotFoundError, shown
+from lakechime_dagster.errors import LakeChimeError, NotFoundError, needs, shown
 from lakechime_dagster.settings import load_settings
 
 ERROR, USAGE, NOTHING, INTERRUPTED = 1, 2, 3, 130
@@ -63,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to fail
     try:
-        return app(arguments, prog_name="lakechime", standalone_mode=False) or 0
+        with needs(" ".join(["`lakechime", *(word for word in arguments[:2] if not word.startswith("-"))]) + "`"):
+            return app(arguments, prog_name="lakechime", standalone_mode=False) or 0
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except typer.Exit as ended:

@@ -7,6 +7,7 @@ import typer
 
 from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.output import note
+from lakechime_dagster.errors import needs
 
 
 def metrics(
@@ -14,7 +15,8 @@ def metrics(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9464,
 ) -> None:
     """Serve /metrics for Prometheus from the store, until Ctrl-C; whoever reaches the address can read names of types."""
-    from lakechime_dagster.api.metrics import serve
+    with needs("`lakechime metrics`"):
+        from lakechime_dagster.api.metrics import serve
     from lakechime_dagster.resources.streams.event_types import event_types
     from lakechime_dagster.store.types.measures import measures
 

@@ -2,8 +2,18 @@
 
 from pathlib import Path
 
-from lakechime_dagster.lake import EventGroup, EventStream, JsonLines, LakeTable, SourceTable, event_group, event_stream, sql_table
-from lakechime_dagster.triggers import SnapshotTrigger, every
+from lakechime_dagster import (
+    EventGroup,
+    EventStream,
+    JsonLines,
+    LakeTable,
+    SnapshotTrigger,
+    SourceTable,
+    event_group,
+    event_stream,
+    every,
+    sql_table,
+)
 
 FOLDER = "airport"  # in the home folder, where the replay writes the files of the stream
 GATE_CHANGED = "gate.changed"

@@ -8,11 +8,21 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakechime_dagster import (
+    Lake,
+    LakeTable,
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+    SourceTable,
+    every,
+    spark_table,
+    sql_table,
+    tick,
+)
 from lakechime_dagster.demo.announced import FOLDER, announced_tables
 from lakechime_dagster.demo.followed import followed_tables, kafka_address
-from lakechime_dagster.lake import Lake, LakeTable, SourceTable, spark_table, sql_table
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 
 if TYPE_CHECKING:
     from dagster import AssetExecutionContext

@@ -4,9 +4,19 @@ import datetime as dt
 import re
 from collections.abc import Mapping
 
+from lakechime_dagster import (
+    CDCMerge,
+    ChangeTable,
+    Debezium,
+    KafkaTopic,
+    LakeTable,
+    Monitor,
+    SnapshotTrigger,
+    change_table,
+    every,
+    sql_table,
+)
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, KafkaTopic, LakeTable, Monitor, change_table, sql_table
-from lakechime_dagster.triggers import SnapshotTrigger, every
 
 CDC_SWITCH = "LAKECHIME_DEMO_CDC"  # set to 1, or to the address that Kafka is to have, the lake has this branch
 READER_URL = "LAKECHIME_DEMO_READER"  # where the database is read that the tables are compared with, as `lakechime dev` tells Dagster

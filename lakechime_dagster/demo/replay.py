@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from lakechime_dagster import DataChangeEvent
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.capture.delta_log import TAGS_KEY
-from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.store import DCEStore, Seen
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.demo.airport import file_of

@@ -9,6 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from duckdb_extensions import import_extension
 
+from lakechime_dagster import LakeTable
 from lakechime_dagster.demo.expected import build_expected, relation_name
 from lakechime_dagster.demo.findings import Difference, Finding, Row, TableCheck
 from lakechime_dagster.demo.flights import flights_lake
@@ -16,7 +17,6 @@ from lakechime_dagster.demo.followed import KAFKA
 from lakechime_dagster.demo.plan import Written
 from lakechime_dagster.demo.verify_events import verify_events
 from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
-from lakechime_dagster.lake import LakeTable
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.lake import Table
 from lakechime_dagster.lake.own_columns import HIDDEN

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
+from lakechime_dagster import SourceTable
 from lakechime_dagster.demo.airport import Line, file_of
 from lakechime_dagster.demo.announced import FOLDER, announced_tables
 from lakechime_dagster.demo.findings import Difference, Finding, Row, TableCheck
 from lakechime_dagster.demo.plan import Written
-from lakechime_dagster.lake import SourceTable
 from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.event_names import SIBLING, field_of
 from lakechime_dagster.lake.events import EventGroup, EventStream, owner_of

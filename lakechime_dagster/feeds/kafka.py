@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.errors import FeedUnreadableError, needs
 from lakechime_dagster.feeds.kafka_limit import Unread, step_end, what_is_left
 from lakechime_dagster.feeds.kafka_topics import TopicState
 from lakechime_dagster.feeds.look import Look
@@ -44,10 +44,8 @@ class KafkaFeed:
             FeedUnreadableError: the cluster cannot be asked, or has no such topic.
             InvalidValueError: an option is not in the environment.
         """
-        try:
+        with needs(str(self.topic), raised=FeedUnreadableError):
             from lakechime_dagster.feeds.kafka_client import ask_topics
-        except ImportError as error:
-            raise FeedUnreadableError(f"{self.topic} cannot be asked without Kafka's client: install lakechime-dagster[kafka]") from error
         read = place if isinstance(place, KafkaPlace) else KafkaPlace()
         topics = ask_topics(self.topic, self.environment, self.seconds)
         return judged(self.topic, read, topics, is_ordered_by_position=self.is_ordered_by_position)

@@ -6,27 +6,22 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
-
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.errors import DeclarationError, needs, shown
 from lakechime_dagster.lake.accounts import Account
-from lakechime_dagster.lake.groups import group_key_columns
-from lakechime_dagster.lake.increments import check_increment, is_aggregate
 from lakechime_dagster.lake.inputs import check_modes, checked_reads, checked_trigger, sql_reads, woken_by
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.names import checked_columns, checked_levels, checked_table_name
-from lakechime_dagster.lake.partition_local import check_partition_local
 from lakechime_dagster.lake.personal import PersonalColumns, checked_personal
 from lakechime_dagster.lake.reads import Passthrough, Read
-from lakechime_dagster.lake.sql import DIALECT, parse_query, tables_of
 from lakechime_dagster.lake.tables import Injection, LakeTable, RefreshMode, checked_refresh
 from lakechime_dagster.triggers.model import Trigger
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 
 def spark_table(
@@ -124,6 +119,11 @@ def sql_table(
     """
     checked_table_name(name, "sql_table")
     text = _sql_text(name, sql, sql_file, Path(sys._getframe(1).f_globals.get("__file__") or "."))
+    with needs("a sql_table", extra="spark"):
+        from lakechime_dagster.lake.groups import group_key_columns
+        from lakechime_dagster.lake.increments import check_increment
+        from lakechime_dagster.lake.partition_local import check_partition_local
+        from lakechime_dagster.lake.sql import parse_query, tables_of
     query = parse_query(name, text)
     mode = checked_refresh(name, refresh)
     key_columns = checked_columns(name, "keys", keys)
@@ -194,7 +194,16 @@ def _is_of_dagster(annotation: Any) -> bool:
 
 def _checked_expect(name: str, expect: Mapping[str, str] | None) -> dict[str, str]:
     checked: dict[str, str] = {}
-    for constraint, condition in (expect or {}).items():
+    if not expect:
+        return checked
+    with needs("a constraint in expect=", extra="spark"):
+        import sqlglot
+        from sqlglot import exp
+        from sqlglot.errors import SqlglotError
+
+        from lakechime_dagster.lake.increments import is_aggregate
+        from lakechime_dagster.lake.sql import DIALECT
+    for constraint, condition in expect.items():
         field = f"expect[{constraint!r}]"
         if not isinstance(constraint, str) or not constraint.strip():
             raise DeclarationError(name, "expect", f"{shown(constraint)} is not the name of a constraint")
@@ -210,7 +219,7 @@ def _checked_expect(name: str, expect: Mapping[str, str] | None) -> dict[str, st
     return checked
 
 
-def _selected(query: exp.Query) -> list[str] | None:
+def _selected(query: "exp.Query") -> list[str] | None:
     """The columns that a query gives; None where it does not name them all."""
     return None if query.is_star or not all(query.named_selects) else query.named_selects
 

@@ -1,19 +1,14 @@
-"""The resource by which any Dagster asset or op gets its execution: its events, its ranges, what to write with."""
+"""How a run gets its execution: the one that it was launched for, else one that it adopts or claims."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
-from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.resources.feeds import ask, hold
-from lakechime_dagster.resources.lineage.programs import recording, tables_of
+from lakechime_dagster.resources.lakechime_resource import NothingNewError, RunContext, declared_flows, flow_named
 from lakechime_dagster.resources.names import DAGSTER_BACKFILL_TAG, EXECUTION_TAG
-from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
-from lakechime_dagster.resources.running import RunningExecution, kept
+from lakechime_dagster.resources.platform import Platform, ask_target
 from lakechime_dagster.resources.streams.asked import due_types
 from lakechime_dagster.resources.streams.draining import drain_firing
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
@@ -23,81 +18,7 @@ from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import Cause, Execution, LaneId, LaneState
 from lakechime_dagster.triggers.model import FireKey, PartitionTrigger
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-RunContext = dg.AssetExecutionContext | dg.OpExecutionContext
 BY_HAND = "a person asked for it"
-_FLOWS: dict[str, Flow] = {}  # the flows of this code location, by name; filled as it is loaded
-
-
-class NothingNewError(LaneConflictError):
-    """There is nothing to do for this run: no event came since the lane's place, or the step is settled already."""
-
-
-def declare_flow(flow: Flow) -> Flow:
-    """Make a flow known to the runs of this code location; the newest declaration of a name holds."""
-    _FLOWS[flow.name] = flow
-    return flow
-
-
-def declared_flows() -> dict[str, Flow]:
-    """The flows of this code location by name."""
-    return dict(_FLOWS)
-
-
-def flow_named(name: str) -> Flow:
-    """The flow of that name in this code location."""
-    if name not in _FLOWS:
-        raise NotFoundError(f"no flow {name!r} is declared in this code location; it has {', '.join(sorted(_FLOWS)) or 'none'}")
-    return _FLOWS[name]
-
-
-class LakeChimeResource(dg.ConfigurableResource):
-    """Hands a run its execution. Everything else comes from LAKECHIME_* settings."""
-
-    def platform(self) -> Platform:
-        """Store, ledger and table logs of this process."""
-        return open_platform()
-
-    @contextmanager
-    def execution(self, context: RunContext, flow: str | None = None, *, partition: str | None = None) -> Iterator[RunningExecution]:
-        """Begin the execution that this run was launched for; a run without our tags adopts or claims one.
-
-        `partition` is the Dagster partition key, by default the run's own.
-
-        Raises:
-            NothingNewError: the step is settled, or nothing came since: report that and end.
-            NotFoundError: no grid point up to now stands for the partition.
-            LaneConflictError: another run is at it; the message names it.
-        """
-        platform = self.platform()
-        found, execution = begun(platform, context, flow, partition)
-        target = platform.log(found.target, found.location) if found.target else None
-        running = RunningExecution(platform, found, execution)
-        with kept(running, target, context.log.info):
-            yield running
-
-    @contextmanager
-    def lineage(
-        self, context: RunContext, spark: "SparkSession", tables: Mapping[str, str] | None = None, aliases: Mapping[str, str] | None = None
-    ) -> Iterator[None]:
-        """Keep the lineage of what the body writes with this session of Spark: `with lakechime.lineage(context, spark): …`.
-
-        SQL and both APIs, MERGE, UPDATE and DELETE too. It counts what left a commit in a table's log, and says what is not known.
-        `tables` are further names of tables by location, beside those of all declared triggers; `aliases` are what others call tables,
-        such as a database that is read by JDBC, as those of a `Lake`.
-        """
-        platform = self.platform()
-        known = tables_of(platform, declared_flows()) | {
-            name: platform.location(name, location) for name, location in (tables or {}).items()
-        }
-        names = Names(tables=tuple(known), locations=known, aliases=aliases or {})
-        with recording(platform, spark, job=context.job_name, run_id=context.run_id, names=names, log=context.log.info):
-            yield
-
-
-LAKECHIME = LakeChimeResource()  # one for all: Dagster merges definitions only if a resource of one name is one object
 
 
 def begun(platform: Platform, context: RunContext, name: str | None, partition: str | None = None) -> tuple[Flow, Execution]:
@@ -198,10 +119,10 @@ def _begin(platform: Platform, flow: Flow, execution: Execution, run_id: str, ba
 
 def _flow_of(context: RunContext, tagged: Execution | None) -> Flow:
     """The flow of a run: by its execution, else by the asset or job that it runs."""
-    keys = _asset_names(context)
-    mine = [flow for flow in _FLOWS.values() if keys & set(flow.asset_keys) or (flow.job is not None and flow.job == context.job_name)]
-    if tagged is not None and tagged.lane.flow in _FLOWS and (not mine or any(flow.name == tagged.lane.flow for flow in mine)):
-        return _FLOWS[tagged.lane.flow]
+    flows, keys = declared_flows(), _asset_names(context)
+    mine = [flow for flow in flows.values() if keys & set(flow.asset_keys) or (flow.job is not None and flow.job == context.job_name)]
+    if tagged is not None and tagged.lane.flow in flows and (not mine or any(flow.name == tagged.lane.flow for flow in mine)):
+        return flows[tagged.lane.flow]
     if len(mine) == 1:
         return mine[0]
     names = ", ".join(sorted(flow.name for flow in mine)) or "none"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.tags import Tags
-from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError
+from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError, needs
 from lakechime_dagster.schema.replay import Drained
 from lakechime_dagster.settings import Settings, load_settings, location_in_project
 from lakechime_dagster.store.engine import memory_engine, open_engine
@@ -52,8 +52,8 @@ class Platform:
 
     def log_at(self, location: str, table: str) -> "DeltaLog":
         """The log of the Delta table at a location."""
-        from lakechime_dagster.capture.delta import DeltaLog  # deltalake, pyarrow and numpy: a fifth of a second, for who asks a log
-
+        with needs(f"the log of the Delta table {table}"):  # imported by those who read a log only: a fifth of a second
+            from lakechime_dagster.capture.delta import DeltaLog
         return DeltaLog(location, table, self.settings.cluster)
 
     def settle_if_committed(self, target: "DeltaLog | None", execution: Execution, beside: Beside | None = None) -> Committed | None:

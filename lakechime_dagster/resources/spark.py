@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import dagster as dg
 
 from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.errors import needs
 from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.resources.running import RunningExecution
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Result = TypeVar("Result")
+ON_SPARK = needs("a table computed on Spark", extra="spark")  # around imports of PySpark, which only a run needs
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class SparkResource(dg.ConfigurableResource):
         Raises:
             SparkFailedError: what Spark said.
         """
-        from lakechime_dagster.spark.refresh import refresh  # as below
+        with ON_SPARK:
+            from lakechime_dagster.spark.refresh import refresh
 
         confs = _confs(write_as, job.location)
 
@@ -71,7 +74,8 @@ class SparkResource(dg.ConfigurableResource):
 
     def ingest(self, running: RunningExecution, job: BronzeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that holds the messages of a feed."""
-        from lakechime_dagster.spark.following.bronze import ingest
+        with ON_SPARK:
+            from lakechime_dagster.spark.following.bronze import ingest
 
         job = replace(job, environment=os.environ)
         confs = _confs(write_as, job.location)
@@ -81,7 +85,8 @@ class SparkResource(dg.ConfigurableResource):
         self, running: RunningExecution, job: EventJob, log: Callable[[str], None], write_as: Account | None
     ) -> SparkAttempt:  # fmt: skip
         """The same of a table that holds the events of a stream."""
-        from lakechime_dagster.spark.events.bronze import ingest_events
+        with ON_SPARK:
+            from lakechime_dagster.spark.events.bronze import ingest_events
 
         job = replace(job, environment=os.environ)
         confs = _confs(write_as, job.location)
@@ -89,7 +94,8 @@ class SparkResource(dg.ConfigurableResource):
 
     def write_group(self, running: RunningExecution, job: GroupJob, log: Callable[[str], None]) -> Attempted[GroupResult]:
         """One attempt at the execution's step of a group of types."""
-        from lakechime_dagster.spark.events.group import GroupStep
+        with ON_SPARK:
+            from lakechime_dagster.spark.events.group import GroupStep
 
         platform, source = running.platform, job.group.stream.table.name
         begun = running.execution.start.sources.get(source, SnapshotPlace())
@@ -106,7 +112,8 @@ class SparkResource(dg.ConfigurableResource):
 
     def follow(self, running: RunningExecution, job: ChangeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that follows a database."""
-        from lakechime_dagster.spark.following.follow import follow
+        with ON_SPARK:
+            from lakechime_dagster.spark.following.follow import follow
 
         confs = _confs(write_as, job.location)
         return self._attempt(running, log, confs, lambda spark: follow(spark, job, running.stamp(), running.platform.log_at))
@@ -116,9 +123,10 @@ class SparkResource(dg.ConfigurableResource):
         work: Callable[["SparkSession"], Result], spark: SparkSettings | None = None,
     ) -> Attempted[Result]:  # fmt: skip
         """What the work gives on a driver, in a session with these confs; jobs that earlier attempts left running are cancelled first."""
-        from lakechime_dagster.spark.drivers.driver import open_driver  # the one sanctioned lazy import: only a run needs Spark
-        from lakechime_dagster.spark.drivers.failures import described
-        from lakechime_dagster.spark.session_confs import session_confs
+        with ON_SPARK:
+            from lakechime_dagster.spark.drivers.driver import open_driver
+            from lakechime_dagster.spark.drivers.failures import described
+            from lakechime_dagster.spark.session_confs import session_confs
 
         settings = running.platform.settings
         start = time.monotonic()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.errors import LakeChimeError, needs
 
 if TYPE_CHECKING:
     import apprise
@@ -43,10 +43,8 @@ def problems_of(urls: Iterable[str]) -> dict[str, str]:
 
 
 def _opened(url: str, *, one_alone: bool) -> "apprise.Apprise":
-    try:
+    with needs("a message to people", raised=NotSentError):
         import apprise
-    except ImportError as error:
-        raise NotSentError("messages are sent by apprise, which is not installed: pip install 'lakechime-dagster[alarms]'") from error
     several = apprise.Apprise()
     if not several.add(url):
         raise NotSentError(f"{_shown(url)} is no URL that apprise takes; see https://appriseit.com/services/")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.resources.lakechime import declare_flow
+from lakechime_dagster.resources.lakechime_resource import declare_flow
 from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.resources.streams.asked import with_asked

@@ -1,22 +1,23 @@
 """Sensors from triggers: `lakechime_sensor` puts a trigger on any Dagster job or asset."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.lake.graph import find_cycle
-from lakechime_dagster.resources.lakechime import declare_flow, declared_flows
+from lakechime_dagster.resources.lakechime_resource import declare_flow, declared_flows
 from lakechime_dagster.resources.names import dagster_name, run_tags
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.sensors.runs import DagsterRuns, OpenInstance, instance_of
-from lakechime_dagster.sensors.tick import AskedAt, run_tick
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution
 from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
+
+if TYPE_CHECKING:
+    from lakechime_dagster.sensors.runs import OpenInstance
+    from lakechime_dagster.sensors.tick import AskedAt
 
 AssetJob = Any  # what `dg.define_asset_job` returns; its class has no public name
 INTERVAL_SECONDS = 1  # every turn of the daemon's loop; 5 would alias with its 5 seconds
@@ -128,6 +129,10 @@ def flow_sensor(
         **launch,  # type: ignore[arg-type]
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        from lakechime_dagster.resources.platform import open_platform
+        from lakechime_dagster.sensors.runs import DagsterRuns, instance_of
+        from lakechime_dagster.sensors.tick import run_tick
+
         try:
             if flow.job is not None and partitions is None:
                 _check_unpartitioned(flow.name, context.repository_def, flow.job)
@@ -149,7 +154,7 @@ def _check_unpartitioned(name: str, repository: dg.RepositoryDefinition | None, 
         raise DeclarationError(name, "job", f"the assets of {job} are partitioned, and no run of it would have a partition; {remedy}")
 
 
-def accepts_of(partitions: dg.PartitionsDefinition | None, instance: OpenInstance) -> Callable[[str], bool]:
+def accepts_of(partitions: dg.PartitionsDefinition | None, instance: "OpenInstance") -> Callable[[str], bool]:
     """Whether Dagster knows a partition key; a key of dynamic partitions is made known."""
     if partitions is None:
         return lambda key: True

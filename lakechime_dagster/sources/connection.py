@@ -7,11 +7,11 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.engine.url import make_url
-from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError, without_password
+from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError, needs, without_password
 
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mysql+pymysql", "postgresql": "postgresql+psycopg"}
 
@@ -70,11 +70,8 @@ def _address(url: str) -> sa.URL:
 def _engine(address: sa.URL) -> sa.Engine:
     options = {"connect_timeout": 10} if address.get_backend_name() == Dialect.POSTGRES else {"connect_timeout": 10, "charset": "utf8mb4"}
     connect_args = {name: value for name, value in options.items() if name not in address.query}
-    try:
+    with needs(_shown(address), raised=SourceUnreadableError):
         engine = sa.create_engine(address, poolclass=NullPool, connect_args=connect_args)
-    except (ModuleNotFoundError, NoSuchModuleError) as error:
-        remedy = f"the driver of {address.drivername} is not installed: pip install 'lakechime-dagster[mysql]'"
-        raise SourceUnreadableError(remedy) from error
     event.listen(engine, "handle_error", _translate)
     return engine
 

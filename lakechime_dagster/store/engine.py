@@ -16,7 +16,7 @@ from sqlalchemy.engine.url import make_url
 from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
-from lakechime_dagster.errors import InvalidValueError, StoreUnreachableError, StoreVersionError, without_password
+from lakechime_dagster.errors import InvalidValueError, StoreUnreachableError, StoreVersionError, needs, without_password
 
 BUSY_SECONDS = 30  # how long a SQLite writer waits for another; its tail under eight writers is 2 s
 IDLE_SECONDS = 1.0  # a pooled connection that rested longer is asked whether it still lives
@@ -38,7 +38,8 @@ def open_engine(url: str) -> Engine:
         event.listen(engine, "do_connect", lambda *_: _make_folder(address))
     else:
         connect_args = {"connect_timeout": 10, "application_name": "lakechime"}
-        engine = create_engine(address, connect_args={k: v for k, v in connect_args.items() if k not in address.query}, **POOL)
+        with needs("a DCE store in PostgreSQL"):
+            engine = create_engine(address, connect_args={k: v for k, v in connect_args.items() if k not in address.query}, **POOL)
     _check_rested_connections(engine)
     event.listen(engine, "handle_error", _translate)
     return engine

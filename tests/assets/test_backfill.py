@@ -13,7 +13,7 @@ from lakechime_dagster.assets.table import each_key, table_asset
 from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 from lakechime_dagster.lake import Lake, SourceTable, sql_table
-from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError, declare_flow
+from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError, declare_flow
 from lakechime_dagster.resources.names import run_tags
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.resources.spark import SparkResource

@@ -9,7 +9,7 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream
 from lakechime_dagster.resources.explain import explain
-from lakechime_dagster.resources.lakechime import declared_flows
+from lakechime_dagster.resources.lakechime_resource import declared_flows
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.resources.streams.draining import event_drains
 from lakechime_dagster.resources.streams.replaying import would_drain

@@ -7,7 +7,7 @@ from lakechime_dagster.cli.backfill import document
 from lakechime_dagster.lake import Lake
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.resources.backfill import Asked, plan, run
-from lakechime_dagster.resources.lakechime import declared_flows
+from lakechime_dagster.resources.lakechime_resource import declared_flows
 from lakechime_dagster.store.backfills import Backfills
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers.orders import OrderState

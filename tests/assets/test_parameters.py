@@ -14,7 +14,7 @@ from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import Lake, LakeTable, SourceTable, spark_table
-from lakechime_dagster.resources.lakechime import LakeChimeResource, NothingNewError, declare_flow
+from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError, declare_flow
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.resources.spark import SparkResource
 from lakechime_dagster.triggers import SnapshotTrigger

@@ -13,7 +13,7 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake import Lake, SourceTable, TableRows, event_group, event_stream
 from lakechime_dagster.resources.explain import explain
 from lakechime_dagster.resources.feeds import place_at
-from lakechime_dagster.resources.lakechime import declared_flows
+from lakechime_dagster.resources.lakechime_resource import declared_flows
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By, Interventions

@@ -14,7 +14,7 @@ from lakechime_dagster.dce.changed_columns import CHANGED_TAG
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Lake, SourceTable, spark_table
 from lakechime_dagster.resources.explain import explain
-from lakechime_dagster.resources.lakechime import declared_flows
+from lakechime_dagster.resources.lakechime_resource import declared_flows
 from lakechime_dagster.resources.lineage.plan import manifest_by
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver

@@ -13,7 +13,7 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Lake, SourceTable, spark_table
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.graph.standing import Standing
-from lakechime_dagster.resources.lakechime import LakeChimeResource
+from lakechime_dagster.resources.lakechime_resource import LakeChimeResource
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from tests.assets.test_lineage import ORDERS, Shop, orders, shown, standings

@@ -164,7 +164,8 @@ def test_a_scan_of_what_is_not_there_says_so(letters: Cli, monkeypatch: pytest.M
     assert "bronze.people is not there yet" in letters("personal", "scan", "bronze.people").err
     assert letters("personal", "scan", "bronze.vists").code == 3
     assert letters("personal", "scan", "bronze.visits", "--sample", "0").code == 2
-    monkeypatch.setitem(sys.modules, "lakechime_dagster.lineage.personal.validators", None)
+    monkeypatch.delitem(sys.modules, "lakechime_dagster.lineage.personal.validators", raising=False)
+    monkeypatch.setitem(sys.modules, "phonenumbers", None)
     assert "pip install 'lakechime-dagster[personal]'" in letters("personal", "scan", "bronze.visits").err
 
 

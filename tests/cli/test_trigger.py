@@ -45,7 +45,7 @@ def position_of_lane(lakechime: Cli) -> str:
 
 
 def flows_by_name() -> dict[str, Any]:
-    from lakechime_dagster.resources.lakechime import declared_flows
+    from lakechime_dagster.resources.lakechime_resource import declared_flows
 
     return declared_flows()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.lake import JsonLines
-from lakechime_dagster.resources.lakechime import declare_flow
+from lakechime_dagster.resources.lakechime_resource import declare_flow
 from lakechime_dagster.sensors.tick import run_tick
 from tests.cli.fed import NAME, fed
 from tests.sensors.test_tick import ToldRuns

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from lakechime_dagster.resources.lakechime import declare_flow
+from lakechime_dagster.resources.lakechime_resource import declare_flow
 from lakechime_dagster.sensors.tick import run_tick
 from lakechime_dagster.triggers import SnapshotTrigger
 from lakechime_dagster.triggers.flow import Flow

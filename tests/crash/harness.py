@@ -16,9 +16,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from sqlalchemy.exc import SQLAlchemyError
 
+from lakechime_dagster import EventQuery
 from lakechime_dagster.cdc.messages.readers import MessageFormat
 from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.resources.platform import Platform, open_platform

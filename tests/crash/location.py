@@ -7,16 +7,25 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from lakechime_dagster import (
+    CDCMerge,
+    Debezium,
+    JsonLines,
+    Lake,
+    LakeTable,
+    SnapshotTrigger,
+    SourceTable,
+    build_definitions,
+    change_table,
+    spark_table,
+)
 from lakechime_dagster.assets import change_table as change_table_module
 from lakechime_dagster.assets import table as table_module
-from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, LakeTable, SourceTable, change_table, spark_table
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.resources import running as running_module
 from lakechime_dagster.sensors import tick as tick_module
 from lakechime_dagster.store import ledger as ledger_module
 from lakechime_dagster.store.ledger import Ledger
-from lakechime_dagster.triggers import SnapshotTrigger
 from tests.crash.points import Point, Switch
 from tests.support.processes import PATIENCE
 

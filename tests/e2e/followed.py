@@ -2,8 +2,7 @@
 
 import datetime as dt
 
-from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, Debezium, KafkaTopic, Lake, Monitor, change_table
+from lakechime_dagster import CDCMerge, Debezium, KafkaTopic, Lake, Monitor, build_definitions, change_table
 from tests.support.impatient import broker
 
 orders = change_table(

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
-from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster import Lake, PartitionTrigger, SnapshotTrigger, SourceTable, every, spark_table, sql_table, tick
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

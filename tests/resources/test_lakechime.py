@@ -4,7 +4,8 @@ import pytest
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
-from lakechime_dagster.resources.lakechime import NothingNewError, adopted
+from lakechime_dagster.resources.lakechime import adopted
+from lakechime_dagster.resources.lakechime_resource import NothingNewError
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.consumed import events_of
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
 from lakechime_dagster.lineage.graph.answers import hits
 from lakechime_dagster.lineage.graph.standing import Standing
-from lakechime_dagster.resources.lakechime import LAKECHIME
+from lakechime_dagster.resources.lakechime_resource import LAKECHIME
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.spark.lineage.recording import USER_METADATA
 from lakechime_dagster.store.lineage.network import network_at

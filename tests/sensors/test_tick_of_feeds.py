@@ -11,7 +11,8 @@ from lakechime_dagster.errors import FeedUnreadableError, LakeChimeError, LaneCo
 from lakechime_dagster.lake import JsonLines
 from lakechime_dagster.resources.explain import explain
 from lakechime_dagster.resources.feeds import place_at
-from lakechime_dagster.resources.lakechime import NothingNewError, adopted
+from lakechime_dagster.resources.lakechime import adopted
+from lakechime_dagster.resources.lakechime_resource import NothingNewError
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.sensors.many import Launch, run_many
 from lakechime_dagster.sensors.tick import AskedAt, RunState, Tick, run_tick

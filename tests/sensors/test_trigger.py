@@ -18,7 +18,7 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Monitor, SourceTable, change_table, sql_table
 from lakechime_dagster.resources.dead_runs import end_dead_run
-from lakechime_dagster.resources.lakechime import LakeChimeResource
+from lakechime_dagster.resources.lakechime_resource import LakeChimeResource
 from lakechime_dagster.resources.names import ATTEMPT_TAG, CAUSE_TAG, EXECUTION_TAG, LANE_TAG
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.sensors.runs import DagsterRuns

@@ -11,7 +11,7 @@ import typer
 
 from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.output import note
-from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.errors import LakeChimeError, needs
 from lakechime_dagster.lineage.notices.acknowledging import checked_key
 from lakechime_dagster.settings import Settings
 
@@ -24,13 +24,11 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9465,
 ) -> None:
     """Serve the page of lineage, POST /lineage for documents of SQL and run events of OpenLineage, and /metrics, until Ctrl-C."""
-    try:
+    with needs("`lakechime lineage serve`", extra="api"):
         from lakechime_dagster.api.app import Served, build_app
         from lakechime_dagster.api.lineage_page import lineage_page, rehearse
         from lakechime_dagster.api.notices import acknowledge_router
         from lakechime_dagster.api.serve import bound, build_server, check_address
-    except ModuleNotFoundError as error:
-        raise LakeChimeError(f"{error.name} is not installed; install lakechime-dagster[api]") from None
     from lakechime_dagster.api.notice_form import notice_form
     from lakechime_dagster.api.notice_page import notice_page
     from lakechime_dagster.resources.lineage.asked import AskedLineage, declared_statements

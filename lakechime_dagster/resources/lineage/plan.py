@@ -64,7 +64,7 @@ def plans_by(planner: "Planner", lake: Lake, platform: Platform) -> tuple[Manife
 
 
 def _planning(lake: Lake, platform: Platform, planner: "Planner", before: Manifest | None, only_manifest: bool) -> "_Planning":
-    from lakechime_dagster.resources.lakechime import declared_flows  # which has Dagster, unlike what plans
+    from lakechime_dagster.resources.lakechime_resource import declared_flows  # which has Dagster, unlike what plans
 
     return _Planning(lake, platform, planner, before, only_manifest, names_of(platform, lake), declared_flows())
 

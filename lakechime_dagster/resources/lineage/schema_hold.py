@@ -19,7 +19,7 @@ from lakechime_dagster.lineage.notices.changes import ChangeKind
 from lakechime_dagster.lineage.notices.drafts import Again, change_of_itself
 from lakechime_dagster.lineage.planned.types import fits, misfit, said
 from lakechime_dagster.lineage.record import Producer, Statement
-from lakechime_dagster.resources.lakechime import declared_flows
+from lakechime_dagster.resources.lakechime_resource import declared_flows
 from lakechime_dagster.resources.notices.drafting import draft_by_itself
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution

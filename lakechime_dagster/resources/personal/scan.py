@@ -2,7 +2,7 @@
 
 from lakechime_dagster.capture.rows import DeltaRows
 from lakechime_dagster.dce.event import TableFormat
-from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableUnreadableError
+from lakechime_dagster.errors import NotFoundError, TableUnreadableError, needs
 from lakechime_dagster.lineage.personal.proposals import Scan, scanned
 from lakechime_dagster.resources.personal.reached import PersonalData
 
@@ -13,13 +13,10 @@ def scan(data: PersonalData, table: str, sample: int) -> Scan:
     Raises:
         NotFoundError: there is no such table.
         TableUnreadableError: it cannot be read.
-        LakeChimeError: the validators are not installed.
+        MissingExtraError: the validators are not installed.
     """
-    try:
+    with needs("a scan of values"):
         from lakechime_dagster.lineage.personal.validators import looks_like
-    except ImportError as error:
-        needed = "python-stdnum, email-validator and phonenumberslite"
-        raise LakeChimeError(f"values are looked at by {needed}: pip install 'lakechime-dagster[personal]'") from error
     declared = data.lake.table(table)
     if declared.format is not TableFormat.DELTA:
         raise TableUnreadableError(f"{table} is no Delta table; `lakechime personal scan` reads those alone")

@@ -88,7 +88,7 @@ def pyspark_home() -> Path:
     """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise SparkUnavailableError("pyspark is not installed: install lakechime-dagster with its dependencies")
+        raise SparkUnavailableError("pyspark is not installed: pip install 'lakechime-dagster[spark]'")
     return Path(spec.origin).parent
 
 
