@@ -89,7 +89,9 @@ def retry(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = F
     if as_json:
         print_json({"execution": _document(following), "attempt": attempt, "dry_run": dry_run})
     else:
-        say(f"attempt {attempt} at {_named(execution)} {'would be' if dry_run else 'is'} due; its sensor launches the run")
+        row = platform.ledger.flow(execution.lane.flow)
+        until = "" if row is None or row.paused_ts is None else f" once `lakechime trigger resume {row.name} --reason …` ends its pause"
+        say(f"attempt {attempt} at {_named(execution)} {'would be' if dry_run else 'is'} due; its sensor launches the run{until}")
 
 
 @app.command()

@@ -106,7 +106,10 @@ def explain(
 
 @app.command()
 def pause(name: Name, reason: Reason, who: Who = None, module: Module = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Claim nothing new; what runs goes on, events wait."""
+    """Stop launching runs, retries included, until resumed. Running ones finish; new events queue up.
+
+    A run that a person launches is not the trigger's: it goes on as ever.
+    """
     from lakechime_dagster.store.interventions import Interventions
 
     platform = open_platform(dry_run=dry_run)

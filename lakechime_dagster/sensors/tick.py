@@ -126,8 +126,9 @@ def attend(
     where = f"step {execution.step} of {execution.lane.key or flow.name}"
     if run is None:
         if execution.run_id is None:
-            due = (execution.next_attempt_ts or 0) <= now
-            return (execution, "") if due else (None, f"{where} is tried again in {((execution.next_attempt_ts or 0) - now) // 1000 + 1} s")
+            if (execution.next_attempt_ts or 0) <= now:
+                return _launched(platform, execution, where)
+            return None, f"{where} is tried again in {((execution.next_attempt_ts or 0) - now) // 1000 + 1} s"
         run = RunFact(execution.run_id, RunState.LIVE)  # a run of another instance: its lease alone tells
     if run.state is RunState.LIVE:
         if _may_live(run, execution, now):
@@ -149,8 +150,17 @@ def attend(
     following = platform.ledger.lose(execution, reason, end=wider)
     if following is None:
         return None, f"{where} is HELD after attempt {execution.attempt}: {reason}"
-    due = (following.next_attempt_ts or 0) <= now
-    return (following, "") if due else (None, f"{where} is tried again as attempt {following.attempt}: {reason}")
+    if (following.next_attempt_ts or 0) <= now:
+        return _launched(platform, following, where)
+    return None, f"{where} is tried again as attempt {following.attempt}: {reason}"
+
+
+def _launched(platform: Platform, execution: Execution, where: str) -> tuple[Execution | None, str]:
+    """An attempt that is due, unless its trigger is paused by now; then it is launched once somebody resumes that."""
+    row = platform.ledger.flow(execution.lane.flow)
+    if row is not None and row.paused_ts is not None:
+        return None, f"{where}: attempt {execution.attempt} is launched when {row.name} is resumed"
+    return execution, ""
 
 
 def _may_live(run: RunFact, execution: Execution, now: int) -> bool:

@@ -70,7 +70,7 @@ class Interventions:
     ledger: Ledger
 
     def pause(self, flow: FlowRow, by: By) -> None:
-        """Claim nothing new; what runs goes on. Events wait."""
+        """Stop launching runs, also those of later attempts, until `resume`. Running ones finish; new events queue up."""
         with writing(self.ledger.engine) as connection:
             values = {"paused_ts": now_ms(connection), "paused_reason": by.reason}
             connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(**values))

@@ -77,9 +77,12 @@ class Ledger(Registry):
         at work, so that nothing but a commit may settle this step.
 
         Raises:
-            LaneConflictError: when the lane has moved since, is not active, has an open execution, or other orders than were seen.
+            LaneConflictError: when the lane has moved since, is not active, has an open execution, or other orders than were seen, or
+                when the trigger fired and was paused since.
         """
         with writing(self.engine) as connection:
+            if claim.cause is Cause.TRIGGER and (paused := self.flow_in(connection, flow.name).blocked_sentence):
+                raise LaneConflictError(f"{flow.name} is {paused}")
             current = lane_at(connection, flow.flow_id, lane.key, lock=True)
             if (current.settled, current.place) != (lane.settled, lane.place) or current.state is not LaneState.ACTIVE:
                 raise LaneConflictError(f"lane {flow.name} {lane.key} moved on (step {current.settled}, {current.state.value})")

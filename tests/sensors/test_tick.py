@@ -12,12 +12,13 @@ from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.sensors.tick import UNBEGUN_MS, RunFact, RunState, run_tick
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
+from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import CommitStamp, Execution, LaneState
 from tests.support.tables import rows, write
-from tests.support.world import World, a_flow
+from tests.support.world import World, a_flow, nothing_committed
 
 TARGET = "silver.orders"
 DAYS = every(days=1, start="2013-01-02", until="2013-01-10")
@@ -94,6 +95,38 @@ def test_a_run_request_that_was_lost_is_asked_for_again_with_the_same_key(world:
     first = one(run_tick(platform, a_flow(), runs).launches)
     again = one(run_tick(platform, a_flow(), runs).launches)
     assert again.run_key == first.run_key
+
+
+def test_a_paused_trigger_launches_no_run_and_no_later_attempt_until_it_is_resumed(
+    world: World, platform: Platform, runs: ToldRuns
+) -> None:
+    by = By(who="ann", reason="upstream is broken")
+    levels = PartitionLevels.of({"day": "date"})
+    flow = Flow(name="daily", trigger=PartitionTrigger(PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, levels), DAYS))
+    for version, day in enumerate(("2013-01-01", "2013-01-02")):
+        world.change(version=version, partition=[day])
+    failed, lost = run_tick(platform, flow, runs).launches
+    world.people.pause(world.evaluator.activate(flow), by)
+    runs.tell(failed, RunState.FAILED)
+    run_tick(platform, flow, runs)
+    world.let_pass(60_000)
+    paused = run_tick(platform, flow, runs)
+    assert paused.launches == ()
+    assert "step 1 of day=2013-01-01: attempt 2 is launched when daily is resumed" in paused.sentences
+    assert "step 1 of day=2013-01-02: attempt 1 is launched when daily is resumed" in paused.sentences
+    world.people.resume(world.evaluator.activate(flow), by)
+    again = run_tick(platform, flow, runs).launches
+    assert {(one.execution_id, one.attempt) for one in again} == {(failed.execution_id, 2), (lost.execution_id, 1)}
+
+
+def test_a_trigger_that_is_paused_after_its_decision_claims_nothing(world: World, platform: Platform) -> None:
+    flow = a_flow()
+    world.change(version=0)
+    row = world.evaluator.activate(flow)
+    decision = world.evaluator.evaluate(flow, row)
+    world.people.pause(row, By(who="ann", reason="upstream is broken"))
+    assert decision.fires
+    assert world.evaluator.fire(flow, row, decision, nothing_committed) == []
 
 
 def test_a_run_that_lives_is_left_alone(world: World, platform: Platform, runs: ToldRuns) -> None:
