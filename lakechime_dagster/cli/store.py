@@ -79,7 +79,7 @@ def expire(
     tables: list[dict[str, Any]] = [
         {
             "table": one.table, "cluster": one.cluster, "folded": one.folded, "needed": one.needed, "forced": one.forced,
-            "needed_by": by.get(one.table) if one.needed else None,
+            "needed_by": by.get(one.table) if one.needed else None, "lost_tags": list(one.lost_tags),
         }
         for one in report.tables
     ]  # fmt: skip
@@ -91,6 +91,9 @@ def expire(
     say(f"{count(report.folded, 'event')} registered before {when(before_ms)} {would}; {report.held_back:,} held back")
     if runs:
         say(f"{count(runs, 'run')} that told no new lineage {'would be removed' if dry_run else 'removed'}")
+    if lost := sorted({tag for one in report.tables for tag in one.lost_tags}):
+        say(f"tags that no trigger asks for {'would go' if dry_run else 'are gone'} with them: {', '.join(lost)}")
+        say("a trigger that asks for one of them later does not find it on these events; --keep-tag keeps it")
     if tables:
         rows = [[one["table"], one["folded"], one["needed"], one["needed_by"], "yes" if one["forced"] else ""] for one in tables]
         print_table(["table", "removed", "needed", "by", "forced"], rows, empty="")

@@ -211,7 +211,8 @@ def _states(
         if row is not None and row.dropped:
             yield key, _after_drops(connection, table_id, key, matches, through)
         elif row is not None or key in folded:
-            yield key, AtomState(available=bool((row is not None and row.matched) or folded.get(key)), seen=True)
+            is_there = bool((row is not None and row.matched) or folded.get(key))
+            yield key, AtomState(available=is_there, seen=True, compacted=key in folded)
 
 
 def _after_drops(connection: Connection, table_id: int, key: str, matches: sa.ColumnElement[bool], through: Position) -> AtomState:

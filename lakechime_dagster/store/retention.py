@@ -24,7 +24,8 @@ class ExpiredTable:
     """What expiry did, or would do, to the events of one table.
 
     `needed` events are old enough but come after the place of a live lane: held back, or removed all the same when
-    `forced`; whoever needed them up to `through` is stale then.
+    `forced`; whoever needed them up to `through` is stale then. `lost_tags` are the keys of tags of expiring events that
+    are not kept: a trigger that asks for one of them later does not find it on these.
     """
 
     table: str
@@ -33,6 +34,7 @@ class ExpiredTable:
     needed: int = 0
     forced: bool = False
     through: Position | None = None
+    lost_tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,7 @@ def expire(
             if not dry_run:
                 locked_whole(connection, [table.table_id])  # from here on nobody registers into this table
             result, expiring = _expiring(connection, table, before_ms, position, force)
+            result = replace(result, lost_tags=() if tag_keys is None else _tags_beside(connection, expiring, tag_keys))
             if result.folded and not dry_run:
                 if result.forced and when_forced is not None:
                     when_forced(connection, result)
@@ -179,6 +182,16 @@ def _goes_whole(may_go: Callable[[FromClause], ColumnElement[bool]]) -> ColumnEl
 
 def _count(connection: Connection, conditions: list[ColumnElement[bool]]) -> int:
     return connection.execute(select(func.count()).select_from(dce_event).where(*conditions)).scalar_one()
+
+
+def _tags_beside(connection: Connection, conditions: list[ColumnElement[bool]], kept: Collection[str]) -> tuple[str, ...]:
+    """The keys of tags of these events that are none of those that are kept, in order."""
+    if connection.dialect.name == "postgresql":
+        key = func.jsonb_object_keys(dce_event.c.tags)
+    else:
+        key = func.json_each(dce_event.c.tags).table_valued("key", name="given").c.key
+    found = connection.execute(select(key).where(*conditions).distinct()).scalars()
+    return tuple(sorted({*found} - {*kept}))
 
 
 def _newest(connection: Connection, conditions: list[ColumnElement[bool]]) -> Position | None:

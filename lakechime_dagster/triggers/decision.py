@@ -18,6 +18,8 @@ from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, Sn
 from lakechime_dagster.triggers.orders import NO_ORDERS, LaneOrders
 from lakechime_dagster.triggers.unread import NOTHING_UNREAD, Unread, due_ms
 
+COMPACTED = "its earlier history is compacted: `store expire` kept only the tags that triggers asked for then"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Firing:
@@ -159,11 +161,15 @@ def feed_rests(every: Schedule | None, asked_ms: int | None, now_ms: int) -> str
 
 @dataclass(frozen=True, kw_only=True)
 class AtomState:
-    """What is known of one partition: whether it is there with the tags, and if not, what is known instead."""
+    """What is known of one partition: whether it is there with the tags, and if not, what is known instead.
+
+    Of events that are `compacted` only the tags were kept that triggers asked for when they expired.
+    """
 
     available: bool
     seen: bool = False
     dropped: bool = False
+    compacted: bool = False
     near_miss: str = ""
 
 
@@ -189,7 +195,8 @@ def decide_partition(
     firings: list[Firing] = []
     blocked_keys: list[str] = []
     waiting: list[str] = []
-    expired = done = busy = 0
+    expired: list[str] = []
+    done = busy = 0
     kept = False  # late events, orders, or an open step, that a blocked lane must not forget
     for evidence in keys:
         if evidence.lane.open and evidence.lane.blocked:
@@ -218,12 +225,14 @@ def decide_partition(
             else:
                 reason = f"all {len(evidence.key.atoms)} partitions of {evidence.key.text} are there"
                 firings.append(_firing(evidence, reason))
-        elif _is_expired(trigger, evidence.key, activated_ms, now_ms):
-            expired += 1
+        elif (end := _deadline(trigger, evidence.key, activated_ms)) is not None and end < from_milliseconds(now_ms):
+            expired.append(f"{evidence.key.text} expired at {_stamp(end)}: {_missing(trigger, evidence)}")
         else:
-            waiting.append(_missing(trigger, evidence))
+            waiting.append(f"{evidence.key.text}: {_missing(trigger, evidence)}")
     waiting = [*blocked_keys, *waiting]  # what only a person can move is said first
-    counts = f"{done} of {len(keys)} keys fired" + (f", {busy} in flight" if busy else "") + (f", {expired} expired" if expired else "")
+    counts = (
+        f"{done} of {len(keys)} keys fired" + (f", {busy} in flight" if busy else "") + (f", {len(expired)} expired" if expired else "")
+    )
     if blocked:
         return Decision(trigger=name, fires=False, reasons=(blocked, counts), through=through, waits=True)
     room = max(0, trigger.max_in_flight - in_flight)
@@ -235,6 +244,7 @@ def decide_partition(
     reasons += waiting[:3]
     if len(waiting) > 3:
         reasons.append(f"{_keys(len(waiting) - 3)} more {'waits' if len(waiting) == 4 else 'wait'}")
+    reasons += reversed(expired[-3:])
     return Decision(
         trigger=name, fires=bool(chosen), reasons=(*reasons, counts), firings=chosen, refused=refused, through=through,
         waits=bool(busy or firings or kept),
@@ -257,7 +267,7 @@ def _firing(evidence: KeyEvidence, reason: str) -> Firing:
 
 
 def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
-    """What a key lacks, first partition named: "flight_date=…: 47 of 48; bronze.weather[…, 5] lacks tag complete=true"."""
+    """What a key lacks, first partition named: "47 of 48 partitions; bronze.weather[…, 5] lacks tag complete=true"."""
     states = [(atom, evidence.atoms.get(atom, AtomState(available=False))) for atom in evidence.key.atoms]
     there = sum(state.available for _, state in states)
     atom, state = next((atom, state) for atom, state in states if not state.available)
@@ -265,16 +275,16 @@ def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
         lack = "was dropped"
     elif state.seen and trigger.tags:
         lack = f"lacks tag {', '.join(f'{key}={value}' for key, value in trigger.tags.items())}"
+        lack += f" ({COMPACTED})" if state.compacted else ""
     else:
         lack = "has no event yet"
     near = f" (there is {state.near_miss}, of another type)" if state.near_miss else ""
-    return f"{evidence.key.text}: {there} of {len(states)} partitions; {atom} {lack}{near}"
+    return f"{there} of {len(states)} partitions; {atom} {lack}{near}"
 
 
-def _is_expired(trigger: PartitionTrigger, key: FireKey, activated_ms: int, now_ms: int) -> bool:
-    if trigger.deadline is None:
-        return False
-    return max(key.point, from_milliseconds(activated_ms)) + trigger.deadline < from_milliseconds(now_ms)
+def _deadline(trigger: PartitionTrigger, key: FireKey, activated_ms: int) -> dt.datetime | None:
+    """When the wait for a key ends."""
+    return None if trigger.deadline is None else max(key.point, from_milliseconds(activated_ms)) + trigger.deadline
 
 
 def _nothing(trigger: SnapshotTrigger, waiting: Sequence[Waiting]) -> str:

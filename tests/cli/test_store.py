@@ -38,7 +38,7 @@ def test_expire_leaves_what_a_lane_still_needs(lakechime: Cli) -> None:
     assert len(lakechime("dce", "list", "--json").json["events"]) == 3
     done = lakechime("store", "expire", *ALL, *MODULE, "--json").json
     held_back = {"table": "bronze.orders", "cluster": "", "folded": 1, "needed": 1, "forced": False, "needed_by": flows.ORDERS}
-    assert held_back in done["tables"]
+    assert held_back | {"lost_tags": []} in done["tables"]
     assert [event["snapshot_id"] for event in lakechime("dce", "list", "--json").json["events"]] == ["2"]
     assert lakechime("trigger", "explain", flows.ORDERS, *MODULE, "--json").json["decision"] == "fire"
 
@@ -101,6 +101,13 @@ def test_expire_keeps_the_tags_of_a_trigger_that_is_declared_elsewhere(lakechime
     assert lakechime("store", "expire", *ALL, *MODULE, "--json").json["folded"] == 1
     lakechime("dce", "register", "--table", "bronze.planes", *complete)
     assert world.decide(Flow(name="own", trigger=trigger)).fires
+
+
+def test_expire_says_which_tags_go(lakechime: Cli) -> None:
+    lakechime("dce", "register", "--table", "a.b", "--snapshot-id", "1", "--tag", "ready=yes", "--tag", "complete=true")
+    would = lakechime("store", "expire", *ALL, *MODULE, "--dry-run")
+    assert "tags that no trigger asks for would go with them: ready;" in would.out
+    assert lakechime("store", "expire", *ALL, *MODULE, "--keep-tag", "ready", "--json").json["tables"][0]["lost_tags"] == []
 
 
 def test_expire_takes_an_age(lakechime: Cli) -> None:

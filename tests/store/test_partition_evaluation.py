@@ -194,6 +194,13 @@ def test_what_retention_folded_still_fires(world: World) -> None:
     assert fired(world.decide(flow)) == ["day=2013-01-01"]
 
 
+def test_a_tag_that_retention_did_not_keep_is_explained_by_the_compacted_history(world: World) -> None:
+    arrive(world, "2013-01-01", 0, tags={"ready": "yes"})
+    fold_all(world)
+    first = world.decide(days(tags={"ready": "yes"})).reasons[0]
+    assert 'bronze.orders["2013-01-01"] lacks tag ready=yes (its earlier history is compacted' in first
+
+
 def test_a_drop_after_folding_withdraws_what_was_folded(world: World) -> None:
     flow = days()
     arrive(world, "2013-01-01", 0)
@@ -324,6 +331,9 @@ def test_a_deadline_counts_from_the_activation_of_the_flow_and_availability_come
     decision = world.decide(flow)
     assert fired(decision) == ["day=2013-01-02"]
     assert "0 of 3 keys fired, 2 expired" in decision.reasons
+    assert [reason.partition(": ")[2] for reason in decision.reasons if "expired at" in reason] == [
+        f'0 of 1 partitions; bronze.orders["{day}"] has no event yet' for day in ("2013-01-03", "2013-01-01")
+    ]
 
 
 def test_a_late_change_is_known_when_the_levels_are_declared_after_the_key_fired(world: World) -> None:

@@ -47,6 +47,16 @@ def test_what_expires_is_folded_into_availability_and_removed(store: SqlDCEStore
     assert len(store.availability(ORDERS)) == 2
 
 
+def test_it_says_which_tags_are_not_kept(store: SqlDCEStore) -> None:
+    store.register(
+        [make_event(snapshot_id=str(n), tags=tags) for n, tags in enumerate([{"run": "7", "ready": "yes"}, {"complete": "true"}])]
+    )
+    reports = [expire(store.engine, FAR, needed={}, tag_keys=["complete"], dry_run=dry_run) for dry_run in (True, False)]
+    assert [[table.lost_tags for table in report.tables] for report in reports] == [[("ready", "run")], [("ready", "run")]]
+    store.register([make_event(snapshot_id="9", tags={"run": "8"})])
+    assert expire(store.engine, FAR, needed={}, tag_keys=None).tables[0].lost_tags == ()
+
+
 def test_events_of_the_time_itself_and_later_stay(store: SqlDCEStore) -> None:
     first, second = store.register([make_event(snapshot_id="1"), make_event(snapshot_id="2")]).registered
     _set_time(store.engine, first.position, 1_000)

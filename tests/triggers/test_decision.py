@@ -32,6 +32,7 @@ TAGS = {"complete": "true"}
 HOUR = PartitionLevels.of({"day": "date", "hour": "int"})
 THERE, SEEN = AtomState(available=True, seen=True), AtomState(available=False, seen=True)
 HELD = "daily is HELD: disk full; `lakechime execution retry` goes on"
+COMPACTED = replace(SEEN, compacted=True)
 DROPPED = AtomState(available=False, seen=True, dropped=True)
 
 
@@ -102,6 +103,7 @@ def table_of_decisions() -> dict[str, Decision]:
         "all partitions there": partition(two, THERE, THERE),
         "one partition missing": partition(two, THERE, None),
         "a partition without the tag": partition(trigger_of("a", tags=TAGS), THERE, SEEN),
+        "a partition without the tag whose history is compacted": partition(trigger_of("a", tags=TAGS), THERE, COMPACTED),
         "a partition that was dropped": partition(two, DROPPED, THERE),
         "a partition of another type": partition(two, THERE, AtomState(available=False, near_miss='["2013-01-01","1"]')),
         "two tables, one missing": partition(trigger_of("a", "b"), THERE, THERE, THERE, None),
