@@ -106,7 +106,7 @@ def test_expire_keeps_the_tags_of_a_trigger_that_is_declared_elsewhere(lakechime
 def test_expire_says_which_tags_go(lakechime: Cli) -> None:
     lakechime("dce", "register", "--table", "a.b", "--snapshot-id", "1", "--tag", "ready=yes", "--tag", "complete=true")
     would = lakechime("store", "expire", *ALL, *MODULE, "--dry-run")
-    assert "tags that no trigger asks for would go with them: ready;" in would.out
+    assert "tags that no trigger asks for would go with them: ready\n" in would.out
     assert lakechime("store", "expire", *ALL, *MODULE, "--keep-tag", "ready", "--json").json["tables"][0]["lost_tags"] == []
 
 
