@@ -125,6 +125,7 @@ def checks(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
     return {one.check_name: one.passed for one in result.get_asset_check_evaluations()}
 
 
+@pytest.mark.tier1
 def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     location.commit((1, MAY[0], 10), (2, MAY[0], 20), (3, MAY[0], -1))
     first = location.run_of("silver_orders")

@@ -47,6 +47,7 @@ def frame(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
     return spark.createDataFrame(list(rows), "k BIGINT, p STRING, v STRING")
 
 
+@pytest.mark.tier1
 def test_every_kind_of_write_carries_the_stamp_and_leaves_no_conf_behind(spark: SparkSession, target: Target) -> None:
     changes = spark.createDataFrame(
         [(1, "a", "u", "U"), (2, "b", "-", "D"), (4, "b", "n", "I")], f"k BIGINT, p STRING, v STRING, {OPERATION} STRING"
@@ -76,6 +77,7 @@ def test_every_kind_of_write_carries_the_stamp_and_leaves_no_conf_behind(spark: 
     assert target.log.properties()["delta.enableChangeDataFeed"] == "true"
 
 
+@pytest.mark.tier1
 def test_a_zombie_that_writes_after_its_successor_is_skipped_and_told_so(spark: SparkSession, target: Target) -> None:
     zombie, successor = make_stamp(1, attempt=1), make_stamp(1, attempt=2)
 
@@ -91,6 +93,7 @@ def test_a_zombie_that_writes_after_its_successor_is_skipped_and_told_so(spark: 
     assert commit(spark, target, zombie, lambda: pytest.fail("a step that has committed is not prepared again")) == found
 
 
+@pytest.mark.tier1
 def test_an_attempt_whose_lane_has_moved_on_is_refused(spark: SparkSession, target: Target) -> None:
     commit(spark, target, make_stamp(2), lambda: lambda: append(frame(spark, (1, "a", "x")), target))
     with pytest.raises(LaneConflictError, match="its lane has committed step 2"):
@@ -107,12 +110,14 @@ def test_with_a_transaction_per_attempt_the_zombie_would_double_the_rows(spark: 
     assert read_rows(target.location) == [(1, "a", "x"), (1, "a", "x")]
 
 
+@pytest.mark.tier1
 def test_nothing_to_do_leaves_no_commit(spark: SparkSession, target: Target) -> None:
     before = target.log.version
     assert commit(spark, target, make_stamp(1), lambda: None) is None
     assert target.log.version == before
 
 
+@pytest.mark.tier1
 def test_a_writer_that_loses_a_conflict_reads_and_writes_again(spark: SparkSession, target: Target) -> None:
     commit(spark, target, make_stamp(1), lambda: lambda: append(frame(spark, (1, "a", "x"), (2, "a", "x")), target))
     tries = []

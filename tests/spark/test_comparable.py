@@ -48,6 +48,7 @@ def are_equal(spark: SparkSession, pairs: list[tuple[str, str]]) -> list[bool]:
     return list(rows.select(*[same(value(f"one.{i}"), value(f"other.{i}")) for i in range(len(pairs))]).collect()[0])
 
 
+@pytest.mark.tier1
 def test_nested_values_differ_by_the_least_that_they_can_hold(spark: SparkSession) -> None:
     pairs = [(shape.format(one), shape.format(other)) for shape in SHAPES for one, other in LEAST]
     assert [pair for pair, equal in zip(pairs, are_equal(spark, pairs), strict=True) if equal] == []

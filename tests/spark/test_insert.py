@@ -66,6 +66,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) ->
     monkeypatch.setattr(insert, "snapshot_at", opened)
 
 
+@pytest.mark.tier1
 def test_rows_of_new_keys_are_added_and_others_merged(flow: Flow, source: Source) -> None:
     source.write((1, "a"), (2, "b"))
     assert balanced(flow.run()).counts.inserted == 2

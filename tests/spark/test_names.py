@@ -50,12 +50,14 @@ def test_a_table_that_is_there_is_written_by_its_own_columns(spark: SparkSession
     assert flow.rows == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.tier1
 def test_a_key_that_is_not_returned_is_named_with_what_is(spark: SparkSession, tmp_path: Path) -> None:
     _, flow = flow_of(spark, tmp_path, "SELECT V AS name FROM orders")
     with pytest.raises(DeclarationError, match=r"target.*does not return the column id.*only name; return it"):
         flow.run()
 
 
+@pytest.mark.tier1
 def test_two_columns_of_one_name_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     def twice(orders: DataFrame) -> DataFrame:
         return orders.selectExpr("ID AS id", "ID + 1 AS Id")

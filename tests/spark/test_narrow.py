@@ -75,6 +75,7 @@ def test_few_rows_of_every_kind_become_data_of_the_plan_as_they_are(spark: Spark
     assert is_one(held, values.distinct())
 
 
+@pytest.mark.tier1
 def test_what_is_data_of_the_plan_is_narrowed_by_without_a_job(spark: SparkSession) -> None:
     held, rows = local(spark.range(3)), spark.range(10)
     assert held is not None
@@ -85,6 +86,7 @@ def test_what_is_data_of_the_plan_is_narrowed_by_without_a_job(spark: SparkSessi
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(group)
 
 
+@pytest.mark.tier1
 @pytest.mark.parametrize("key", ["id", "cast(id AS INT)", "concat('it''s ', id)"])
 def test_many_keys_that_are_data_of_the_plan_are_listed_without_a_job_and_a_join(spark: SparkSession, key: str) -> None:
     rows = spark.range(2000).selectExpr(f"{key} AS key")
@@ -98,6 +100,7 @@ def test_many_keys_that_are_data_of_the_plan_are_listed_without_a_job_and_a_join
     assert found.toArrow().sort_by("key") == wanted.sort_by("key")
 
 
+@pytest.mark.tier1
 def test_null_among_many_listed_keys_is_found_too(spark: SparkSession) -> None:
     rows = spark.range(1000).selectExpr("nullif(id, 7) AS key")
     assert narrowed(rows, rows.where("key IS NULL OR key < 500"), {"key": column("key")}, MAX_LISTED).count() == 500
@@ -123,6 +126,7 @@ def test_nothing_is_wanted_by_no_values(spark: SparkSession) -> None:
     assert narrowed(spark.range(3), spark.range(0), {"id": column("id")}).count() == 0
 
 
+@pytest.mark.tier1
 def test_both_zeros_are_one_value(spark: SparkSession) -> None:
     rows, wanted = spark.sql("SELECT -0.0D AS x"), spark.sql("SELECT 0.0D AS x")
     assert narrowed(rows, wanted, {"x": column("x")}).count() == 1

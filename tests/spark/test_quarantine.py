@@ -16,6 +16,7 @@ from tests.support.refreshes import open_log, read_rows
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.tier1
 def test_rows_that_differ_by_a_microsecond_are_both_kept(spark: SparkSession, tmp_path: Path) -> None:
     location = str(tmp_path / "bad")
     target = Target(name="bad", location=location, log=open_log(location, "bad"))

@@ -142,6 +142,7 @@ def test_a_change_feed_that_began_within_the_range_is_not_relied_on(spark: Spark
     assert read_range(spark, source.log, source.range(3)).method is ReadMethod.CHANGE_FEED
 
 
+@pytest.mark.tier1
 def test_deletion_vectors_are_read_by_either_method(spark: SparkSession, tmp_path: Path) -> None:
     location = tmp_path / "t"
     for feed in (True, False):
@@ -206,6 +207,7 @@ def test_a_start_that_the_log_can_no_longer_rebuild_makes_the_range_expired(spar
     assert read.end.count() == 2 + adds_column
 
 
+@pytest.mark.tier1
 def test_a_table_replaced_at_the_path_is_read_whole(spark: SparkSession, tmp_path: Path) -> None:
     source = Source(tmp_path / "t", SCHEMA)
     source.write((0, 1, "a"))
@@ -218,6 +220,7 @@ def test_a_table_replaced_at_the_path_is_read_whole(spark: SparkSession, tmp_pat
     assert [row["k"] for row in read.end.orderBy("k").collect()] == [7, 8]
 
 
+@pytest.mark.tier1
 def test_single_commits_of_appends_are_read_by_their_files(spark: SparkSession, tmp_path: Path) -> None:
     source = Source(tmp_path / "t", SCHEMA, (), change_feed=False)
     for key in range(4):

@@ -121,6 +121,7 @@ def computed_anew(spark: SparkSession, sources: dict[str, Source]) -> dict[str, 
             spark.catalog.dropTempView(alias)
 
 
+@pytest.mark.tier1
 def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession, tmp_path: Path) -> None:
     flights, weather = flights_source(tmp_path), weather_source(tmp_path)
     rejoin = {"flights": {"rejoin": "weather", "on": ("origin",)}, "weather": {"mode": ReadMode.SNAPSHOT}}
@@ -150,6 +151,7 @@ def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession
     assert not [table for table in spark.catalog.listTables() if table.name.startswith("lakechime")]
 
 
+@pytest.mark.tier1
 def test_bad_rows_go_to_quarantine_once_and_their_neighbours_are_written(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path, (DAYS[0], 1, "JFK", 5), (DAYS[0], None, "JFK", 6), (DAYS[0], 2, "JFK", 7), (DAYS[0], 2, "JFK", 8))
     flights.write((DAYS[0], 3, "JFK", 9), (DAYS[0], 3, "JFK", 9), (DAYS[0], 4, "JFK", -1), (DAYS[0], 5, "JFK", None))
@@ -178,6 +180,7 @@ def test_a_second_attempt_that_read_further_adds_only_new_rows_to_quarantine(spa
     assert (late.outcome, late.notes) == (Outcome.SKIPPED, ("skipped: attempt 2 committed",))
 
 
+@pytest.mark.tier1
 def test_an_attempt_that_finds_its_step_committed_when_it_writes_counts_nothing(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
     flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
@@ -203,6 +206,7 @@ def test_the_watermark_never_goes_back_but_in_a_table_that_is_replaced(spark: Sp
     assert flow.run(refresh=RefreshMode.FULL).watermark == 1356998400000
 
 
+@pytest.mark.tier1
 def test_a_range_that_may_not_be_read_incrementally_replaces_the_target_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
     flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
@@ -439,6 +443,7 @@ def test_names_of_partition_columns_may_hold_dots(spark: SparkSession, tmp_path:
     assert flow.rows == [(3, "b"), (4, "a")]
 
 
+@pytest.mark.tier1
 def test_a_function_that_returns_no_frame_is_a_declaration_error(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
     flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights.count(), keys=("k",))

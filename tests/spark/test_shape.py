@@ -14,6 +14,7 @@ from tests.support.refreshes import Source, make_flow
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.tier1
 @pytest.mark.parametrize(
     ("before", "now", "value"),
     [
@@ -35,6 +36,7 @@ def test_values_are_brought_under_a_type_by_name_and_by_widening(spark: SparkSes
     assert row.asDict(recursive=True) == {"v": value}
 
 
+@pytest.mark.tier1
 @pytest.mark.parametrize(
     ("before", "now", "said"),
     [

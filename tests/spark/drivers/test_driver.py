@@ -18,6 +18,7 @@ pytestmark = pytest.mark.spark
 LONG_JOB = "SELECT sum(hash(id)) FROM range(0, 1000000000000, 1, 1)"
 
 
+@pytest.mark.tier1
 def test_a_delta_table_is_written_and_merged(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     spark.range(3).selectExpr("id", "'old' AS name").write.format("delta").save(path)
@@ -66,6 +67,7 @@ def test_a_tag_is_gone_after_its_block(spark_driver: Driver) -> None:
     assert not set(spark_driver.spark.sparkContext.getJobTags())
 
 
+@pytest.mark.tier1
 def test_python_functions_on_workers_see_the_modules_of_this_process(spark: SparkSession) -> None:
     def with_module(batches):  # type: ignore[no-untyped-def]
         from tests.support.spark import REPOSITORY

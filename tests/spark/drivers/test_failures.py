@@ -17,6 +17,7 @@ from lakechime_dagster.spark.drivers.failures import SparkFailedError, described
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.tier1
 def test_a_failure_says_what_spark_said_without_its_stack(spark: SparkSession) -> None:
     with pytest.raises(SparkFailedError, match=r"AnalysisException: .*nowhere") as caught, described():
         spark.sql("SELECT nowhere FROM range(1)")
@@ -73,17 +74,20 @@ def test_threads_that_begin_at_once_leave_the_class_of_new_loggers_alone() -> No
         logging.setLoggerClass(before)
 
 
+@pytest.mark.tier1
 def test_a_call_that_java_refuses_says_what_java_said(spark: SparkSession) -> None:
     with pytest.raises(SparkFailedError, match="NumberFormatException"), described():
         spark._jvm.java.lang.Integer.parseInt("many")  # type: ignore[union-attr]
 
 
+@pytest.mark.tier1
 def test_a_failure_in_a_task_says_what_the_task_said(spark: SparkSession) -> None:
     with pytest.raises(SparkFailedError, match="an order without a customer") as caught, described():
         spark.sql("SELECT raise_error('an order without a customer') FROM range(1)").collect()
     assert not re.search(r"Job aborted|stage|\bat \w|org\.apache", str(caught.value))
 
 
+@pytest.mark.tier1
 def test_a_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> None:
     location = tmp_path / "t"
     spark.range(3).write.parquet(str(location))

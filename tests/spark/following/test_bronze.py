@@ -74,6 +74,7 @@ def told(identity: int, **fields: Any) -> bytes:
     return json.dumps({"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": data, **fields}).encode()
 
 
+@pytest.mark.tier1
 def test_each_message_is_there_once_with_what_was_read_of_it(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bronze, "SLICE", 250)
     damaged = [b"{", b"\xff\xfe", b"[]", told(4)[:-1]]

@@ -27,6 +27,7 @@ def names_of(dump: Dump) -> list[str]:
     return [node["n"] for node in nodes_of(dump["plan"])]
 
 
+@pytest.mark.tier1
 def test_a_plan_is_cut_at_the_inner_alias_of_an_input(spark: SparkSession, dumper: PlanDumper) -> None:
     below = spark.range(3).withColumn("below", F.lit(1))
     dump = nested(dumper.of(below.alias("lc:bronze.a").alias("a").where("a.id > 1").select("id")))
@@ -36,6 +37,7 @@ def test_a_plan_is_cut_at_the_inner_alias_of_an_input(spark: SparkSession, dumpe
     assert "Range" not in names_of(dump)
 
 
+@pytest.mark.tier1
 def test_nothing_personal_is_in_a_dump(spark: SparkSession, dumper: PlanDumper) -> None:
     rows = spark.createDataFrame([("secret row", 1)], "s string, n int")
     rows.createOrReplaceTempView("personal_rows")
@@ -57,6 +59,7 @@ def test_nothing_personal_is_in_a_dump(spark: SparkSession, dumper: PlanDumper) 
     assert "secret" not in told, told[max(0, told.find("secret") - 200) : told.find("secret") + 50]
 
 
+@pytest.mark.tier1
 def test_ids_tell_columns_apart_through_aliases(spark: SparkSession, dumper: PlanDumper) -> None:
     dump = nested(dumper.of(spark.range(3).alias("lc:t").select((F.col("id") + 1).alias("more"))))
     (alias,) = [node for node in nodes_of(dump["plan"]) if node["n"] == "Alias"]
@@ -89,6 +92,7 @@ def test_what_several_nodes_share_is_told_once(spark: SparkSession, dumper: Plan
     assert (len(columns), names_of(nested(dump)).count("AttributeReference")) == (1, 20)
 
 
+@pytest.mark.tier1
 def test_where_a_leaf_and_a_target_are_is_told(spark: SparkSession, dumper: PlanDumper, tmp_path: Path) -> None:
     source, target = tmp_path / "source table", tmp_path / "target"
     spark.range(3).write.format("delta").save(str(source))
@@ -108,6 +112,7 @@ def test_where_a_leaf_and_a_target_are_is_told(spark: SparkSession, dumper: Plan
         assert "source table" in text or "source%20table" in text
 
 
+@pytest.mark.tier1
 def test_each_statement_is_watched_once_also_those_of_threads(spark: SparkSession, dumper: PlanDumper) -> None:
     spark.range(5).count()
     with dumper.watched() as watched:

@@ -40,6 +40,7 @@ def sources(statement: Statement, folder: str, column: str = "id") -> set[str]:
     return {str(source.ref).replace(folder.lstrip("/"), "folder") for source in found.sources}
 
 
+@pytest.mark.tier1
 def test_each_of_several_paths_is_a_source(spark: SparkSession, folder: str) -> None:
     paths = [f"{folder}/lake/orders", f"{folder}/others/prices", f"{folder}/others/rates"]
     told = {"orders.id", "file/folder/others/prices.id", "file/folder/others/rates.id"}
