@@ -1,4 +1,4 @@
-"""What Prometheus is told of streams of events, from the store alone; docs/metrics.md tells what each metric means."""
+"""Metrics of consumers and of streams of events for Prometheus, from the store alone; docs/metrics.md says what each means."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,6 +61,7 @@ class StoreCollector(Collector):
         yield from _of_types(found)
         yield from _of_producers(found.producers)
         yield from _of_groups(found)
+        yield _of_consumers(found)
         lanes = GaugeMetricFamily("lakechime_lanes", "Lanes by state.", labels=["state"])
         for state in LaneState:
             lanes.add_metric([state.lower()], found.lanes.get(state, 0))
@@ -102,13 +103,13 @@ def _of_types(found: Measures) -> Iterator[Metric]:
     layout = GaugeMetricFamily("lakechime_type_layout_version", "The number of the type's newest layout.", labels=["group", "type"])
     commit = GaugeMetricFamily("lakechime_type_last_commit_timestamp_seconds", "When its table got rows last.", labels=["group", "type"])
     lag = GaugeMetricFamily("lakechime_type_lag_seconds", "How long events of it have waited.", labels=["group", "type"])
-    unread = {one.group: one.unread_ts for one in found.groups}
+    unread = found.waiting_since
     for one in named:
         labels = [one.group, one.type]
         layout.add_metric(labels, one.layout)
         if one.commit_ts is not None:
             commit.add_metric(labels, _seconds(one.commit_ts))
-        lag.add_metric(labels, _lag(found.now, one.behind_ts, unread[one.group]))
+        lag.add_metric(labels, _lag(found.now, one.behind_ts, unread.get(one.group)))
     yield from (layout, commit, lag)
 
 
@@ -141,24 +142,32 @@ def _of_producers(several: Sequence[Producer]) -> Iterator[Metric]:
 def _of_groups(found: Measures) -> Iterator[Metric]:
     state = GaugeMetricFamily("lakechime_group_state", "1 for the state in which the group is.", labels=["group", "state"])
     opened = GaugeMetricFamily("lakechime_group_open_seconds", "Since its open execution was claimed; 0 without one.", labels=["group"])
-    lag = GaugeMetricFamily("lakechime_group_lag_seconds", "How long the oldest unread commit has waited.", labels=["group"])
     refused = CounterMetricFamily("lakechime_group_events_refused", "Events of no type, by reason.", labels=["group", "reason"])
     seconds = CounterMetricFamily("lakechime_group_phase_seconds", "What settled steps took, by phase.", labels=["group", "phase"])
     for one in found.groups:
         for name in STATES:
-            state.add_metric([one.group, name], name == _state(one))
+            state.add_metric([one.group, name], name == _state(one, is_behind=one.group in found.waiting_since))
         opened.add_metric([one.group], _lag(found.now, one.open_ts))
-        lag.add_metric([one.group], _lag(found.now, one.unread_ts))
         for (counter, label), total in sorted(one.totals.items()):
             {REFUSED: refused, SECONDS: seconds}[counter].add_metric([one.group, label], total)
-    yield from (state, opened, lag, refused, seconds)
+    yield from (state, opened, refused, seconds)
 
 
-def _state(one: GroupMeasures) -> str:
+def _of_consumers(found: Measures) -> Metric:
+    """Of each consumer and each source that it reads, in several units."""
+    labels = ["consumer", "source", "unit"]
+    lag = GaugeMetricFamily("lakechime_consumer_lag", "What a consumer has not consumed of a source.", labels=labels)
+    for one in found.lags:
+        for unit, number in {**one.amounts, "seconds": _lag(found.now, one.since_ts)}.items():
+            lag.add_metric([one.consumer, one.source, unit], number)
+    return lag
+
+
+def _state(one: GroupMeasures, *, is_behind: bool) -> str:
     """Failed where a person or another attempt is needed, live where there is work, else idle."""
     if one.state in (LaneState.HELD, LaneState.STALE) or one.attempt > 1:
         return "failed"
-    return "live" if one.open_ts is not None or one.unread_ts is not None else "idle"
+    return "live" if one.open_ts is not None or is_behind else "idle"
 
 
 def _lag(now: int, *since: int | None) -> float:

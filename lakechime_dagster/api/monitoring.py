@@ -5,22 +5,24 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-WIDTH, HEIGHT = 12, 8  # of a panel; Grafana's screen is 24 wide
+SCREEN, WIDTH, HEIGHT = 24, 12, 8  # of Grafana's screen, and of a panel
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A plot: one expression, with how its series are named; `unit` by Grafana's names."""
+    """A plot: one expression, with how its series are named; `unit` by Grafana's names, `width` of the screen's 24."""
 
     title: str
     expression: str
     legend: str
     unit: str = "short"
+    width: int = WIDTH
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,13 @@ class Alarm:
 
 
 TYPE, REASON, GROUP, PRODUCER = "{{group}}: {{type}}", "{{group}}: {{reason}}", "{{group}}", "{{group}}: {{producer}}"
+CONSUMER = "{{consumer}}: {{source}}"
+LATE = 'lakechime_consumer_lag{unit="seconds"} > 900'
+OF_GROUPS = 'label_replace(lakechime_group_open_seconds, "consumer", "$1", "group", "(.*)")'
 PANELS = (
+    Panel("Lag of the 20 latest consumers", 'topk(20, lakechime_consumer_lag{unit="seconds"})', CONSUMER, "s", width=8),
+    Panel("Unread events of 20 consumers", 'topk(20, lakechime_consumer_lag{unit="events"})', CONSUMER, width=8),
+    Panel("Unread versions of 20 consumers", 'topk(20, lakechime_consumer_lag{unit="versions"})', CONSUMER, width=8),
     Panel("Events settled", "sum by (group, type) (rate(lakechime_type_events_total[5m]))", TYPE, "cps"),
     Panel("Rows written", "sum by (group) (rate(lakechime_type_rows_written_total[5m]))", GROUP, "cps"),
     Panel("Rows with something rescued", "sum by (group, type) (rate(lakechime_type_rows_rescued_total[5m]))", TYPE, "cps"),
@@ -44,7 +52,6 @@ PANELS = (
     Panel("Events refused", "sum by (group, reason) (rate(lakechime_group_events_refused_total[5m]))", REASON, "cps"),
     Panel("Events that wait", "lakechime_type_rows_pending", TYPE),
     Panel("Rows behind", "lakechime_type_lag_rows", TYPE),
-    Panel("Lag of groups", "lakechime_group_lag_seconds", GROUP, "s"),
     Panel("Lag of the 20 latest types", "topk(20, lakechime_type_lag_seconds)", TYPE, "s"),
     Panel("Since the last commit", "time() - lakechime_type_last_commit_timestamp_seconds", TYPE, "s"),
     Panel("State of groups", "lakechime_group_state == 1", "{{group}}: {{state}}"),
@@ -66,9 +73,10 @@ PANELS = (
 ALARMS = (
     Alarm("LakechimeGroupFailed", 'lakechime_group_state{state="failed"} == 1', "5m", "critical",
           "Group {{ $labels.group }} is held, stale, or tried again; lakechime status tells more."),
-    Alarm("LakechimeGroupLate", "lakechime_group_lag_seconds > 900", "5m", "warning",
-          "No step of group {{ $labels.group }} has read what came {{ $value }} s ago."),
-    Alarm("LakechimeTypeLate", "lakechime_type_lag_seconds > 900 unless on (group) lakechime_group_lag_seconds > 900", "5m", "warning",
+    Alarm("LakechimeGroupLate", f"{LATE} and on (consumer) {OF_GROUPS}", "5m", "warning",
+          "Group {{ $labels.consumer }} has not consumed what arrived {{ $value }} s ago."),
+    Alarm("LakechimeTypeLate",
+          f'lakechime_type_lag_seconds > 900 unless on (group) label_replace({LATE}, "group", "$1", "consumer", "(.*)")', "5m", "warning",
           "Type {{ $labels.type }} of {{ $labels.group }} has not been written for {{ $value }} s; lakechime schema show tells why."),
     Alarm("LakechimeTypeWaits", "lakechime_type_rows_pending > 0", "15m", "warning",
           "{{ $value }} events of {{ $labels.type }} wait for a table; lakechime schema quarantine tells why."),
@@ -87,9 +95,9 @@ def dashboard() -> dict[str, Any]:
     """The dashboard as Grafana imports it; it asks which Prometheus to read."""
     source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
     return {
-        "uid": "lakechime", "title": "LakeChime: streams of events", "schemaVersion": 39, "refresh": "30s", "tags": ["lakechime"],
+        "uid": "lakechime", "title": "LakeChime", "schemaVersion": 39, "refresh": "30s", "tags": ["lakechime"],
         "time": {"from": "now-6h", "to": "now"}, "templating": {"list": [source]},
-        "panels": [_panel(number, one) for number, one in enumerate(PANELS)],
+        "panels": _panels(),
     }  # fmt: skip
 
 
@@ -108,11 +116,20 @@ def files() -> dict[str, str]:
     return {name: json.dumps(document, indent=2) + "\n" for name, document in (("lakechime.json", dashboard()), ("alarms.yml", rules()))}
 
 
-def _panel(number: int, one: Panel) -> dict[str, Any]:
-    column, row = number % 2, number // 2
+def _panels() -> list[dict[str, Any]]:
+    """The panels beside each other, each row as full as it gets."""
+    found: list[dict[str, Any]] = []
+    x = y = 0
+    for number, one in enumerate(PANELS, start=1):
+        x, y = (x, y) if x + one.width <= SCREEN else (0, y + HEIGHT)
+        found.append(_panel(number, one, {"x": x, "y": y, "w": one.width, "h": HEIGHT}))
+        x += one.width
+    return found
+
+
+def _panel(number: int, one: Panel, place: Mapping[str, int]) -> dict[str, Any]:
     return {
-        "id": number + 1, "title": one.title, "type": "timeseries", "datasource": SOURCE,
-        "gridPos": {"x": column * WIDTH, "y": row * HEIGHT, "w": WIDTH, "h": HEIGHT},
+        "id": number, "title": one.title, "type": "timeseries", "datasource": SOURCE, "gridPos": place,
         "fieldConfig": {"defaults": {"unit": one.unit}, "overrides": []},
         "targets": [{"refId": "A", "expr": one.expression, "legendFormat": one.legend, "datasource": SOURCE}],
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""`lakechime metrics`: what the store tells of streams of events, served for Prometheus."""
+"""`lakechime metrics`: what the store tells of consumers and of streams of events, served for Prometheus."""
 
 import threading
 from typing import Annotated

@@ -11,6 +11,7 @@ from lakechime_dagster.settings import in_project
 from lakechime_dagster.store.interventions import PlaceAt
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.triggers.decision import Decision, Firing, LaneView, feed_rests
+from lakechime_dagster.triggers.feeds import FeedLag
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import LaneState, Place
 from lakechime_dagster.triggers.model import SnapshotTrigger, StartFrom
@@ -25,12 +26,14 @@ class Asked:
         at_ms: When the feed was asked, by the store's clock; None where it was not.
         held: Why the lane must wait for a person; empty where it need not.
         lane: The lane for which it was asked, where there is one yet.
+        lag: What it holds that was not read; None where it was not asked, or a person must decide first.
     """
 
     decision: Decision
     at_ms: int | None = None
     held: str = ""
     lane: LaneRow | None = None
+    lag: FeedLag | None = None
 
 
 def opened(flow: Flow) -> OpenFeed:
@@ -61,7 +64,16 @@ def ask(platform: Platform, flow: Flow, row: FlowRow, asked_ms: int | None = Non
     firing = Firing(reason=came, settled=lane.settled, feed=look.step_end or look.end, has_more=look.step_end is not None)
     firings = (firing,) if came else ()
     decision = Decision(trigger=flow.name, fires=bool(came), reasons=reasons, firings=firings)
-    return Asked(decision=decision, at_ms=moment.now, held="; ".join(look.problems), lane=moment.lanes.get(""))
+    lag = FeedLag.seen(
+        lane.place.feed, look.end, step=lane.settled, now_ms=moment.now, before=row.feed_lag, has_more=lane.place.has_more
+    )  # fmt: skip
+    return Asked(
+        decision=decision,
+        at_ms=moment.now,
+        held="; ".join(look.problems),
+        lane=moment.lanes.get(""),
+        lag=None if look.problems else lag,
+    )
 
 
 def hold(platform: Platform, row: FlowRow, asked: Asked) -> None:

@@ -91,6 +91,8 @@ def decided(platform: Platform, flow: Flow, row: FlowRow, accepts: Accepts, aske
     found = ask(platform, flow, row, asked.get(flow.name))
     if found.at_ms is not None:
         asked[flow.name] = found.at_ms
+    if found.lag is not None:
+        platform.ledger.note_feed(row, found.lag)
     hold(platform, row, found)
     return with_asked(platform, flow, row, found.decision)
 

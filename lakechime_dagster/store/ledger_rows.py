@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store import ledger_schema as schema
+from lakechime_dagster.triggers.feeds import FeedLag
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Cause, Execution, ExecutionState, LaneId, LaneState, Place
 
@@ -36,6 +37,7 @@ class FlowRow:
     cluster: str | None = None
     is_partitioned: bool | None = None
     refires: bool | None = None
+    feed_lag: FeedLag | None = None
 
     def describes(self, flow: Flow) -> bool:
         """Whether the declaration is the one that the ledger knows."""
@@ -118,6 +120,7 @@ def flow_from(row: sa.Row[Any]) -> FlowRow:
         target=row.target, job=row.job, asset_keys=tuple(row.asset_keys), activated_ts=row.activated_ts, start=Place.from_json(row.start),
         paused_ts=row.paused_ts, paused_reason=row.paused_reason, looked=Position(row.looked_tx, row.looked_seq), ticked_ts=row.ticked_ts,
         cluster=row.cluster, is_partitioned=row.is_partitioned, refires=row.refires,
+        feed_lag=None if row.feed_lag is None else FeedLag.from_json(row.feed_lag),
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ flow = sa.Table(
     sa.Column("forgotten_ts", sa.BigInteger),
     sa.Column("looked_tx", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("looked_seq", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("feed_lag", sa.JSON(none_as_null=True)),  # `FeedLag.to_json`; NULL of a flow without a feed, or before it was looked at
     sa.UniqueConstraint("deployment", "name", name="lc_flow_name"),
     sqlite_autoincrement=True,
 )

@@ -11,6 +11,7 @@ from lakechime_dagster.store.dialect import among, insert_if_absent, now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.ledger_rows import FLOWS, IS_KNOWN, FlowRow, LaneRow, flow_from, lane_from
 from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.feeds import FeedLag
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Committed, ExecutionState, LaneState, Place
 
@@ -78,6 +79,12 @@ class Registry:
         if stale:
             with writing(self.engine) as connection:
                 connection.execute(sa.update(schema.flow).where(among(connection, schema.flow.c.flow_id, stale)).values(ticked_ts=now))
+
+    def note_feed(self, flow: FlowRow, lag: FeedLag) -> None:
+        """Remember what the feed of a flow was seen to hold, where that is news."""
+        if lag != flow.feed_lag:
+            with writing(self.engine) as connection:
+                connection.execute(sa.update(schema.flow).where(schema.flow.c.flow_id == flow.flow_id).values(feed_lag=lag.to_json()))
 
     def lanes(self, flow: FlowRow) -> dict[str, LaneRow]:
         """The lanes of a flow by key."""

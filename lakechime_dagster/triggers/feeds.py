@@ -84,6 +84,51 @@ def spans_between(start: FeedPlace | None, end: FeedPlace) -> list[tuple[str, Sp
     return [(f"{end.topics[topic_id].name}[{partition}]", span) for (topic_id, partition), span in spans.items()]
 
 
+@dataclass(frozen=True, kw_only=True)
+class FeedLag:
+    """What a feed held beyond the checkpoint of its consumer when it was looked at last.
+
+    Attributes:
+        unread: Offsets of topics, or bytes of files.
+        unit: `events` of topics, `bytes` of files.
+        since_ms: When something unread was seen first, in milliseconds of the store's clock; None where there is nothing.
+        step: How many executions of the consumer were complete then.
+    """
+
+    unread: int
+    unit: str
+    since_ms: int | None
+    step: int
+
+    @classmethod
+    def seen(
+        cls, start: FeedPlace | None, end: FeedPlace, *, step: int, now_ms: int, before: "FeedLag | None", has_more: bool
+    ) -> "FeedLag":
+        """What a look at the feed tells, given what the last one did.
+
+        Args:
+            start: The checkpoint.
+            end: Up to where the feed can be read.
+            step: How many executions are complete.
+            now_ms: The time of the look.
+            before: What the last look told; None where there was none.
+            has_more: The last execution left something of what was there, which has waited since then.
+        """
+        unread = sum(stop - first for _, (first, stop) in spans_between(start, end))
+        unit = "bytes" if isinstance(end, FilesPlace) else "events"
+        since_ms = now_ms if unread else None
+        if unread and before is not None and before.since_ms is not None and (before.step == step or has_more):
+            since_ms = before.since_ms
+        return cls(unread=unread, unit=unit, since_ms=since_ms, step=step)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"unread": self.unread, "unit": self.unit, "since_ms": self.since_ms, "step": self.step}
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> "FeedLag":
+        return cls(unread=wire["unread"], unit=wire["unit"], since_ms=wire["since_ms"], step=wire["step"])
+
+
 def feed_place(wire: Mapping[str, Any]) -> FeedPlace:
     """The place that `to_json` wrote.
 

@@ -1,5 +1,6 @@
 """Ticks of a flow that reads files of a folder: what it claims, how it is held, and how it goes on. Store and files are real."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import dagster as dg
@@ -16,7 +17,9 @@ from lakechime_dagster.resources.lakechime_resource import NothingNewError
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.sensors.many import Launch, run_many
 from lakechime_dagster.sensors.tick import AskedAt, RunState, Tick, run_tick
+from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.lag import consumer_lags
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers import SnapshotTrigger, every
 from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace
@@ -64,6 +67,12 @@ def settled(world: World, tick: Tick) -> Execution:
     return execution
 
 
+def lag(world: World) -> Mapping[str, int]:
+    with reading(world.engine) as connection:
+        (found,) = consumer_lags(connection, world.deployment)
+    return found.amounts
+
+
 def read_to(world: World) -> FeedPlace | None:
     flow = world.ledger.flow(NAME)
     assert flow is not None
@@ -86,7 +95,9 @@ def test_the_next_claim_goes_on_where_the_last_one_ended(world: World, platform:
     flow = a_feed(folder)
     drop(folder, "a.jsonl", "1")
     settled(world, run_tick(platform, flow, runs))
+    assert lag(world)["bytes"] == 2  # as the last look told
     assert run_tick(platform, flow, runs).sentences == (f"nothing new in {folder}/*.jsonl",)
+    assert lag(world)["bytes"] == 0
     drop(folder, "b.jsonl", "2")
     execution = settled(world, run_tick(platform, flow, runs))
     assert (execution.step, execution.start.feed) == (2, FilesPlace({"a.jsonl": 2}))

@@ -25,8 +25,8 @@ def test_an_overview_counts_what_waits_is_open_and_is_held(world: World) -> None
 def test_events_of_a_table_of_that_name_in_another_cluster_do_not_wait(world: World) -> None:
     for name, cluster in (("here", ""), ("there", "west")):
         world.evaluator.activate(a_flow(name, cluster=cluster))
-    for cluster in ("", "west", "west", "east"):
-        world.change("bronze.orders", cluster=cluster)
+    for version, cluster in enumerate(("", "west", "west", "east")):
+        world.change("bronze.orders", version, cluster=cluster)
     assert {flow.row.name: flow.waiting for flow in overview(world.ledger)} == {"here": 1, "there": 2}
 
 
@@ -35,5 +35,5 @@ def test_events_of_all_clusters_wait_for_a_flow_that_an_older_program_activated(
     with writing(world.engine) as connection:
         connection.execute(sa.update(schema.flow).values(cluster=None))
     for cluster in ("", "west"):
-        world.change("bronze.orders", cluster=cluster)
+        world.change("bronze.orders", 1, cluster=cluster)
     assert [flow.waiting for flow in overview(world.ledger)] == [2]

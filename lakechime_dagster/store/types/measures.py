@@ -7,12 +7,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from lakechime_dagster.dce.position import Position
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading
-from lakechime_dagster.store.queries import is_after, is_data, is_visible
-from lakechime_dagster.store.schema import dce_event, dce_table
+from lakechime_dagster.store.lag import ConsumerLag, consumer_lags
 from lakechime_dagster.store.types import schema as events
 from lakechime_dagster.store.types.producers import Producer, summed_up
 from lakechime_dagster.store.types.repository import SqlEventTypes
@@ -55,7 +53,6 @@ class GroupMeasures:
     Attributes:
         state: Of its lane; None before its first tick.
         open_ts: When its open execution was claimed, which is at this `attempt`.
-        unread_ts: When the oldest commit of its stream that no settled step has read was registered.
         totals: By counter and label.
     """
 
@@ -63,20 +60,33 @@ class GroupMeasures:
     state: LaneState | None = None
     open_ts: int | None = None
     attempt: int = 0
-    unread_ts: int | None = None
     totals: Mapping[tuple[str, str], float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """All of a deployment at `now`, the busiest types and producers first; `ticked_ts` is when a trigger was evaluated last."""
+    """All of a deployment at `now`, the busiest types and producers first; `ticked_ts` is when a trigger was evaluated last.
+
+    Attributes:
+        lags: Of all consumers, groups among them.
+    """
 
     now: int
     types: tuple[TypeMeasures, ...]
     producers: tuple[Producer, ...]
     groups: tuple[GroupMeasures, ...]
+    lags: tuple[ConsumerLag, ...]
     lanes: Mapping[LaneState, int]
     ticked_ts: int | None
+
+    @property
+    def waiting_since(self) -> Mapping[str, int]:
+        """By consumer when the oldest event that it has not consumed was registered; those that have consumed all are left out."""
+        found: dict[str, int] = {}
+        for one in self.lags:
+            if one.since_ts is not None:
+                found[one.consumer] = min(one.since_ts, found.get(one.consumer, one.since_ts))
+        return found
 
 
 def measures(types: SqlEventTypes) -> Measures:
@@ -88,12 +98,13 @@ def measures(types: SqlEventTypes) -> Measures:
         totals = _totals(connection, deployment)
         names = sorted({one.group for one in several} | {*totals})
         flows = {row.name: row for row in connection.execute(_flows(deployment, names))}
-        groups = tuple(_group(connection, name, flows.get(name), totals.get(name, {})) for name in names)
+        groups = tuple(_group(name, flows.get(name), totals.get(name, {})) for name in names)
+        lags = tuple(consumer_lags(connection, deployment))
         lanes = {LaneState(state): count for state, count in connection.execute(_lanes(deployment))}
         ticked = connection.execute(sa.select(sa.func.max(ledger.flow.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
         senders = tuple(summed_up(connection, [events.event_type.c.deployment == deployment]))
         now = now_ms(connection)
-        return Measures(now=now, types=several, producers=senders, groups=groups, lanes=lanes, ticked_ts=ticked)
+        return Measures(now=now, types=several, producers=senders, groups=groups, lags=lags, lanes=lanes, ticked_ts=ticked)
 
 
 def _types(deployment: str) -> sa.Select[Any]:
@@ -146,23 +157,11 @@ def _flows(deployment: str, names: list[str]) -> sa.Select[Any]:
     flow, lane, execution = ledger.flow.c, ledger.lane.c, ledger.execution.c
     is_open = sa.and_(execution.lane_id == lane.lane_id, execution.state == ExecutionState.OPEN)
     joined = ledger.flow.join(ledger.lane, sa.and_(lane.flow_id == flow.flow_id, lane.key == "")).outerjoin(ledger.execution, is_open)
-    columns = (flow.name, flow.tables, flow.cluster, lane.state, lane.place_tx, lane.place_seq, execution.claimed_ts, execution.attempt)
+    columns = (flow.name, lane.state, execution.claimed_ts, execution.attempt)
     return sa.select(*columns).select_from(joined).where(*_lives(deployment), flow.name.in_(names))
 
 
-def _group(connection: Connection, name: str, flow: Any, totals: Mapping[tuple[str, str], float]) -> GroupMeasures:
+def _group(name: str, flow: Any, totals: Mapping[tuple[str, str], float]) -> GroupMeasures:
     if flow is None:
         return GroupMeasures(group=name, totals=totals)
-    unread = (
-        sa.select(dce_event.c.event_ts)
-        .join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
-        .where(dce_table.c.name.in_(flow.tables), is_after(Position(flow.place_tx, flow.place_seq)), is_data, is_visible())
-        .order_by(dce_event.c.tx_id, dce_event.c.seq)
-        .limit(1)
-    )
-    if flow.cluster is not None:
-        unread = unread.where(dce_table.c.cluster == flow.cluster)
-    return GroupMeasures(
-        group=name, state=LaneState(flow.state), open_ts=flow.claimed_ts, attempt=flow.attempt or 0,
-        unread_ts=connection.execute(unread).scalar_one_or_none(), totals=totals,
-    )  # fmt: skip
+    return GroupMeasures(group=name, state=LaneState(flow.state), open_ts=flow.claimed_ts, attempt=flow.attempt or 0, totals=totals)

@@ -1,0 +1,96 @@
+"""How far each consumer is behind its sources, by the store alone."""
+
+import pytest
+from sqlalchemy import Engine
+
+from lakechime_dagster.store.engine import reading
+from lakechime_dagster.store.lag import FEED, ConsumerLag, consumer_lags
+from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.triggers.feeds import FeedLag, FilesPlace, KafkaPlace, TopicPlace
+from tests.support.world import World, a_flow, elsewhere
+
+ORDERS = "bronze.orders"
+
+
+@pytest.fixture
+def world(sqlite_engine: Engine) -> World:
+    return World(sqlite_engine)
+
+
+def lags(world: World) -> dict[tuple[str, str], ConsumerLag]:
+    with reading(world.engine) as connection:
+        return {(one.consumer, one.source): one for one in consumer_lags(connection, world.deployment)}
+
+
+def amounts(world: World, consumer: str = "silver", source: str = ORDERS) -> dict[str, int]:
+    return dict(lags(world)[consumer, source].amounts)
+
+
+def test_what_a_consumer_has_not_consumed_is_counted_by_source(world: World) -> None:
+    flow = a_flow("silver", ORDERS, "bronze.people")
+    world.evaluator.activate(flow)
+    assert amounts(world) == {"events": 0, "versions": 0}
+    first = world.change(ORDERS, 1, partition=("2024-01-01",))
+    world.change(ORDERS, 1, partition=("2024-01-02",))
+    world.change(ORDERS, 2)
+    assert amounts(world) == {"events": 3, "versions": 2}
+    assert lags(world)["silver", ORDERS].since_ts == first.event_ts
+    assert amounts(world, source="bronze.people") == {"events": 0, "versions": 0}
+
+    (execution,) = world.fire(flow)
+    assert amounts(world) == {"events": 3, "versions": 2}  # until it is complete
+    world.change(ORDERS, 3)
+    world.ledger.settle(execution, None)
+    assert amounts(world) == {"events": 1, "versions": 1}
+    world.tick_of_the_sensor(flow)
+    assert lags(world)["silver", ORDERS] == ConsumerLag(consumer="silver", source=ORDERS, amounts={"events": 0, "versions": 0})
+
+
+def test_what_starts_nothing_is_consumed_and_a_mark_matters_to_who_asks_for_its_tags(world: World) -> None:
+    plain, tagged = a_flow("plain"), a_flow("tagged", trigger=SnapshotTrigger([ORDERS], tags={"ok": "yes"}))
+    for flow in (plain, tagged):
+        world.evaluator.activate(flow)
+    world.change(ORDERS, 1)
+    world.tick_of_the_sensor(tagged)
+    assert (amounts(world, "plain")["events"], amounts(world, "tagged")["events"]) == (1, 0)
+    world.change(ORDERS, tags={"ok": "yes"})
+    assert (amounts(world, "plain")["events"], amounts(world, "tagged")["events"]) == (1, 1)
+
+
+def test_consumers_of_other_deployments_and_events_of_other_clusters_are_not_counted(world: World) -> None:
+    world.evaluator.activate(a_flow())
+    elsewhere(world, "production").evaluator.activate(a_flow("other"))
+    world.change(ORDERS, 1, cluster="west")
+    assert amounts(world)["events"] == 0
+    assert {consumer for consumer, _ in lags(world)} == {"silver"}
+
+
+def test_a_feed_is_behind_by_what_the_last_look_at_it_told(world: World) -> None:
+    row = world.evaluator.activate(a_flow("bronze.changes", trigger=SnapshotTrigger(())))
+    assert lags(world) == {}
+    world.ledger.note_feed(row, FeedLag(unread=12, unit="events", since_ms=5, step=1))
+    assert lags(world) == {
+        ("bronze.changes", FEED): ConsumerLag(consumer="bronze.changes", source=FEED, amounts={"events": 12}, since_ts=5)
+    }
+
+
+def at(offset: int) -> KafkaPlace:
+    return KafkaPlace({"id": TopicPlace("orders", {0: offset, 1: 3})})
+
+
+def test_what_a_feed_holds_has_waited_since_it_was_seen_first() -> None:
+    """Until an execution is complete, and longer where that left something."""
+
+    def seen(start: int, end: int, now_ms: int, before: FeedLag | None = None, *, step: int = 1, has_more: bool = False) -> FeedLag:
+        return FeedLag.seen(at(start), at(end), step=step, now_ms=now_ms, before=before, has_more=has_more)
+
+    first = seen(2, 7, 100)
+    assert (first.unread, first.unit, first.since_ms) == (5, "events", 100)
+    assert seen(2, 9, 200, first).since_ms == 100
+    assert seen(7, 9, 300, first, step=2).since_ms == 300
+    assert seen(4, 9, 300, first, step=2, has_more=True).since_ms == 100
+    read = seen(9, 9, 400, first, step=2)
+    assert (read.unread, read.since_ms) == (0, None)
+    assert seen(9, 10, 500, read, step=2).since_ms == 500
+    assert FeedLag.from_json(first.to_json()) == first
+    assert FeedLag.seen(None, FilesPlace({"a": 7}), step=0, now_ms=1, before=None, has_more=False).unit == "bytes"
