@@ -133,13 +133,6 @@ def test_a_url_that_is_none_is_a_wrong_usage(lakechime: Cli) -> None:
     assert (answer.code, "'--source-url'" in answer.err, "hunter2" in answer.err) == (2, True, False)
 
 
-@pytest.mark.parametrize("table", ["orders", ".orders", "shop.", ""])
-def test_a_table_of_the_database_has_its_schema(lakechime: Cli, table: str) -> None:
-    Shop.declared(lakechime)
-    answer = lakechime("cdc", "plan", NAME, "--source-url", DATABASE, "--source-table", table)
-    assert (answer.code, "'--source-table'" in answer.err, "is no schema.table" in answer.err) == (2, True, True)
-
-
 def test_a_database_of_a_monitor_that_the_environment_lacks_is_not_asked(lakechime: Cli) -> None:
     Shop.declared(lakechime, monitor=Monitor(database="$NOT_THERE", table="shop.orders"))
     answer = lakechime("cdc", "plan", NAME, "--json")
@@ -180,13 +173,6 @@ def test_a_bronze_table_that_cannot_be_read_is_a_finding(lakechime: Cli) -> None
         file.write_bytes(b"damaged")
     (found,) = [one for one in planned(lakechime)["findings"] if one["about"] == "messages"]
     assert "they cannot be looked at: shop.orders__changes" in found["problem"]
-
-
-@pytest.mark.parametrize("name", ["shop.order", "shop.orders__changes"])
-def test_a_name_that_is_none_is_answered_with_the_nearest(lakechime: Cli, name: str) -> None:
-    Shop.declared(lakechime)
-    answer = lakechime("cdc", "plan", name)
-    assert (answer.code, "did you mean shop.orders?" in answer.err) == (3, True)
 
 
 @pytest.mark.services

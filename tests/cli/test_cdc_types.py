@@ -138,9 +138,3 @@ def test_a_table_whose_messages_bring_their_types_declares_none(lakechime: Cli) 
     Shop.declared(lakechime, envelope=Debezium())
     answer = written(lakechime, "--source-url", NOWHERE)
     assert (answer.code, "messages of Debezium bring them; set value.converter.schemas.enable=true" in answer.err) == (1, True)
-
-
-def test_a_name_that_is_none_is_answered_with_the_nearest(lakechime: Cli) -> None:
-    Shop.declared(lakechime)
-    answer = lakechime("cdc", "types", "shop.order")
-    assert (answer.code, "did you mean shop.orders?" in answer.err) == (3, True)

@@ -195,22 +195,3 @@ def test_tail_follows_what_comes(lakechime: Cli) -> None:
     answer = lakechime("dce", "tail", "--limit", "1", "--for", "30", "--json")
     later.join()
     assert [event["table"] for event in answer.json["events"]] == ["a.b"]
-
-
-def test_people_get_a_table(lakechime: Cli) -> None:
-    answer = lakechime("dce", "register", "--table", "a.b", "--partition", '["2013-01-01"]', "--snapshot-id", "1", "--tag", "x=[bold]y")
-    assert answer.out.startswith("1 event registered, 0 duplicates\n")
-    assert '["2013-01-01"]' in answer.out
-    assert "x=[bold]y" in answer.out
-
-
-@pytest.mark.parametrize(
-    "name", ["'; DROP TABLE dce_event; --", 'a"b', "../../etc/passwd", "größe.naïve.表", "%s{}$(x)`y`", "[red]x[/red]", "a\\b"]
-)
-def test_a_hostile_name_is_only_a_name(lakechime: Cli, name: str) -> None:
-    tag = f"{name.replace('=', '')}={name}"
-    (event,) = register(lakechime, "--table", name, "--partition", json.dumps([name]), "--tag", tag)["registered"]
-    assert event["table"] == name
-    found = lakechime("dce", "list", "--table", name, "--partition", json.dumps([name]), "--tag", tag, "--json")
-    assert found.json["events"] == [event]
-    assert name in lakechime("dce", "list").out

@@ -1,10 +1,5 @@
 """`lakechime demo`: replay and verify, on real data."""
 
-from typing import Any
-
-import pytest
-
-from lakechime_dagster.demo import verify
 from tests.support.cli import Cli
 
 
@@ -25,19 +20,3 @@ def test_a_replay_goes_on_where_it_stopped_and_verify_finds_the_computed_tables_
     assert (tables["bronze.flights"], tables["bronze.weather"], tables["silver.flights"]) == ("equal", "equal", "missing")
     marks = lakechime("dce", "list", "--table", "bronze.weather", "--tag", "complete=true", "--json").json["events"]
     assert [mark["partition"][1] for mark in marks] == list(range(8))
-
-
-@pytest.mark.tier2
-def test_hours_that_are_written_while_tables_are_verified_are_told(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table that has them differs from what was expected when the command began."""
-    lakechime("demo", "replay", "--days", "2", "--hours", "6")
-    compared = verify.verify
-
-    def as_it_goes_on(*told: Any) -> Any:
-        lakechime("demo", "replay", "--hours", "2")
-        return compared(*told)
-
-    monkeypatch.setattr(verify, "verify", as_it_goes_on)
-    found = lakechime("demo", "verify")
-    end = "not all tables are equal; 2 more hours written meanwhile, so that tables may be ahead: ask again when the replay rests\n"
-    assert (found.code, found.out.endswith(f"after 6 hours of 2013: {end}")) == (1, True)

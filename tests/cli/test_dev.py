@@ -129,10 +129,6 @@ def test_the_dagster_home_gets_the_projects_file_else_the_packages(tmp_path: Pat
     assert yaml.safe_load(written.read_text()) == {"telemetry": {"enabled": False}}
 
 
-def test_the_repositorys_dagster_file_is_the_packages() -> None:
-    assert (ROOT / "dagster.yaml").read_text() == dagster_yaml()
-
-
 def test_the_workspace_of_an_installed_package_imports_from_the_project(tmp_path: Path) -> None:
     folder = tmp_path / "it's: a #folder"
     locations = [location["python_module"] for location in yaml.safe_load(workspace_text(folder))["load_from"]]

@@ -1,6 +1,5 @@
 """`lakechime lineage plan` and `gate`: the manifest of the code in a file, and what a change of the code does, by it."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +15,7 @@ from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.lineage.reads import keep_reads, note_way
-from lakechime_dagster.store.lineage.records import SqlLineage
-from tests.lineage.factories import make_record, make_statement
 from tests.support.cli import Answer, Cli
-
-pytestmark = pytest.mark.spark
 
 LAKE = """
 from lakechime_dagster.lake import Lake, SourceTable, sql_table
@@ -50,6 +45,7 @@ def code(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_
     return write
 
 
+@pytest.mark.spark
 def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Callable[..., None], tmp_path: Path) -> None:
     file = str(tmp_path / "lineage.json")
     first = lakechime("lineage", "plan", "--out", file)
@@ -90,6 +86,7 @@ def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Call
     assert "secret" not in apart.out + apart.err
 
 
+@pytest.mark.spark
 def test_what_breaks_fails_until_it_is_accepted(lakechime: Cli, code: Callable[..., None], tmp_path: Path) -> None:
     file = str(tmp_path / "lineage.json")
     write_deltalake(lakechime.platform.location("bronze.orders"), ORDERS.empty_table())
@@ -116,6 +113,7 @@ def main(lakechime: Cli, code: Callable[..., None], tmp_path: Path) -> str:
     return str(copy(tmp_path / "lineage.json", tmp_path / "lineage-of-main.json"))
 
 
+@pytest.mark.spark
 def test_what_is_accepted_goes_with_the_change_until_it_is_another_one(
     lakechime: Cli, code: Callable[..., None], main: str, tmp_path: Path
 ) -> None:
@@ -149,61 +147,6 @@ def test_what_is_accepted_goes_with_the_change_until_it_is_another_one(
     assert (nowhere.code, "lakechime lineage plan" in nowhere.err) == (3, True)
 
 
-def test_another_finding_is_drafted_anew_and_the_same_one_never_again(lakechime: Cli, code: Callable[..., None], main: str) -> None:
-    code(times=3)
-    assert "notice 1 is drafted for silver.paid" in lakechime("lineage", "gate", "--against", main, "--draft").err
-    assert lakechime("notice", "withdraw", "1", "--reason", "not now").code == 0
-    assert "notice 1 is over already for silver.paid" in lakechime("lineage", "gate", "--against", main, "--draft").err
-    code(times=4)
-    assert "is drafted for silver.paid" in lakechime("lineage", "gate", "--against", main, "--draft").err
-    assert [one["state"] for one in lakechime("notice", "list", "--all", "--json").json["changes"]] == ["planned", "withdrawn"]
-
-
-def test_a_column_that_is_gone_breaks_the_dashboard_that_reads_it(lakechime: Cli, code: Callable[..., None], main: str) -> None:
-    code(read="id")
-    assert lakechime("lineage", "plan", "--out", main).code == 0
-    code(read="id", columns="id")
-    assert lakechime("lineage", "gate", "--against", main).code == 0
-    now = lakechime.platform.store.now()
-    read = Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", "Sales"), refs=(ColumnRef("silver.paid", "twice"),), at_ms=now)
-    with writing(lakechime.platform.store.engine) as connection:
-        keep_reads(connection, [read])
-        note_way(connection, "audit", documents=1, refused=0, outside=0)
-    gate = lakechime("lineage", "gate", "--against", main)
-    assert gate.code == 1
-    assert "| breaks | silver.paid | twice | is gone |" in gate.out
-    assert "dashboard Sales" in gate.out
-
-
-@pytest.mark.parametrize(
-    ("sql", "kind"),
-    [
-        ("INSERT INTO mart.paid (paid) SELECT twice FROM silver.paid", "breaks"),
-        ("INSERT INTO mart.paid (paid) SELECT id FROM silver.paid WHERE twice > 3", "breaks"),
-        ("INSERT INTO mart.paid (paid) SELECT f.* FROM elsewhere.fees f JOIN silver.paid USING (id)", "unsure"),
-        ("INSERT INTO mart.paid (paid) SELECT id FROM silver.paid", "informs"),
-    ],
-)
-def test_a_column_that_is_gone_breaks_the_job_elsewhere_that_computes_something_of_it(
-    lakechime: Cli, code: Callable[..., None], main: str, tmp_path: Path, sql: str, kind: str
-) -> None:
-    code(read="id")
-    assert lakechime("lineage", "plan", "--out", main).code == 0
-    columns = pa.schema([("id", pa.int64()), ("twice", pa.int64())])
-    write_deltalake(lakechime.platform.location("silver.paid"), columns.empty_table())
-    told = {"producer": "airflow", "task": "marts.paid", "sql": sql, "dialect": "spark", "state": "COMPLETE", "run": "1"}
-    (tmp_path / "told.jsonl").write_text(json.dumps(told), encoding="utf-8")
-    assert lakechime("lineage", "ingest", str(tmp_path / "told.jsonl")).code == 0
-    total = make_statement(target="gold.total", inputs=("silver.paid",), total="silver.paid.twice")
-    at, deployment = lakechime.platform.store.now(), lakechime.platform.ledger.deployment
-    own = make_record(total, at=at, job="gold.total", namespace=deployment)
-    assert SqlLineage(lakechime.platform.store.engine).record(own)  # a flow of the lake is compared by its code, whatever it read before
-    code(read="id", columns="id")
-    gate = lakechime("lineage", "gate", "--against", main)
-    assert f"| {kind} | silver.paid | twice | is gone |" in gate.out
-    assert (gate.code, "marts.paid" in gate.out) == (int(kind == "breaks"), kind != "informs")
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -221,43 +164,3 @@ def test_a_file_that_is_no_manifest_is_refused(lakechime: Cli, tmp_path: Path, t
 def test_a_wrong_class_is_refused_with_those_there_are(lakechime: Cli) -> None:
     answer = lakechime("lineage", "gate", "--against", "x", "--fail-on", "everything")
     assert (answer.code, "rows change" in answer.err) == (1, True)
-
-
-WITH_A_HELPER = """
-import planned_helpers
-from pyspark.sql import functions as F
-from lakechime_dagster.lake import Lake, SourceTable, spark_table
-orders = SourceTable("bronze.orders")
-@spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()})
-def paid(orders):
-    return orders.select("id", F.udf(planned_helpers.double, "long")("amount").alias("twice"))
-@spark_table("silver.other", keys=["id"], reads={"orders": orders.changes()})
-def other(orders):
-    return orders.select("id", F.udf(lambda x: x, "long")("amount").alias("same"))
-lake = Lake("shop", [orders, paid, other])
-"""
-HELPER = """
-def double(x):
-    return x * {times}
-"""
-
-
-def test_the_gate_sees_a_function_of_another_module_that_a_udf_calls(
-    lakechime: Cli, code: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write(times: int) -> None:
-        for name, text in {"planned_lake": WITH_A_HELPER, "planned_helpers": HELPER.format(times=times)}.items():
-            (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
-            monkeypatch.delitem(sys.modules, name, raising=False)
-
-    write(2)
-    write_deltalake(lakechime.platform.location("bronze.orders"), ORDERS.empty_table())
-    file = str(tmp_path / "lineage.json")
-    assert lakechime("lineage", "plan", "--out", file).code == 0
-    assert lakechime("lineage", "gate", "--against", file).out == "No table, row or value changes.\n"
-
-    write(200)
-    changed = lakechime("lineage", "gate", "--against", file).out
-    assert "silver.paid" in changed
-    assert "its code changed, and what it computes cannot be told" in changed
-    assert "silver.other" not in changed

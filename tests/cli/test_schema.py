@@ -3,16 +3,13 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.lake import Contract, Lake, SourceTable, event_group
-from lakechime_dagster.schema.results import COLD, FROZEN, TYPE_CAP
+from lakechime_dagster.lake import event_group
+from lakechime_dagster.schema.results import COLD, TYPE_CAP
 from lakechime_dagster.store.types.moves import move_types
 from tests.cli.game import GAME, Game, event
 from tests.support.cli import Answer, Cli
@@ -20,69 +17,6 @@ from tests.support.cli import Answer, Cli
 HAT = event("shop_buy", item="hat", price=3)
 CAP = event("shop_buy", item="cap", price="four", more={"a b": [[1]], "at": [{"x": 1}]})
 BAG = event("shop_buy", item="bag", price=1.5)
-SHOWN = """\
-type    shop_buy
-group   shop
-table   shop.shop_buy
-layout  2
-place   version 1 of game.events, 1 version behind
-rows    3 written, 0 of them with something rescued
-state   ok
-
-columns:
-column             holds                   field    sibling of
-item               string
-more               object
-  a_x20_b          array of array of long  "a b"
-  at               array of object
-    x              long
-price              string
-price__v_long      long                    "price"  price
-type               string
-price__v_fraction  fraction                "price"  price
-
-observed, with the versions in which the first and the last kind came first:
-path           kinds                   first  last
-/item          string                  0      1
-/more          object                  0      0
-/more/a b      array                   0      0
-/more/a b[]    array                   0      0
-/more/a b[][]  long                    0      0
-/more/at       array                   0      0
-/more/at[]     object                  0      0
-/more/at[]/x   long                    0      0
-/price         fraction, long, string  0      1
-/type          string                  0      1
-
-breaking changes:
-made                     path    kind      how      producer  layout
-<time>                   /price  fraction  sibling            2
-
-3 variations kept, by an event of each without its values:
-<hash> first a.jsonl@1 in version 0, <time>
-  {"type":"…","item":"…","price":"…","more":{"a b":[[1]],"at":[{"x":1}]}}
-<hash> first a.jsonl@0 in version 0, <time>
-  {"type":"…","item":"…","price":1}
-<hash> first a.jsonl@2 in version 1, <time>
-  {"type":"…","item":"…","price":1.5}
-"""
-REFUSED = """\
-reason    rows
-not_json  2
-not_utf8  1
-
-newest first:
-a.jsonl@4 not_utf8, ingested 2024-02-29T01:00:00+00:00
-  {"type": "\\xff\\x1b[2J"}
-a.jsonl@1 not_json, ingested 2024-02-29T00:00:00+00:00
-  nothing
-1 older one not shown; --limit shows more
-
-types of shop that wait or failed:
-type      table          rows waiting  tried again              state
-shop_buy  shop.shop_buy  0             <time>                   failed: OSError: no space
-shop_fly  shop.shop_fly  2                                      waits: its contract lets no table be made: Contract(tables="freeze")
-"""
 
 
 @pytest.fixture
@@ -180,26 +114,7 @@ def test_groups_to_which_nothing_came_are_named(lakechime: Cli) -> None:
     assert lakechime("schema", "list", "--json").json == {"types": []}
 
 
-def test_a_lake_without_streams_says_how_to_declare_one(lakechime: Cli) -> None:
-    module = ModuleType("still_lake")
-    module.__dict__["lake"] = Lake("still", [SourceTable("bronze.orders")])
-    lakechime.monkeypatch.setitem(sys.modules, "still_lake", module)
-    lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "still_lake:lake")
-    answer = lakechime("schema", "list")
-    assert (answer.code, 'declares no stream of events; add event_stream("game", source=JsonLines("in"))' in answer.out) == (0, True)
-    for arguments in (["list", "shop"], ["show", "buy"], ["history", "buy"], ["diff", "buy"], ["quarantine", "game"]):
-        answer = lakechime("schema", *arguments)
-        assert (answer.code, answer.out, "declares no stream of events; add event_stream(" in answer.err) == (3, "", True)
-
-
 # show
-
-
-@pytest.mark.usefixtures("bought")
-def test_a_type_is_shown_without_its_values(lakechime: Cli) -> None:
-    answer = lakechime("schema", "show", "shop_buy")
-    assert (answer.code, answer.err) == (0, "")
-    assert plain(answer) == SHOWN
 
 
 def test_a_type_as_json_has_its_layout_what_was_observed_and_the_variations(lakechime: Cli, bought: Game) -> None:
@@ -248,16 +163,6 @@ def test_a_type_that_two_groups_have_had_needs_the_group(lakechime: Cli, bought:
     assert lakechime("schema", command, "shop_buy", "--group", "shop", "--json").json["group"] == "shop"
 
 
-def test_what_events_name_does_not_reach_the_terminal_as_it_is(lakechime: Cli, game: Game) -> None:
-    game.come(event("shop_\x1b[2J", **{"a\x1b[2J": "\x1b[2J"}), b"\x1b[2J")
-    game.step()
-    commands = ["list"], ["show", "shop_\x1b[2J", "--raw"], ["history", "shop_\x1b[2J"], ["quarantine", "shop"], ["show", "shop_x"]
-    answers = [lakechime("schema", *command) for command in commands]
-    assert [answer.code for answer in answers] == [0, 0, 0, 0, 3]
-    assert not [answer for answer in answers if "\x1b" in answer.out + answer.err]
-    assert "shop_\\x1b[2J" in answers[0].out
-
-
 # history, diff
 
 
@@ -273,24 +178,6 @@ def test_a_history_tells_what_each_layout_gained(lakechime: Cli) -> None:
     assert plain(lakechime("schema", "history", "shop_buy")).splitlines()[-1].split() == [
         "2", "<time>", "lakechime", "+", "price__v_fraction", "fraction",
     ]  # fmt: skip
-
-
-@pytest.mark.usefixtures("bought")
-@pytest.mark.parametrize(
-    ("between", "gained"),
-    [
-        ((), "+ price__v_fraction fraction\n"),
-        (("1", "2"), "+ price__v_fraction fraction\n"),
-        (("1",), "+ price__v_fraction fraction\n"),
-        (
-            ("0", "1"),
-            "+ item string\n+ more.a_x20_b[][] long\n+ more.at[].x long\n+ price string\n+ price__v_long long\n+ type string\n",
-        ),
-        (("2", "2"), "layout 2 has no column that layout 2 has not\n"),
-    ],
-)
-def test_a_difference_is_a_column_a_line(lakechime: Cli, between: tuple[str, ...], gained: str) -> None:
-    assert lakechime("schema", "diff", "shop_buy", *between).out == gained
 
 
 @pytest.mark.usefixtures("bought")
@@ -311,16 +198,6 @@ def test_a_type_without_a_table_has_neither(lakechime: Cli, game: Game) -> None:
 
 
 # quarantine
-
-
-def test_what_was_refused_is_counted_and_shown_with_the_types_of_the_group_that_wait(lakechime: Cli) -> None:
-    game = Game.declared(lakechime, event_group("shop", GAME, match="shop_*", types={"shop_fly": Contract(tables="freeze")}))
-    game.come(b"{", b"nothing", HAT, event("shop_fly"))
-    game.come(b'{"type": "\xff\x1b[2J"}', event("shop_fly"), event("shop_run"))
-    game.step(fails={"shop_buy": "OSError: no space"}, waits={"shop_fly": FROZEN})
-    answer = lakechime("schema", "quarantine", "shop", "--limit", "2")
-    assert (answer.code, answer.err) == (0, "")
-    assert plain(answer) == REFUSED
 
 
 def test_what_was_refused_as_json_has_payloads_as_text_that_is_cut(lakechime: Cli, game: Game) -> None:
@@ -348,56 +225,6 @@ def test_a_stream_that_refused_nothing_or_holds_nothing_says_so(lakechime: Cli, 
 
 
 # what is not there
-
-
-@pytest.mark.usefixtures("bought")
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["list", "shp"], 3, "the lake declares no event group 'shp'; did you mean shop?"),
-        (["list", "x"], 3, "the lake declares no event group 'x'; there are game_other, shop"),
-        (["show", "shop_by"], 3, "no event of type 'shop_by' has come to any event group; did you mean shop_buy?"),
-        (["show", "x"], 3, "no event of type 'x' has come to any event group; there are shop_buy"),
-        (["show", "shop_buy", "--group", "game_other"], 3, "type 'shop_buy' has come to event group game_other; there are none"),
-        (["history", "x", "--group", "x"], 3, "the lake declares no event group 'x'; there are game_other, shop"),
-        (["diff", "shop_buy", "1", "7"], 3, "shop_buy has no layout 7; the newest is 2"),
-        (["diff", "shop_buy", "2", "1"], 2, "'[FROM]': layout 2 came after layout 1; name the earlier one first"),
-        (["diff", "shop_buy", "new"], 2, "'[FROM]': 'new' is not a whole number"),
-        (["quarantine", "gam"], 3, "the lake declares no stream and no group 'gam' of events; did you mean game?"),
-        (["quarantine", "game", "--limit", "0"], 2, "'--limit': Input should be greater than or equal to 1"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_named_with_a_remedy(lakechime: Cli, arguments: list[str], code: int, message: str) -> None:
-    answer = lakechime("schema", *arguments)
-    assert (answer.code, answer.out) == (code, "")
-    assert message in answer.err
-    assert message in lakechime("schema", *arguments, "--json").json["error"]["message"]
-
-
-def test_of_many_types_a_few_are_named(lakechime: Cli, game: Game) -> None:
-    game.come(*(event(f"shop_{number:02}") for number in range(12)))
-    game.step()
-    named = ", ".join(f"shop_{number:02}" for number in range(10))
-    assert f"there are 12, such as {named}; see `lakechime schema list`" in lakechime("schema", "show", "x").err
-
-
-@pytest.mark.tier2
-def test_nothing_of_dagster_or_spark_is_imported(lakechime: Cli) -> None:
-    code = """
-import sys
-from lakechime_dagster.cli.main import main
-for command in ("list", "show x", "history x", "diff x", "quarantine x"):
-    main(["schema", *command.split()])
-print(sorted({"dagster", "pyspark"} & set(sys.modules)))
-"""
-    folder = lakechime.home.parent
-    (folder / "a_lake.py").write_text("""
-from lakechime_dagster.lake import JsonLines, Lake, event_stream
-lake = Lake("game", [event_stream("game", source=JsonLines("in"))])
-""")
-    lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "a_lake:lake")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_a_type_whose_table_lies_elsewhere_than_declared_says_what_helps(lakechime: Cli, bought: Game) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakechime_dagster.lake import Contract, PathRule, event_group
+from lakechime_dagster.lake import Contract, event_group
 from lakechime_dagster.lake.contracts import Hint
 from lakechime_dagster.resources.streams.event_types import event_hints, event_replays, event_types
 from lakechime_dagster.schema.layout import Layout
@@ -175,17 +175,3 @@ def test_what_holds_of_a_type_is_shown_and_what_it_kept_out(lakechime: Cli, game
     assert (one["path"], one["kind"], one["how"], one["producer"], one["layout"]) == ("/price", "string", "frozen", None, 1)
     lakechime("schema", "allow", "shop_buy", *WHY)
     assert lakechime("schema", "show", "shop_buy", "--json").json["contract"]["kinds"] == "evolve"
-
-
-def test_rules_for_paths_are_shown(lakechime: Cli) -> None:
-    paths = {"/payload/*": PathRule(columns="evolve", kinds="variant")}
-    contract = Contract(columns="freeze", exclude="number", paths=paths)
-    game = Game.declared(lakechime, event_group("shop", GAME, match="shop_*", contract=contract, hints={"/id": "string"}))
-    game.come(HAT)
-    game.step()
-    lines = [line.split() for line in lakechime("schema", "show", "shop_buy").out.splitlines()]
-    at = lines.index(["contract:"])
-    assert lines[at + 1 : at + 6] == [
-        ["of", "says"], ["columns", "freeze"], ["excluded", "number"], ["/payload/*", "columns", "evolve,", "kinds", "variant"],
-        ["/id", "string"],
-    ]  # fmt: skip

@@ -42,19 +42,6 @@ def bought(lakechime: Cli) -> Cli:
     return lakechime
 
 
-def test_the_producers_of_a_type_are_told_with_what_is_withheld(bought: Cli) -> None:
-    answer = bought("schema", "producers", "shop_buy")
-    assert (answer.code, answer.err) == (0, "")
-    assert [line.split() for line in answer.out.splitlines()] == [
-        ["type", "shop_buy"], ["group", "shop"], ["cap", "2", "columns", "a", "producer"], [],
-        ["group", "producer", "events", "rescued", "variations", "columns", "conflicts", "reasons"],
-        ["shop", "crash\\x1b[2J", "2,000", "7", "1", "2", "1", "case", "1,", "producer_cap", "7"],
-        ["shop", "(none)", "1", "0", "1", "1", "0"], [],
-        ["withheld,", "as", "those", "who", "send", "them", "have", "brought", "as", "many", "columns", "as", "they", "may:"],
-        ["path", "kind", "sent", "by"], ["/c", "long", "crash\\x1b[2J"],
-    ]  # fmt: skip
-
-
 def test_as_json_names_are_as_they_are_spelled(bought: Cli) -> None:
     told = bought("schema", "producers", "shop_buy", "--json").json
     assert (told["cap"], told["withheld"]) == (2, [{"path": "/c", "kind": "long", "producer": "crash\x1b[2J"}])

@@ -3,7 +3,6 @@
 import pytest
 from sqlalchemy.engine.url import make_url
 
-from lakechime_dagster.settings import load_settings
 from tests.cli import flows
 from tests.cli.test_execution import held
 from tests.support.cli import Cli
@@ -41,7 +40,3 @@ def test_status_shows_no_password_of_the_store(lakechime: Cli, monkeypatch: pyte
     answer = lakechime("status", "--json")
     assert (answer.code, "s3cret" in answer.out + answer.err) == (0, False)
     assert answer.json["store"].endswith("?application_name=ops")
-
-
-def test_settings_show_no_password_that_holds_an_at_sign() -> None:
-    assert load_settings(store_url="postgresql://ada:p@s3cret@db/dce").shown_store_url == "postgresql://ada:***@db/dce"

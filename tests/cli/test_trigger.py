@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cli.output import when
 from lakechime_dagster.store.interventions import Interventions
 from lakechime_dagster.triggers.lanes import Execution
 from tests.cli import flows
@@ -203,30 +202,3 @@ def test_a_reason_is_required_and_unknown_names_are_not_found(lakechime: Cli) ->
         assert trigger(lakechime, verb, "nobody", *more, *WHY).code == 3
     assert trigger(lakechime, "explain", "nobody").json["error"]["type"] == "NotFoundError"
     assert trigger(lakechime, "show", "nobody").code == 3
-
-
-def test_the_lakes_own_triggers_are_declared_without_a_module(lakechime: Cli) -> None:
-    names = [one["name"] for one in lakechime("trigger", "list", "--json").json["triggers"]]
-    assert names == [
-        "airport.events", "airport_other", "crews", "gates", "gold.airline_scorecard", "gold.daily_delays", "gold.gate_changes",
-        "gold.route_hour", "silver.flights",
-    ]  # fmt: skip
-
-
-def test_people_read_why_in_sentences(lakechime: Cli) -> None:
-    change(lakechime, 1)
-    lines = lakechime("trigger", "explain", flows.ORDERS, *MODULE).out.splitlines()
-    assert lines[0] == "cli.orders fires:"
-    assert lines[1] == "  - 1 event came (1 of bronze.orders)"
-    assert flows.ORDERS in lakechime("trigger", "list", *MODULE).out
-    assert "bronze.orders" in lakechime("trigger", "show", flows.ORDERS, *MODULE).out
-
-
-def test_people_read_when_a_trigger_was_activated_as_a_time(lakechime: Cli) -> None:
-    change(lakechime, 1)
-    claim(lakechime)
-    row = lakechime.platform.ledger.flow(flows.ORDERS)
-    assert row is not None
-    facts = dict(line.split(maxsplit=1) for line in lakechime("trigger", "show", flows.ORDERS, *MODULE).out.splitlines() if " " in line)
-    assert facts["activated_ts"].strip() == when(row.activated_ts)
-    assert trigger(lakechime, "show", flows.ORDERS).json["trigger"]["activated_ts"] == row.activated_ts

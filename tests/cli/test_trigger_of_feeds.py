@@ -1,12 +1,9 @@
 """`lakechime trigger` on a flow that reads a feed: what it says, and where a person may put it."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.lake import JsonLines
-from lakechime_dagster.resources.lakechime_resource import declare_flow
 from lakechime_dagster.sensors.tick import run_tick
 from tests.cli.fed import NAME, fed
 from tests.sensors.test_tick import ToldRuns
@@ -39,16 +36,6 @@ def test_an_explanation_says_what_the_feed_holds(lakechime: Cli, folder: Path) -
     assert f"{NAME} fires:\n  - 4 bytes came in a.jsonl of {folder.resolve()}" in trigger(lakechime, "explain").out
     ticked(lakechime)
     assert f"{NAME} does not fire:\n  - nothing new in in/*.jsonl" in trigger(lakechime, "explain").out
-
-
-def test_an_explanation_says_how_much_a_step_takes_and_what_it_leaves(lakechime: Cli, folder: Path) -> None:
-    declare_flow(replace(fed, feed=JsonLines("in", max_bytes=3)))
-    try:
-        said = trigger(lakechime, "explain").out
-    finally:
-        declare_flow(fed)
-    assert "4 bytes came in a.jsonl" in said
-    assert "  - a step takes at most 3 bytes, so that 2 are left to the next ones" in said
 
 
 def test_a_trigger_shows_up_to_where_its_feed_was_read(lakechime: Cli, folder: Path) -> None:
