@@ -1,13 +1,11 @@
 """A stream of events and a group of its types, run by Dagster: a file that is dropped becomes rows of a table for each type."""
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from deltalake import DeltaTable
@@ -15,7 +13,7 @@ from deltalake import DeltaTable
 from lakechime_dagster.assets import events
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Contract, JsonLines, KafkaTopic, Lake, PathRule, event_group, event_stream, sql_table
+from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream, sql_table
 from lakechime_dagster.lake.contracts import Hint
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.resources.spark import spark_of
@@ -34,7 +32,6 @@ from lakechime_dagster.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
 from tests.support.follows import read
 from tests.support.streams import event, stream_home
-from tests.support.tables import write
 
 spark = pytest.mark.spark
 
@@ -148,19 +145,6 @@ def test_a_stream_and_its_groups_are_assets_each_group_with_its_types_as_partiti
     assert jobs == {"ev__tables": {bronze.key}, "ev__shop": {shop.key}}
 
 
-def test_the_page_of_a_group_shows_what_its_events_may_change() -> None:
-    stream = event_stream("game", source=JsonLines("in"))
-    contract = Contract(columns="freeze", exclude="number", paths={"/payload/*": PathRule(columns="evolve", kinds="variant")})
-    shop = event_group("shop", stream, contract=contract, types={"buy": Contract(kinds="freeze")})
-    metadata = build_definitions(Lake("ev", [stream, shop])).resolve_asset_graph().get(dg.AssetKey("shop")).metadata
-    paths = {"/payload/*": {"columns": "evolve", "kinds": "variant"}}
-    ever: dict[str, Any] = {"tables": "evolve", "paths": paths, "double first": False, "pins": {}}
-    assert metadata["contract"].value == {
-        **ever, "columns": "freeze", "kinds": "evolve", "excluded": ["number"],
-        "types": {"buy": {**ever, "columns": "evolve", "kinds": "freeze"}},
-    }  # fmt: skip
-
-
 def test_a_group_may_have_a_driver_and_a_pool_of_its_own() -> None:
     stream = event_stream("game", source=JsonLines("in"))
     shop = event_group("shop", stream, spark="spark://second:7077", pool="few", dagster={"metadata": {"page": "shop"}})
@@ -170,12 +154,6 @@ def test_a_group_may_have_a_driver_and_a_pool_of_its_own() -> None:
     settings = load_settings()
     assert spark_of(settings, shop) == settings.spark.model_copy(update={"driver": "spark://second:7077"})
     assert spark_of(settings, event_group("other", stream)) == settings.spark
-
-
-def test_a_stream_of_topics_is_shown_as_kafkas() -> None:
-    stream = event_stream("game", source=KafkaTopic("game", bootstrap="broker:9092"))
-    bronze = build_definitions(Lake("ev", [stream])).resolve_asset_graph().get(dg.AssetKey(["game", "events"]))
-    assert bronze.kinds == {"deltalake", "spark", "kafka"}
 
 
 @spark
@@ -206,13 +184,6 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
     standing = {one.statement.target: one for one in LineageStandings(game.platform.store.engine).all()}
     assert "game.events.$.n" in {str(source.ref) for one in standing["shop.shop__buy"].statement.columns for source in one.sources}
     assert standing["shop.shop__buy"].owners == ("team:shop",)
-
-
-@spark
-def test_mere_rows_of_a_type_are_told_from_time_to_time_and_kept_at_once(game: Game) -> None:
-    game.step(buy(1))
-    second = game.step(buy(2))
-    assert (told(second), game.numbers("shop.buy"), len(game.events("shop.shop__buy"))) == ({}, [1, 2], 2)
 
 
 @spark
@@ -252,16 +223,6 @@ def test_types_that_a_person_launches_as_partitions_are_replayed(game: Game) -> 
 
 
 @spark
-def test_a_type_without_a_table_that_is_launched_as_partition_asks_for_nothing(game: Game) -> None:
-    Path(game.location("shop.buy")).parent.mkdir(parents=True)
-    Path(game.location("shop.buy")).write_text("no folder")
-    game.step(buy(1), sell(2))
-    assert game.run("ev__shop", partition_key="shop.buy").success
-    assert event_replays(game.platform).open("shop") == {}
-    assert game.tick("shop").run_requests == []
-
-
-@spark
 def test_what_a_replay_would_change_is_told_and_not_done(game: Game) -> None:
     game.step(buy(1))
     event_hints(game.platform).say("shop", Hint(type="shop.buy", of="columns", says="rescue"), By(who="me", reason="too many"))
@@ -277,14 +238,6 @@ def test_what_a_replay_would_change_is_told_and_not_done(game: Game) -> None:
     assert [(row.get("price"), row["_rescued"]) for row in game.kept("shop.buy")] == [(None, None), (3, None), (None, None)]
     would = would_replay(game.platform, group, game.known("shop.buy"), print, is_whole=True)
     assert would == WouldReplay(replaced=0, added=0, gained=())
-
-
-@spark
-def test_what_a_person_says_of_a_type_holds_from_the_next_step_on(game: Game) -> None:
-    game.step(buy(1))
-    event_hints(game.platform).say("shop", Hint(type="shop.buy", of="/price", says="double"), By(who="me", reason="cents come later"))
-    game.step(event("shop.buy", n=2, price=3))
-    assert [row["price"] for row in game.kept("shop.buy")] == [None, 3.0]
 
 
 @spark
@@ -305,12 +258,6 @@ def test_a_breaking_change_fails_a_check_for_a_while_with_who_brought_it_and_who
         connection.execute(sa.update(event_schema.type_break).values(told_ts=1))
     assert checks(game.step(buy(3))) == FINE
     assert game.tick("ev__alarms").skip_message.startswith("no check fails;")
-
-
-@spark
-def test_what_people_say_is_shown_beside_what_is_declared(game: Game) -> None:
-    event_hints(game.platform).say("shop", Hint(type="shop.buy", of="kinds", says="variant"), By(who="me", reason="drift"))
-    assert shown(game.step(buy(1)))["said beside what is declared"] == [{"type": "shop.buy", "of": "kinds", "says": "variant"}]
 
 
 @spark
@@ -359,17 +306,6 @@ def test_a_cold_type_is_written_when_it_is_of_age_by_a_run_that_launches_itself(
     third = game.step()
     assert shown(third)["last fired because"] == "left by a step, and due: shop.buy"
     assert (game.numbers("shop.buy"), game.numbers("shop.sell"), game.tick("shop").run_requests) == ([1, 2], [1, 2, 3], [])
-
-
-@spark
-def test_a_foreign_table_with_other_columns_hinders_its_type_until_it_is_away(game: Game) -> None:
-    Path(game.location("shop.buy")).mkdir(parents=True)
-    write(game.location("shop.buy"), pa.table({"n": pa.array([True])}))
-    first = game.step(buy(1), sell(2))
-    assert (checks(first)["no_type_fails"], game.numbers("shop.sell")) == (False, [2])
-    shutil.rmtree(game.location("shop.buy"))
-    game.let_pass()
-    assert (checks(game.step())["no_type_fails"], game.numbers("shop.buy")) == (True, [1])
 
 
 def dies(*_: object) -> bool:

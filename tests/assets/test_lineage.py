@@ -106,24 +106,6 @@ def test_a_run_tells_where_its_columns_come_from(shop: Shop, monkeypatch: pytest
     assert (statement.inputs, statement.unknown) == (("bronze.orders",), ())
 
 
-def test_columns_that_a_function_writes_in_another_letter_case_go_by_the_names_of_its_table(shop: Shop) -> None:
-    shop.commit("bronze.orders", ORDERS, (1, 10))
-    shop.run("silver.paid")
-
-    @spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, owner="team:shop")
-    def otherwise(orders: Any) -> Any:
-        return orders.select("ID", (F.col("Amount") + 1).alias("TWICE"))
-
-    shop.definitions = build_definitions(Lake("shop", [orders, rates, otherwise, rated, total]))
-    shop.commit("bronze.orders", ORDERS, (2, 20))
-    shop.run("silver.paid")
-    found = {column.column: column.sources for column in shop.current("silver.paid").columns}
-    assert found == {
-        "id": (Source(ColumnRef("bronze.orders", "id"), Kind.IDENTITY),),
-        "twice": (Source(ColumnRef("bronze.orders", "amount"), Kind.TRANSFORMATION),),
-    }
-
-
 def test_a_run_that_dies_when_its_step_is_settled_has_told_its_lineage(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.commit("bronze.orders", ORDERS, (1, 10))
     settle = Ledger.settle
@@ -152,14 +134,6 @@ def test_a_step_is_not_settled_without_its_lineage(shop: Shop, monkeypatch: pyte
     assert [one.state for one in shop.platform.ledger.executions()] == [ExecutionState.OPEN]
 
 
-def test_sql_tells_the_same_through_its_views(shop: Shop) -> None:
-    shop.commit("bronze.orders", ORDERS, (1, 10))
-    shop.run("silver.paid")
-    shop.run("gold.total")
-    statement = shop.current("gold.total")
-    assert statement.columns[0].sources == (Source(ColumnRef("silver.paid", "twice"), Kind.AGGREGATION),)
-
-
 def test_an_increment_tells_what_the_whole_table_tells(shop: Shop) -> None:
     """How a range is read, narrowed and compared is the engine's, and none of the meaning."""
     shop.commit("bronze.orders", ORDERS, (1, 10))
@@ -173,13 +147,6 @@ def test_an_increment_tells_what_the_whole_table_tells(shop: Shop) -> None:
     assert "| twice | bronze.orders.amount (transformation) |" in seen["columns come from"]
 
 
-def test_a_run_that_commits_nothing_tells_nothing(shop: Shop) -> None:
-    shop.commit("bronze.orders", ORDERS, (1, -10))
-    result = shop.run("silver.paid")
-    assert "dagster/column_lineage" not in shown(result)
-    assert [one for one in standings(shop.platform) if one.statement.target == "silver.paid"] == []
-
-
 def test_an_input_that_is_not_declared_is_told_with_the_line_to_add(shop: Shop) -> None:
     shop.commit("bronze.orders", ORDERS, (1, 10))
     shop.commit("bronze.rates", RATES, (3,))
@@ -190,17 +157,6 @@ def test_an_input_that_is_not_declared_is_told_with_the_line_to_add(shop: Shop) 
         'add "rates": rates.snapshot() to reads=, where rates is the declaration of bronze.rates'
     )
     assert {one.check_name: one.passed for one in shop.run("silver.paid").get_asset_check_evaluations()}["inputs_are_declared"]
-
-
-def test_a_value_that_went_through_the_driver_is_in_every_column(shop: Shop) -> None:
-    shop.commit("bronze.orders", ORDERS, (1, 10))
-    shop.commit("bronze.rates", RATES, (3,))
-    shop.run("silver.rated")
-    columns = {column.column: column for column in shop.current("silver.rated").columns}
-    through = Source(ColumnRef("bronze.rates", "rate"), Kind.DRIVER)
-    assert all(through in column.sources for column in columns.values())
-    assert columns["rate"].opaque
-    assert not columns["id"].opaque
 
 
 def test_rows_by_older_code_are_told_until_the_table_is_made_whole(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,17 +208,6 @@ def test_a_step_whose_level_would_hold_values_is_held_before_it_writes_until_a_p
 
 
 @pytest.mark.spark
-def test_a_held_step_goes_on_with_code_that_hashes(platform: Platform, instance: dg.DagsterInstance) -> None:
-    held(Location(instance, build_definitions(lake), platform))
-    mended = Lake("people", [people, members_table("SELECT id, sha2(email, 256) AS mail FROM bronze.people")])
-    location = Location(instance, build_definitions(mended), platform)
-    resume(location)
-    assert location.run_of("silver_members", "people__tables").success
-    ((_, level),) = location.rows("silver.members")
-    assert len(level) == 64
-
-
-@pytest.mark.spark
 def test_a_level_that_is_known_to_be_personal_only_since_its_commit_fails_the_check_as_an_error(
     platform: Platform, instance: dg.DagsterInstance
 ) -> None:

@@ -8,12 +8,11 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.assets.checks import check_results
-from lakechime_dagster.assets.report import MAX_EVENTS, Report, combined, events_table, nothing_new, range_sentence
-from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId
+from lakechime_dagster.assets.report import MAX_EVENTS, Report, combined, events_table, nothing_new
+from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.position import Position
-from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.lake import LakeTable, SourceTable, spark_table
-from lakechime_dagster.spark.job import Counts, Outcome, SourceResult, TableResult
+from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from tests.factories import make_event
 
 NOW = dt.datetime(2024, 5, 2, 12, tzinfo=dt.UTC)
@@ -72,17 +71,6 @@ def test_a_run_that_wrote_nothing_leaves_the_table_as_fresh_as_it_was(hours: int
     before = None if hours is None else int((NOW - dt.timedelta(hours=hours)).timestamp() * 1000)
     (check,) = [one for one in check_results(table, [nothing_new("nothing came")], NOW, before) if one.check_name == "fresh_by_watermark"]
     assert check.passed == is_fresh
-
-
-def test_a_range_is_a_sentence_with_both_snapshots() -> None:
-    source = SourceResult(
-        alias="orders", table="bronze.orders", method="change_feed", verdict=Verdict.EXPIRED, start=SnapshotId("3"), end=SnapshotId("9"),
-        commits=6, data_commits=5, note="the log was cleaned up past commit 4",
-    )  # fmt: skip
-    assert range_sentence(source) == (
-        "`bronze.orders` after snapshot 3 up to snapshot 9: 6 commits, 5 with data, read by change_feed "
-        "(EXPIRED; the log was cleaned up past commit 4)"
-    )
 
 
 def test_the_table_of_consumed_events_is_capped_and_says_how_many_there_were() -> None:

@@ -1,7 +1,6 @@
 """A declared table as an asset, run by Dagster on real Spark and Delta: what it does, and what a person then sees of it."""
 
 import datetime as dt
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.assets.flows import flow_of
 from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.dce.tags import Tags
@@ -20,9 +18,7 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store.interventions import By, Interventions
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
-from lakechime_dagster.triggers.model import StartFrom
 from tests.support.home import local_home
 from tests.support.refreshes import read_rows
 from tests.support.tables import write
@@ -202,31 +198,6 @@ def test_a_trigger_may_want_the_rows_of_matching_commits_alone(location: Locatio
     location.platform.store.register([replace(late, tags=Tags({"by": "web"}))])
     assert shown(location.run_of("silver_web_orders"))["rows inserted"] == 1
     assert [row[0] for row in location.rows("silver.web_orders")] == [1, 2, 3, 5]
-
-
-def test_matching_commits_that_a_person_wants_again_replace_what_they_wrote(location: Location) -> None:
-    location.commit((1, MAY[0], 10))
-    location.commit((2, MAY[0], 20), tags={"by": "web"})
-    location.run_of("silver_web_orders")
-    location.commit((3, MAY[0], 30), tags={"by": "web"})
-    flow = flow_of(web_orders)
-    row = location.platform.ledger.flow(flow.name)
-    assert row is not None
-    beginning = location.platform.evaluator.place_at(flow, StartFrom("beginning"))
-    Interventions(location.platform.ledger).seek(row, None, By(who="ann", reason="all of it again"), beginning)
-    seen = shown(location.run_of("silver_web_orders"))
-    assert "bronze.orders is read again from the beginning: the target is replaced" in str(seen)
-    assert [row[0] for row in location.rows("silver.web_orders")] == [2, 3]
-
-
-def test_a_table_whose_folder_was_removed_is_computed_whole_and_says_so(location: Location) -> None:
-    location.commit((1, MAY[0], 10), (2, MAY[0], 20))
-    location.run_of("silver_orders")
-    shutil.rmtree(location.platform.location("silver.orders"))
-    location.commit((3, MAY[0], 30))
-    seen = shown(location.run_of("silver_orders"))
-    assert "silver.orders no longer holds what its lane has committed" in str(seen)
-    assert [row[0] for row in location.rows("silver.orders")] == [1, 2, 3]
 
 
 def test_a_day_without_rows_is_complete_too(location: Location) -> None:

@@ -4,7 +4,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-from lakechime_dagster.assets.events import types_table, types_to_tell
+from lakechime_dagster.assets.events import types_to_tell
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import TypeResult
@@ -43,15 +43,3 @@ def test_the_first_failure_is_told_and_that_it_is_over() -> None:
     assert to_tell({"buy": well}, failed) == to_tell({}, failed) == ["buy"]
     assert to_tell({"buy": failing}, failed) == []
     assert to_tell({"buy": failing}, result("buy")) == ["buy"]
-
-
-def test_types_are_listed_those_first_that_need_somebody() -> None:
-    several = [
-        result("few", rows=1, written=1), result("many", rows=9, written=9), result("idle"), result("a|b", rows=2, waits="frozen"),
-        result("bad", error="no\nfolder"),
-    ]  # fmt: skip
-    assert types_table(several).splitlines()[2:] == [
-        "| bad | bad | 0 | 0 | 0 | 0 | no folder |", "| a\\|b | a\\|b | 2 | 0 | 0 | 0 | frozen |", "| many | many | 9 | 9 | 0 | 0 |  |",
-        "| few | few | 1 | 1 | 0 | 0 |  |",
-    ]  # fmt: skip
-    assert types_table([]) == "none"

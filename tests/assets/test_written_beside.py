@@ -47,12 +47,6 @@ def told(orders: Any, context: dg.AssetExecutionContext, lakechime: LakeChimeRes
     return orders
 
 
-@spark_table("silver.filed", reads={"orders": orders.changes()})
-def filed(orders: Any) -> Any:
-    append(orders, open_platform().location("silver.files"), "parquet")
-    return orders
-
-
 @spark_table("silver.broken", reads={"orders": orders.changes()})
 def broken(orders: Any) -> Any:
     append(twice(orders), open_platform().location(audit.name))
@@ -66,20 +60,12 @@ def repeated(orders: Any) -> Any:
     return orders
 
 
-@spark_table("silver.half", reads={"orders": orders.changes()})
-def half(orders: Any) -> Any:
-    path = open_platform().location(audit.name)
-    for rows in (twice(orders), orders.select("id", orders.id.alias("twice"))):
-        rows.write.format("delta").option("txnAppId", "half").option("txnVersion", "1").mode("append").save(path)
-    return orders
-
-
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Shop]:
     local_home(tmp_path, monkeypatch, upgraded_sqlite)
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         shop = Shop(instance, open_platform())
-        shop.definitions = build_definitions(Lake("shop", [orders, audit, kept, told, filed, broken, repeated, half]))
+        shop.definitions = build_definitions(Lake("shop", [orders, audit, kept, told, broken, repeated]))
         shop.commit("bronze.orders", ORDERS, (1, 10), (2, -3))
         yield shop
 
@@ -101,29 +87,11 @@ def test_a_write_to_another_table_is_lineage_of_that_table_by_the_same_producer(
     assert {column.column for column in shop.current("silver.kept").columns} == {"id", "amount"}
 
 
-def test_it_is_kept_of_a_run_that_commits_nothing_itself(shop: Shop) -> None:
-    shop.commit("bronze.orders", ORDERS, (3, 30))
-    shop.run("silver.kept")
-    shop.commit("bronze.orders", ORDERS, (4, -40))
-    seen = shown(shop.run("silver.kept"))
-    assert (seen["commit"], seen["written beside"]) == ("nothing to do, no commit", "- silver.audit: version 1, its lineage is kept")
-
-
 def test_what_the_function_tells_itself_is_told_once(shop: Shop) -> None:
     seen = shown(shop.run("silver.told"))
     (standing,) = of_audit(shop)
     assert standing.producer.job == "shop__tables"
     assert seen["written beside"] == "- silver.audit: its lineage is kept by `lakechime.lineage`"
-
-
-def test_of_a_table_without_a_log_what_spark_reports_is_kept_and_that_is_said(shop: Shop) -> None:
-    result = shop.run("silver.filed")
-    place = f"file{shop.platform.location('silver.files')}"
-    what = f"{place}: it has no log of commits; what Spark reported as written is kept, without a version"
-    assert shown(result)["written beside"] == f"- {what}"
-    assert f"written beside the result: {what}" in logged(shop, result)
-    (standing,) = [one for one in standings(shop.platform) if one.statement.target == place]
-    assert (standing.producer.job, standing.statement.inputs) == ("silver.filed", ("bronze.orders",))
 
 
 def test_a_function_that_fails_keeps_what_it_committed_before(shop: Shop) -> None:
@@ -152,17 +120,3 @@ def test_a_repeat_that_commits_nothing_is_not_kept(shop: Shop) -> None:
     seen = shown(shop.run("silver.repeated"))
     assert seen["written beside"] == "- silver.audit: its lineage is not kept, as no commit of this run is in its log"
     assert of_audit(shop) == [before]
-
-
-def test_of_several_statements_it_is_said_how_many_left_no_commit(shop: Shop) -> None:
-    seen = shown(shop.run("silver.half"))
-    assert seen["written beside"] == "- silver.audit: version 0, its lineage is kept, but for 1 of 2 statements, which left no commit"
-    (standing,) = of_audit(shop)
-    assert {column.column: column.sources for column in standing.statement.columns}["twice"] == (TWICE,)
-
-
-def test_a_run_that_writes_nothing_beside_its_result_says_nothing_of_it(shop: Shop) -> None:
-    shop.definitions = build_definitions(
-        Lake("shop", [orders, audit, spark_table("silver.plain", reads={"orders": orders.changes()})(twice)])
-    )
-    assert "written beside" not in shown(shop.run("silver.plain"))
