@@ -15,7 +15,7 @@ from lakechime_dagster.sensors.tick import RunState, Tick, run_tick
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.overview import overview
 from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState
+from lakechime_dagster.triggers.lanes import Execution, LaneState
 from tests.sensors.test_tick import TARGET, ToldRuns, commit, one
 from tests.support.world import World, a_flow
 
@@ -95,13 +95,6 @@ def test_nothing_is_launched_until_a_person_resumes_and_then_all_that_came_is_re
     assert "settled by its commit" in run_tick(platform, flow, runs).sentences[0]
 
 
-def test_who_resumed_and_what_for_is_kept(world: World, platform: Platform, flow: Flow, runs: ToldRuns) -> None:
-    held(world, platform, flow, runs)
-    resume(world, platform, flow)
-    (done,) = world.people.history(world.evaluator.activate(flow))
-    assert (done.who, done.before["held"]) == ("ada", [["", REASON]])
-
-
 def test_a_step_that_asks_again_is_held_again(world: World, platform: Platform, flow: Flow, runs: ToldRuns) -> None:
     execution = held(world, platform, flow, runs)
     for attempt in range(2, 8):  # more often than a step is tried that only fails
@@ -118,15 +111,6 @@ def test_an_attempt_that_another_has_followed_holds_nothing(world: World, platfo
     world.ledger.lose(running.execution, "no sign of life", immediately=True)
     with pytest.raises(LaneHeldError), kept(running, platform.log(TARGET), [].append):
         raise LaneHeldError(EVIDENCE)
-    assert world.ledger.lanes(world.evaluator.activate(flow))[""].state is LaneState.ACTIVE
-
-
-def test_a_held_step_may_be_given_up(world: World, platform: Platform, flow: Flow, runs: ToldRuns) -> None:
-    execution = held(world, platform, flow, runs)
-    world.people.skip(execution, ADA)
-    found = world.ledger.execution(execution.execution_id)
-    assert found is not None
-    assert found.state is ExecutionState.SKIPPED
     assert world.ledger.lanes(world.evaluator.activate(flow))[""].state is LaneState.ACTIVE
 
 

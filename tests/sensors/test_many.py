@@ -7,7 +7,6 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.streams.draining import event_drains
@@ -25,7 +24,7 @@ from lakechime_dagster.store.need import needs
 from lakechime_dagster.store.registry import TICK_NOTE_MS
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.store.types.drains import close
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster.triggers import SnapshotTrigger
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution
 from lakechime_dagster.triggers.model import StartFrom
@@ -183,19 +182,6 @@ def test_a_target_that_cannot_be_read_hinders_no_other_flow(world: World, platfo
     shutil.rmtree(platform.location("gold.bad"))
     again = run_many(platform, sweep, launches, NoRuns(), accepts)
     assert "gold.bad" in [execution.lane.flow for execution in again.launches]
-
-
-def test_partitions_that_dagster_does_not_know_hold_up_no_later_ones(world: World, platform: Platform) -> None:
-    day = PartitionLevels.of({"day": "date"})
-    days = every(days=1, start="2013-01-02", until="2013-01-10")
-    trigger = PartitionTrigger(PartitionCondition.of("lake.t", {"day": tick("-1d")}, day), days)
-    flow = Flow(name="daily", trigger=trigger, target_levels=day)
-    launches = {"daily": Launch(flow, anything, [])}
-    for number in range(1, 10):
-        world.change("lake.t", number, partition=[f"2013-01-0{number}"])
-    found = run_many(platform, Sweep(platform.evaluator, [flow]), launches, NoRuns(), {"daily": lambda key: key >= "2013-01-08"})
-    assert [execution.partition_key for execution in found.launches] == ["2013-01-08", "2013-01-09"]
-    assert "7 keys are no partitions of the asset in Dagster, such as 2013-01-01; widen its partitions" in found.sentences
 
 
 def test_a_flow_that_starts_later_hinders_no_other(world: World, platform: Platform) -> None:

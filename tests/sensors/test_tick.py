@@ -256,17 +256,6 @@ def test_a_partition_that_dagster_does_not_know_is_refused_before_the_claim(worl
     assert set(world.ledger.lanes(world.evaluator.activate(flow))) == {"day=2013-01-02"}
 
 
-def test_partitions_that_dagster_does_not_know_hold_up_no_later_ones(world: World, platform: Platform, runs: ToldRuns) -> None:
-    levels = PartitionLevels.of({"day": "date"})
-    trigger = PartitionTrigger(PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, levels), DAYS)
-    flow = Flow(name="daily", trigger=trigger, target_levels=levels)
-    for day in range(1, 10):
-        world.change(version=day, partition=[f"2013-01-0{day}"])
-    found = run_tick(platform, flow, runs, accepts=lambda key: key >= "2013-01-08")
-    assert [execution.partition_key for execution in found.launches] == ["2013-01-08", "2013-01-09"]
-    assert found.sentences[0] == "7 keys are no partitions of the asset in Dagster, such as 2013-01-01; widen its partitions"
-
-
 def test_an_event_that_came_while_a_tick_found_nothing_is_not_forgotten(world: World, platform: Platform, runs: ToldRuns) -> None:
     flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags={"complete": "true"}))
     world.change(version=0)

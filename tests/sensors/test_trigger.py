@@ -26,7 +26,6 @@ from lakechime_dagster.sensors.tick import RunState
 from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, TableName, every, tick
 from tests.support.tables import rows, write
 
@@ -179,41 +178,6 @@ def test_a_run_carries_references_in_tags(asset: Location) -> None:
     assert request.run_key == f"{tags[EXECUTION_TAG]}:1"
 
 
-def test_a_run_request_that_was_lost_is_asked_for_again(asset: Location, body: Body) -> None:
-    asset.change(1)
-    lost = only(asset.tick().run_requests)
-    again = only(asset.tick().run_requests)
-    assert again.run_key == lost.run_key
-    assert asset.launch(again).success
-    assert asset.tick().run_requests == []
-    assert body.handed == [["1"]]
-
-
-def test_a_failing_run_is_healed_by_the_next_attempt(asset: Location, body: Body) -> None:
-    body.fails = True
-    asset.change(1)
-    assert not asset.launch(only(asset.tick().run_requests)).success
-    assert "step 1 of features is tried again as attempt 2" in asset.tick().skip_message
-    body.fails = False
-    asset.hurry()
-    request = only(asset.tick().run_requests)
-    assert request.tags[ATTEMPT_TAG] == "2"
-    assert asset.launch(request).success
-    assert "step 1 of features is settled by the success of run" in asset.tick().skip_message
-    assert asset.tick().skip_message == "nothing new in bronze.orders"
-
-
-def test_a_lane_that_is_held_is_shown_in_the_skip_reason_with_the_error_and_the_remedy(asset: Location, body: Body) -> None:
-    body.fails = True
-    asset.change(1)
-    for _ in range(MAX_ATTEMPTS):
-        assert not asset.launch(only(asset.tick().run_requests)).success
-        asset.tick()
-        asset.hurry()
-    shown = asset.tick().skip_message
-    assert "features is HELD: attempt 5 of step 1 failed: RuntimeError: boom; `lakechime execution retry` or `skip` goes on" in shown
-
-
 def test_a_reexecution_of_a_settled_step_ends_with_the_command_that_replays(asset: Location, body: Body) -> None:
     asset.change(1)
     request = only(asset.tick().run_requests)
@@ -271,14 +235,6 @@ def test_the_commit_settles_a_job_that_writes_a_table_and_its_event_is_registere
     assert record.events == 1
 
 
-def test_a_run_that_failed_after_its_commit_is_not_repeated(writer: Location, body: Body) -> None:
-    body.fails = True
-    writer.change(1)
-    assert not writer.launch(only(writer.tick().run_requests)).success
-    assert "step 1 of nightly is settled by its commit" in writer.tick().skip_message
-    assert body.handed == [["1"]]
-
-
 def test_a_reexecution_after_a_commit_that_nobody_settled_settles_and_ends(writer: Location, body: Body) -> None:
     body.fails = True
     writer.change(1)
@@ -293,14 +249,6 @@ def test_only_the_declared_table_may_be_written_in_an_execution(asset: Location,
     body.commits = True
     asset.change(1)
     assert "flow features writes no table, not silver.orders" in message(asset.launch(only(asset.tick().run_requests)))
-
-
-def test_a_few_events_are_handed_to_child_processes_in_the_environment(asset: Location, body: Body) -> None:
-    asset.change(1)
-    request = only(asset.tick().run_requests)
-    asset.launch(request)
-    assert body.env["LAKECHIME_EXECUTION"] == request.tags[EXECUTION_TAG]
-    assert [event["snapshot_id"] for event in json.loads(body.env["LAKECHIME_DCES"])] == ["1"]
 
 
 def test_many_events_are_handed_to_child_processes_in_a_file_that_goes_with_the_execution(asset: Location, body: Body) -> None:
@@ -410,13 +358,6 @@ def test_a_store_that_is_away_is_a_skip_reason(asset: Location, monkeypatch: pyt
     shown = asset.tick().skip_message
     assert "cannot be reached" in shown
     assert "secret" not in shown
-
-
-def test_a_sensor_says_its_condition_in_words(asset: Location) -> None:
-    sensor = asset.definitions.resolve_sensor_def("features")
-    assert sensor.description == (
-        "Launches after a change of bronze.orders, as events arrive. At least once: a run that dies after its effect is repeated."
-    )
 
 
 def test_a_sensor_needs_a_table_and_exactly_one_thing_to_launch() -> None:
