@@ -28,24 +28,6 @@ def test_keys_are_unique_over_the_whole_year(table: str, keys: tuple[str, ...]) 
         assert relation.select(*map(duckdb.ColumnExpression, keys)).distinct().count("*").fetchone() == (rows(table).num_rows,)
 
 
-def test_the_local_hour_is_no_key_of_weather_when_clocks_go_back() -> None:
-    twice = rows_of("bronze.weather", dt.date(2013, 11, 3), 1)
-    assert sorted(twice["origin"].to_pylist()) == ["EWR", "EWR", "JFK", "JFK", "LGA", "LGA"]
-    assert len(set(twice["time_hour"].to_pylist())) == 2
-
-
-def test_some_hours_have_no_weather_and_one_does_not_exist() -> None:
-    days = [FIRST_DAY + dt.timedelta(days=n) for n in range(DAYS)]
-    empty = [(day, hour) for day in days for hour in range(HOURS) if not rows_of("bronze.weather", day, hour).num_rows]
-    assert len(empty) == 47
-    assert (dt.date(2013, 3, 10), 2) in empty
-
-
-def test_partitions_together_are_the_table() -> None:
-    days = [FIRST_DAY + dt.timedelta(days=n) for n in range(DAYS)]
-    assert sum(rows_of("bronze.flights", day, hour).num_rows for day in days for hour in range(HOURS)) == 336_776
-
-
 @pytest.mark.parametrize("table", ["bronze.flights", "bronze.weather"])
 def test_a_partition_has_the_rows_of_its_hour_alone(table: str) -> None:
     hours = [(FIRST_DAY + dt.timedelta(days=n), hour) for n in range(DAYS) for hour in range(HOURS)]

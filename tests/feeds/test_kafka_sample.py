@@ -2,9 +2,7 @@
 
 import pytest
 
-from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.kafka_sample import newest_messages
-from lakechime_dagster.lake.feeds import KafkaTopic
 from tests.support.topics import ENVIRONMENT, Topics
 
 pytestmark = pytest.mark.services
@@ -36,8 +34,3 @@ def test_messages_of_transactions_are_among_them(topics: Topics) -> None:
 def test_topics_that_hold_nothing_give_nothing(topics: Topics) -> None:
     topics.create("orders")
     assert newest_messages(topics.feed(), ENVIRONMENT, 4) == []
-
-
-def test_a_cluster_that_cannot_be_reached_is_told() -> None:
-    with pytest.raises(FeedUnreadableError, match=r"orders at 127\.0\.0\.1:1 cannot be asked"):
-        newest_messages(KafkaTopic("orders", bootstrap="127.0.0.1:1"), {}, 4, seconds=1)

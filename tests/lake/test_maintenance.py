@@ -36,11 +36,6 @@ def test_what_cannot_work_is_refused_by_field_and_value(given: dict[str, Any], m
         Maintenance(**given)
 
 
-def test_a_table_is_kept_each_night_unless_told_otherwise() -> None:
-    assert str(Maintenance().every) == "every day from 2000-01-01 03:00"
-    assert Maintenance().keep_for == dt.timedelta(days=7)
-
-
 def test_tables_carry_it_and_all_three_of_one_that_follows_a_database() -> None:
     maintenance = Maintenance(keep_for=dt.timedelta(days=30))
     computed = sql_table("gold.total", sql="SELECT count(*) AS n FROM bronze.orders", refresh="full", maintenance=maintenance)

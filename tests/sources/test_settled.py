@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.engine.url import make_url
 
 from lakechime_dagster.cdc.comparing.log_place import WalPlace
-from lakechime_dagster.errors import NotFoundError, SourceUnreadableError
+from lakechime_dagster.errors import SourceUnreadableError
 from lakechime_dagster.sources.settled import LOOKS, TableBusyError, settled
 from tests.sources.test_cut import Database, a_side, on_postgres
 from tests.support.postgres import Server, fresh_database
@@ -146,11 +146,6 @@ def test_who_locks_the_table_out_meanwhile_is_waited_for(url: str) -> None:
         todo = iter([lambda: (other.run("COMMIT"), third.run("BEGIN", "TRUNCATE orders")), lambda: third.run("ROLLBACK")])
         rows, _ = seen(one, lambda _: (next(todo)(), None)[1])
         assert (rows, list(todo)) == ({1}, [])
-
-
-def test_a_table_that_is_not_there_is_told(url: str) -> None:
-    with pytest.raises(NotFoundError, match=r"no table public\.nothing that this user may read"), settled(url, "public", "nothing"):
-        pass
 
 
 def test_a_standby_is_refused_with_the_remedy(logical_postgres: Server, url: str) -> None:

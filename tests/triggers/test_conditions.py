@@ -103,8 +103,3 @@ def test_a_level_name_that_no_store_can_hold_is_refused() -> None:
 def test_too_many_partitions_at_once_are_refused() -> None:
     with pytest.raises(DeclarationError, match="asks for 20000 partitions at once"):
         asked({"a": range(100), "b": range(200)}, None)
-
-
-def test_a_condition_reads_as_it_was_written() -> None:
-    condition = PartitionCondition.of("bronze.weather", {"day": tick("-1d"), "hour": range(24)}, LEVELS)
-    assert str(condition) == "bronze.weather(day=tick -1d, hour=0…23)"

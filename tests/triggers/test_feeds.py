@@ -44,10 +44,6 @@ def test_between_two_places_lie_the_offsets_of_partitions_also_of_a_topic_that_w
     assert spans_between(None, FILES) == [("a.jsonl", (0, 10)), ("b.jsonl", (0, 20))]
 
 
-def test_people_see_where_a_place_is() -> None:
-    assert [str(FILES), str(TOPICS)] == ["30 bytes of 2 files", "shop.orders[0]@40, shop.orders[1]@7"]
-
-
 def test_a_place_of_a_kind_that_is_not_known_is_refused() -> None:
     with pytest.raises(ValueError, match="a place in a feed is of files or of topics, not of shards"):
         Place.from_json({"position": "0-3", "sources": {}, "feed": {"shards": {}}})

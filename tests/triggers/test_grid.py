@@ -86,12 +86,6 @@ def test_a_time_with_an_offset_is_taken_to_the_zone_of_the_schedule() -> None:
     assert every(hours=1, start="2013-01-02T05:00+00:00", zone="America/New_York").start == dt.datetime(2013, 1, 2)
 
 
-def test_a_schedule_reads_as_a_sentence() -> None:
-    assert str(every(minutes=5)) == "every 5 minutes"
-    daily = every(days=1, start="2013-01-02", until="2014-01-01", zone="America/New_York")
-    assert str(daily) == "every day from 2013-01-02 00:00 until 2014-01-01 00:00 (America/New_York)"
-
-
 @given(st.integers(0, 253_402_300_799_999))
 def test_milliseconds_survive_the_way_through_a_datetime(milliseconds: int) -> None:
     assert abs(to_milliseconds(from_milliseconds(milliseconds)) - milliseconds) <= 1

@@ -152,13 +152,3 @@ def test_a_value_of_another_type_is_refused_with_its_field_and_the_remedy(
     with pytest.raises((DeclarationError, InvalidValueError)) as refused:
         declare(*values, **fields)
     assert told in str(refused.value)
-
-
-def test_triggers_read_as_sentences() -> None:
-    assert str(SnapshotTrigger(["a", "b"], every(minutes=5), tags={"k": "v"})) == "a change of a or b with k=v, every 5 minutes"
-    assert str(SnapshotTrigger("a", tags={"k": "v"}, only_matching=True)) == (
-        "a change of a with k=v, as events arrive, rows of those commits alone"
-    )
-    assert str(PartitionTrigger([on("a", day=tick("-1d"))], every(days=1, start="2013-01-02"))) == (
-        "a(day=tick -1d), every day from 2013-01-02 00:00"
-    )
