@@ -3,8 +3,6 @@
 import datetime as dt
 import json
 import logging
-import threading
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -95,25 +93,6 @@ def test_what_was_looked_at_is_sent_once_and_who_sent_it_is_kept(page: Page, mai
     assert [(step["action"], step["who"]) for step in again["steps"]] == [("drafted", "me"), ("announced", "ann")]
     shown = asked(page, "/1/preview").json
     assert (shown["recipients"], {one["state"] for one in shown["messages"]}) == (0, {"sent"})
-
-
-def test_of_two_that_send_at_once_each_is_told_once(page: Page, mail_server: MailServer, webhook: Webhook) -> None:
-    forms, start = [looked_at(page, who) for who in ("ann", "ann", "bob")], threading.Barrier(3)
-    answers: list[Told] = []
-
-    def click(form: dict[str, Any]) -> None:
-        start.wait()
-        answers.append(did(page, "send", form))
-
-    clicks = [threading.Thread(target=click, args=(form,)) for form in forms]
-    for one in clicks:
-        one.start()
-    for one in clicks:
-        one.join()
-    assert [answer.status for answer in answers] == [200] * 3
-    assert Counter(one["owner"] for answer in answers for one in answer.json["tried"]) == dict.fromkeys(states(page), 1)
-    assert (len(mail_server.mails), len(webhook.told), set(states(page).values())) == (1, 2, {"sent"})
-    assert [step.action for step in notices(page.platform).steps(1)] == ["drafted", "announced"]
 
 
 def test_what_became_another_thing_since_it_was_looked_at_is_not_sent(page: Page, webhook: Webhook) -> None:

@@ -8,7 +8,6 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.assets.flows import flow_of
 from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import JsonLines, Lake, Maintenance, event_group, event_stream, sql_table
@@ -99,18 +98,6 @@ def test_files_of_types_are_joined_while_steps_replays_and_readers_of_changes_go
     assert maintained(game)["planned"] == "nothing"
     game.step(buy(7))
     assert (game.numbers("shop.buy"), bought(game)) == ([1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4, 5, 6, 7])
-
-
-@pytest.mark.spark
-def test_tables_of_types_whose_readers_wait_are_left_alone_and_the_others_kept(game: Game) -> None:
-    for number in (1, 2):
-        game.step(buy(number), sell(number))
-    assert bought(game) == [1, 2]
-    row = game.platform.evaluator.activate(flow_of(BOUGHT))
-    assert game.platform.ledger.hold(row, game.platform.ledger.ensure_lane(row, ""), "a column changed")
-    told = maintained(game)
-    assert (told["refused actions"], files(game)) == (1, {"shop__buy": 2, "shop__sell": 1})
-    assert told["refused"].endswith("gold.bought waits: it is HELD: a column changed |")
 
 
 def test_the_maintenance_of_a_group_is_an_asset_that_its_steps_need_not_wait_for() -> None:

@@ -1,7 +1,6 @@
 """Types that change their group, run by Dagster: by a declared move, and by patterns that come to match what nobody had read."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -64,17 +63,3 @@ def test_a_group_whose_pattern_comes_to_match_a_type_that_nobody_had_read_takes_
     wide.step(event("sale", n=3), event("soon", n=1), event("rest", n=1))
     assert told(wide.run("ev__game_other")) == {"rest": 1}
     assert (wide.numbers("sale"), wide.numbers("soon"), wide.numbers("shop.buy")) == ([1, 2, 3], [1], [1, 2])
-
-
-def test_a_type_that_another_group_has_by_a_change_of_patterns_waits_until_that_is_declared(game: Game) -> None:
-    game.step(buy(1))
-    stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
-    kiosk = replace(game, definitions=build_definitions(Lake("ev", [stream, event_group("kiosk", stream, match="shop.*")])))
-    kiosk.ingest(buy(2))
-    (request,) = kiosk.tick("kiosk").run_requests
-    done = kiosk.run("ev__kiosk", tags=dict(request.tags), asset_selection=request.asset_selection)
-    assert checks(done) == {"rows_add_up": True, "no_type_fails": True, "nothing_waits": False, "nothing_breaks": True}
-    assert 'declare it as moved={"shop.buy": "shop"}' in shown(done)["types of the step"]
-    assert kiosk.numbers("shop.buy") == [1]
-    assert not Path(kiosk.platform.location("kiosk")).exists()
-    assert not checks(kiosk.run("ev__kiosk"))["nothing_waits"]

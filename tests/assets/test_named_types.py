@@ -7,17 +7,14 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets import events
 from lakechime_dagster.assets.named_types import type_checks
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake import Contract, JsonLines, Lake, event_group, event_stream, sql_table
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.assets.test_events import Game, buy, sell
-from tests.support.follows import read
 from tests.support.streams import event, stream_home
 
 SHOP, BUY, SELL = dg.AssetKey("shop"), dg.AssetKey(["shop", "shop__buy"]), dg.AssetKey(["shop", "shop__sell"])
@@ -107,24 +104,6 @@ def test_a_step_of_all_types_is_done_whichever_of_the_assets_a_person_launches(g
     assert (game.numbers("shop.buy"), game.numbers("shop.sell"), game.executions()) == ([1], [2], [(1, "SETTLED")])
     idle = game.run("ev__shop", asset_selection=[SHOP])
     assert (len(made(idle, SHOP)), made(idle, BUY), checks(idle, BUY)) == (1, [], {})
-
-
-@pytest.mark.spark
-def test_what_a_step_learnt_is_told_in_the_tables_that_show_it(game: Game, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = game.step(buy(1), sell(2))
-    assert [made(first, SHOP)[0][f"told in game.{name}"] for name in ("schemas", "variations")] == [2, 2]
-    with monkeypatch.context() as patched:
-        patched.setattr(events, "project", unreadable)
-        second = game.step(buy(3, price=1))
-    assert (second.success, "told in game.schemas" in made(second, SHOP)[0]) == (True, False)
-    third = game.step(buy(4))
-    assert [made(third, SHOP)[0][f"told in game.{name}"] for name in ("schemas", "variations")] == [1, 1]
-    rows = read(game.platform.location("game.schemas"))
-    assert sorted((row["type"], row["version"]) for row in rows) == [("shop.buy", 1), ("shop.buy", 2), ("shop.sell", 1)]
-
-
-def unreadable(*_: object) -> None:
-    raise TableUnreadableError("game.schemas: its log cannot be read")
 
 
 def test_rows_that_do_not_add_up_fail_their_types_check() -> None:
