@@ -32,6 +32,7 @@ def test_the_files_are_what_the_code_says() -> None:
     assert {file.name: file.read_text(encoding="utf-8") for file in FOLDER.iterdir()} == files()
 
 
+@pytest.mark.several_connections
 @pytest.mark.services
 def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engine: Engine, prometheus: Prometheus) -> None:
     types, world = SqlEventTypes(sqlite_engine, "test"), World(sqlite_engine)

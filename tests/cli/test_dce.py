@@ -189,9 +189,10 @@ def test_tail_shows_what_came_after_a_position(lakechime: Cli) -> None:
 
 
 def test_tail_follows_what_comes(lakechime: Cli) -> None:
+    (first,) = register(lakechime, "--table", "c.d")["registered"]
     store = lakechime.platform.store
     later = threading.Timer(0.2, lambda: store.register([DataChangeEvent(table="a.b")]))
     later.start()
-    answer = lakechime("dce", "tail", "--limit", "1", "--for", "30", "--json")
+    answer = lakechime("dce", "tail", "--after", first["position"], "--limit", "1", "--for", "60", "--json")
     later.join()
     assert [event["table"] for event in answer.json["events"]] == ["a.b"]

@@ -1,5 +1,7 @@
 """`lakechime demo`: replay and verify, on real data."""
 
+import pytest
+
 from tests.support.cli import Cli
 
 
