@@ -51,6 +51,19 @@ def test_the_lake_with_a_stream_loads_as_printed():
     assert names["shop"].table("shop.buy").name == "shop.shop__buy"
 
 
+def test_appends_without_keys_are_declared_as_printed():
+    names: dict = {"__name__": "clicked_lake"}
+    exec(compile(code_of("docs/tables.md", "An append without keys"), "tables.md", "exec"), names)
+    assert [(names[name].keys, str(names[name].refresh)) for name in ("silver_clicks", "views")] == [((), "rows")] * 2
+
+
+def test_the_store_is_asked_as_printed(lakechime: Cli, capsys: pytest.CaptureFixture[str]):
+    partition = ("--partition", '["2026-01-31"]')
+    assert lakechime("dce", "register", "--table", "bronze.orders", *partition, "--snapshot-id", "17", "--tag", "complete=true").code == 0
+    exec(compile(code_of("docs/triggers.md", "Ask the store"), "triggers.md", "exec"), {})
+    assert " 17 " in capsys.readouterr().out
+
+
 def test_the_maintained_lake_loads_as_printed():
     names: dict = {"__name__": "kept_lake"}
     exec(compile(code_of("docs/maintenance.md", "Declare it"), "maintenance.md", "exec"), names)
