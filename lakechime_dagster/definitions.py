@@ -1,9 +1,9 @@
 """The composition root of the shipped code location: the lake named by LAKECHIME_LAKE as Dagster definitions."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import assert_never
 
 import dagster as dg
+from typing_extensions import assert_never
 
 from lakechime_dagster.assets.change_table import bronze_asset, change_asset
 from lakechime_dagster.assets.checks import check_specs

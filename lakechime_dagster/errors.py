@@ -4,7 +4,7 @@ import re
 from types import TracebackType
 from urllib.parse import unquote
 
-_PASSWORD = re.compile(r"^((?:[\w+.-]+://)?+[^:/?]*):.*@", re.DOTALL)
+_PASSWORD = re.compile(r"^((?:[\w+.-]+://|(?![\w+.-]+://))[^:/?]*):.*@", re.DOTALL)
 _SECRET = re.compile(r"pass|secret|sig|token|credential|account_?key", re.IGNORECASE)  # in the key of a query
 
 

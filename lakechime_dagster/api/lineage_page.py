@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 
+from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
 from lakechime_dagster.lineage.graph.gaps import Gap
 from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
@@ -169,10 +170,10 @@ def _milliseconds(at: str | None) -> int | None:
     if not at:
         return None
     try:
-        moment = dt.datetime.fromisoformat(at)
+        moment = datetime_of_iso(at)
     except ValueError:
         raise InvalidValueError("at", at, "is no time; write it as 2026-01-31T12:00:00Z") from None
-    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.timezone.utc)
     return round(zoned.timestamp() * 1000)
 
 

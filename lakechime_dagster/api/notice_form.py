@@ -9,6 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from lakechime_dagster.api.own_page import NOTICES, answer, own_fields, text_in
+from lakechime_dagster.compat import date_of_iso
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lineage.notices.changes import Change, ChangeKind
 from lakechime_dagster.resources.lineage.asked import AskedLineage
@@ -57,6 +58,6 @@ def _kind(value: Any) -> ChangeKind:
 
 def _day(text: str) -> dt.date | None:
     try:
-        return dt.date.fromisoformat(text) if text else None
+        return date_of_iso(text) if text else None
     except ValueError:
         raise InvalidValueError("on", text[:100], "is no date; write it as 2026-12-31") from None

@@ -8,10 +8,12 @@ pass over and JSON does not have: a file whose fractions may be NaN is not for h
 import math
 import re
 from collections.abc import Collection
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any
 
 import pyarrow.parquet as pq
+
+from lakechime_dagster.compat import UTC
 
 INDEXED = 32  # columns, leaves of structs counted one by one, as Delta has it where a table says nothing
 MAX_TEXT = 32  # characters of a bound

@@ -13,8 +13,9 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
+
+from lakechime_dagster.compat import StrEnum
 
 Twin = Callable[[Any], str]
 
@@ -171,7 +172,7 @@ _LAKE: dict[str, dict[Kind, tuple[str, Twin]]] = {
 }
 _EPOCH_DAY = datetime.date(1970, 1, 1)
 _EPOCH = datetime.datetime(1970, 1, 1)  # a wall clock
-_UTC_EPOCH = _EPOCH.replace(tzinfo=datetime.UTC)
+_UTC_EPOCH = _EPOCH.replace(tzinfo=datetime.timezone.utc)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.compat import StrEnum
 
 Key = tuple[Any, ...]  # the values of the key's columns, in the order of the declaration
 

@@ -1,6 +1,5 @@
 """`lakechime execution`: what was claimed, by which runs, and what to do when one is stuck."""
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,6 +8,7 @@ from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import MAX_LIMIT, DryRun, Json, Reason, Who
 from lakechime_dagster.cli.output import print_facts, print_json, print_table, say, when
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 
 if TYPE_CHECKING:

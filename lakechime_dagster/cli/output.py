@@ -90,7 +90,7 @@ def when(milliseconds: int | None) -> str:
     """A store's time for people."""
     if milliseconds is None:
         return ""
-    return f"{dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{dt.datetime.fromtimestamp(milliseconds / 1000, dt.timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def shown_fact(name: str, value: Any) -> object:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.text import checked_milliseconds
 from lakechime_dagster.errors import InvalidValueError, shown
@@ -119,7 +120,7 @@ def _user() -> str:
 
 def _iso_time(text: str, otherwise: str) -> dt.datetime:
     try:
-        moment = None if text.isdigit() else dt.datetime.fromisoformat(text)
+        moment = None if text.isdigit() else datetime_of_iso(text)
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:

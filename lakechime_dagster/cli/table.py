@@ -1,9 +1,10 @@
 """`lakechime table`: the tables of the lake and of the store, and commits whose events are missing."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, assert_never
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typing_extensions import assert_never
 
 from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import declared_lake, open_platform

@@ -6,9 +6,11 @@ Source of the model: "LakeChime: a data trigger service for modern data lakes" (
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, NewType, Self, TypeVar
+from typing import Any, NewType, TypeVar
 
+from typing_extensions import Self
+
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, canonical_json, canonical_partition, checked_partition
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.tags import Tags

@@ -9,9 +9,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any
 
+from typing_extensions import assert_never
+
+from lakechime_dagster.compat import StrEnum, date_of_iso, datetime_of_iso
 from lakechime_dagster.dce.text import UNSTORABLE, checked_text
 from lakechime_dagster.errors import InvalidValueError
 
@@ -241,12 +243,12 @@ def _date(value: object) -> str:
         return value.isoformat()
     if not isinstance(value, str):
         raise ValueError
-    return dt.date.fromisoformat(value.strip()).isoformat()
+    return date_of_iso(value.strip()).isoformat()
 
 
 def _timestamp(value: object) -> str:
-    moment = value if isinstance(value, dt.datetime) else dt.datetime.fromisoformat(str(value).strip())
+    moment = value if isinstance(value, dt.datetime) else datetime_of_iso(str(value).strip())
     if moment.tzinfo is not None:
-        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
+        moment = moment.astimezone(dt.timezone.utc).replace(tzinfo=None)
     text = moment.isoformat(sep=" ", timespec="microseconds")
     return text.rstrip("0").rstrip(".") if "." in text else text

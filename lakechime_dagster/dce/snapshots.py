@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, TableUid
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
+
+from lakechime_dagster.compat import StrEnum
 
 Row = Mapping[str, Any]  # column → cell
 

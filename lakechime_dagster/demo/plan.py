@@ -10,12 +10,12 @@ import datetime as dt
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.demo.airport import Line, lines_of
 from lakechime_dagster.demo.data import DAYS, FIRST_DAY, HOURS, rows_of
 from lakechime_dagster.errors import InvalidValueError

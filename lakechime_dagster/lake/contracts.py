@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.type_patterns import is_matched, overlap, specificity
 

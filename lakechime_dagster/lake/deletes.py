@@ -1,6 +1,6 @@
 """What becomes of a row of a table that follows a database when the database deletes it."""
 
-from enum import StrEnum
+from lakechime_dagster.compat import StrEnum
 
 
 class Deletes(StrEnum):

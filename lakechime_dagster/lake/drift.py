@@ -1,6 +1,6 @@
 """What a table does when the columns of the database's table change."""
 
-from enum import StrEnum
+from lakechime_dagster.compat import StrEnum
 
 
 class Drift(StrEnum):

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import DeclarationError, shown
 
 PLACEHOLDER = "__debezium_unavailable_value"

@@ -7,9 +7,9 @@ import datetime as dt
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from itertools import groupby
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.lake.layout import Span, opened, wanted
 from lakechime_dagster.lake.maintenance import LEAST_KEPT, Maintenance

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels, typed_value
 from lakechime_dagster.triggers.flow import is_hourly
 from lakechime_dagster.triggers.model import PartitionTrigger
@@ -37,7 +38,7 @@ def time_span(triggers: Iterable[tuple[PartitionTrigger, PartitionLevels]]) -> T
         first = _hour(trigger, levels, trigger.every.first)
         if first is not None:
             starts.append(first.date())
-            point = trigger.every.last(dt.datetime.max.replace(tzinfo=dt.UTC)) if trigger.every.until else None
+            point = trigger.every.last(dt.datetime.max.replace(tzinfo=dt.timezone.utc)) if trigger.every.until else None
             newest = _hour(trigger, levels, point) if point else None
             ends.append(newest.date() + DAY if newest else None)
         for width, longest in (*ahead.items(),):
@@ -68,7 +69,7 @@ def _hour(trigger: PartitionTrigger, target: PartitionLevels, moment: dt.datetim
     for levels in (target, *[condition.levels for condition in trigger.conditions]):
         for name, kind in zip(levels.names, levels.types, strict=True):
             if kind is LevelType.DATE and values.get(name) is not None:
-                day = dt.datetime.fromisoformat(str(typed_value(name, values[name], kind))).replace(tzinfo=dt.UTC)
+                day = datetime_of_iso(str(typed_value(name, values[name], kind))).replace(tzinfo=dt.timezone.utc)
                 hour = values.get(levels.names[1]) if is_hourly(levels) else None
                 return day + (hour if isinstance(hour, int) else 23) * HOUR
     return None

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import total_ordering
+
+from lakechime_dagster.compat import StrEnum
 
 
 @total_ordering

@@ -1,8 +1,8 @@
 """Who reads columns without writing any: dashboards, people, jobs; and whether they do so still."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lineage.columns import ColumnRef
 
 ACTIVE_MS = 24 * 3_600_000  # a dashboard that was read since then is active

@@ -114,7 +114,7 @@ def _aside(warehouse: str) -> Iterator[Dropped]:
     for place, folders, _ in os.walk(warehouse):
         for name in folders:
             if (found := _ASIDE.fullmatch(name)) and not Path(place, name).is_symlink():
-                yield Dropped(folder=Path(place, name), until=dt.datetime.strptime(found[1], TIME).replace(tzinfo=dt.UTC))
+                yield Dropped(folder=Path(place, name), until=dt.datetime.strptime(found[1], TIME).replace(tzinfo=dt.timezone.utc))
         if "_delta_log" in folders:
             folders.clear()
         folders[:] = [name for name in folders if not _ASIDE.fullmatch(name)]

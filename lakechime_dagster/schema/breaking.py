@@ -5,9 +5,9 @@ New columns of new fields break nothing, and nor does what a contract rescues or
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lake.contracts import Contract, Mode, Pin
 from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.layout import Column, Holds, Layout, change_of

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.layout import Layout

@@ -5,9 +5,9 @@ The reasons are looked for in their order, each in the whole text: whoever reads
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.schema.json_text import Fields, Fraction, Integer, has_half, parsed
 
 MAX_DEPTH = 512  # objects and arrays within each other, the event itself among them

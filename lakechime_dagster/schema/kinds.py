@@ -1,9 +1,9 @@
 """The kinds of JSON's values, told by how they are spelled: what is of one kind fits one type of the lake."""
 
 import math
-from enum import StrEnum
 from typing import Any
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.schema.json_text import Fields, Fraction, Integer
 
 MAX_DIGITS = 38  # of a whole number: what a decimal of the lake holds

@@ -6,10 +6,10 @@ Every kind that a path was ever seen with has a place: the column of the field, 
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lake.contracts import Change, Contract, Mode, Pin
 from lakechime_dagster.lake.event_names import SIBLING, column_of
 from lakechime_dagster.lake.names import folded

@@ -1,7 +1,8 @@
 """What of an event is in no column: where it was, its text, and why."""
 
 from dataclasses import dataclass
-from enum import StrEnum
+
+from lakechime_dagster.compat import StrEnum
 
 
 class Rescue(StrEnum):

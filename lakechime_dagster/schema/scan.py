@@ -1,8 +1,8 @@
 """What is known of a payload before any table is chosen: whether it is an event, of which type and producer, and its hashes."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.schema.event import Flag, JsonEvent, Refusal, event_of
 from lakechime_dagster.schema.json_text import Fields
 from lakechime_dagster.schema.variation import variation_of

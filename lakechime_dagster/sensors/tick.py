@@ -1,9 +1,9 @@
 """One tick of a flow: settle or retry what is open, then evaluate and claim. Knows runs only by a small protocol."""
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
 from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.platform import Platform, ask_target

@@ -1,6 +1,5 @@
 """Rows of inputs that a backfill ordered to be taken again: they join what changed, as if their last change were within the range."""
 
-import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -9,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
+from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.spark.inputs import Input
@@ -76,7 +76,7 @@ def _is_within(frame: DataFrame, span: Span) -> Column:
     if name is None or not isinstance(frame.schema[name].dataType, DateType | TimestampType | TimestampNTZType):
         return F.lit(True)
     kind, conditions = frame.schema[name].dataType, [F.lit(True)]
-    since, until = (None if bound is None else dt.datetime.fromisoformat(bound) for bound in (span.since, span.until))
+    since, until = (None if bound is None else datetime_of_iso(bound) for bound in (span.since, span.until))
     if isinstance(kind, DateType):
         since, until = since and since.date(), until and first_day_after(until)
     if since is not None:

@@ -6,12 +6,12 @@ these follow the net state of changed keys, the net deletes, and the groups or p
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.commits import FileAction, TableCommit, TableLog, since_first_change
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.errors import TableUnreadableError

@@ -76,7 +76,7 @@ def held_back(connection: Connection) -> str:
         return ""
     activity = sa.table("pg_stat_activity", sa.column("xact_start", sa.DateTime(timezone=True)), sa.column("backend_xid"))
     since = connection.execute(sa.select(sa.func.min(activity.c.xact_start)).where(activity.c.backend_xid.is_not(None))).scalar()
-    opened = f" open since {since.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S}Z" if since else ""
+    opened = f" open since {since.astimezone(dt.timezone.utc):%Y-%m-%d %H:%M:%S}Z" if since else ""
     return f"{hidden} event{'' if hidden == 1 else 's'} held back by a database transaction{opened}"
 
 

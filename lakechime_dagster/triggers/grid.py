@@ -8,10 +8,11 @@ clock time in the zone.
 import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import assert_never
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from typing_extensions import assert_never
+
+from lakechime_dagster.compat import StrEnum, datetime_of_iso
 from lakechime_dagster.errors import InvalidValueError
 
 DAY_MS = 86_400_000
@@ -60,16 +61,16 @@ class Schedule:
         zone = ZoneInfo(self.zone)
         match self.unit:
             case Unit.DAYS:
-                return (self.start + dt.timedelta(days=n * self.frequency)).replace(tzinfo=zone).astimezone(dt.UTC)
+                return (self.start + dt.timedelta(days=n * self.frequency)).replace(tzinfo=zone).astimezone(dt.timezone.utc)
             case Unit.HOURS | Unit.MINUTES:
-                return self.start.replace(tzinfo=zone).astimezone(dt.UTC) + n * self._step
+                return self.start.replace(tzinfo=zone).astimezone(dt.timezone.utc) + n * self._step
             case _:
                 assert_never(self.unit)
 
     def last_number(self, now: dt.datetime) -> int:
         """The number of the newest point at or before `now` (aware) and until; -1 for none."""
         if self.until is not None:
-            now = min(now, self.until.replace(tzinfo=ZoneInfo(self.zone)).astimezone(dt.UTC))
+            now = min(now, self.until.replace(tzinfo=ZoneInfo(self.zone)).astimezone(dt.timezone.utc))
         guess = (now - self.first) // self._step
         while guess >= 0 and self.point(guess) > now:
             guess -= 1
@@ -86,7 +87,7 @@ class Schedule:
         """The first point after `now`, or None when the schedule has ended."""
         number = self.last_number(now) + 1
         point = self.point(number)
-        if self.until is not None and point > self.until.replace(tzinfo=ZoneInfo(self.zone)).astimezone(dt.UTC):
+        if self.until is not None and point > self.until.replace(tzinfo=ZoneInfo(self.zone)).astimezone(dt.timezone.utc):
             return None
         return point
 
@@ -132,7 +133,7 @@ def every(
 def wall_clock(field: str, value: str | dt.date, zone: str) -> dt.datetime:
     """A date or time as wall clock time of a zone; one with an offset of its own is converted."""
     try:
-        moment = dt.datetime.fromisoformat(value) if isinstance(value, str) else value
+        moment = datetime_of_iso(value) if isinstance(value, str) else value
         moment = moment if isinstance(moment, dt.datetime) else dt.datetime.combine(moment, dt.time())
         return moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None) if moment.tzinfo else moment
     except (ValueError, TypeError, OverflowError):
@@ -150,9 +151,9 @@ def checked_zone(field: str, zone: str) -> str:
 
 def from_milliseconds(milliseconds: int) -> dt.datetime:
     """A store's time as an aware UTC datetime."""
-    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.timezone.utc)
 
 
 def to_milliseconds(moment: dt.datetime) -> int:
     """An aware datetime as milliseconds since the epoch."""
-    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(milliseconds=1)

@@ -7,9 +7,9 @@ step carry the same lane and step into the target's commit, so the target lets o
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.event import SnapshotId, TableUid
 from lakechime_dagster.dce.partition import canonical_json
 from lakechime_dagster.dce.position import Position

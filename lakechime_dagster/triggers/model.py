@@ -5,8 +5,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.partition import canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import NamedTable
@@ -44,7 +44,7 @@ class StartFrom:
     @property
     def time_ms(self) -> int:
         """The time in milliseconds; a time without a zone is UTC."""
-        return to_milliseconds(wall_clock("start_from", self.where, "UTC").replace(tzinfo=dt.UTC))
+        return to_milliseconds(wall_clock("start_from", self.where, "UTC").replace(tzinfo=dt.timezone.utc))
 
 
 @dataclass(frozen=True)

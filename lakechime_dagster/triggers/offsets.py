@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels
 from lakechime_dagster.triggers.conditions import LevelSpec, PartitionCondition
 from lakechime_dagster.triggers.flow import is_hourly, partition_of
@@ -81,7 +82,7 @@ def _width(levels: PartitionLevels) -> dt.timedelta:
 
 def _start(levels: PartitionLevels, values: Sequence[object]) -> dt.datetime:
     hours = values[1] if is_hourly(levels) else 0
-    return dt.datetime.fromisoformat(str(values[0])) + int(str(hours)) * HOUR
+    return datetime_of_iso(str(values[0])) + int(str(hours)) * HOUR
 
 
 def _own_specs(trigger: PartitionTrigger, target: PartitionLevels) -> list[tuple[LevelType, LevelSpec]]:

@@ -7,8 +7,9 @@ input is open, the lane is not claimed. `tests/models/orders.py` is the model of
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
+
+from lakechime_dagster.compat import StrEnum
 
 
 class OrderState(StrEnum):

@@ -79,8 +79,8 @@ def hours_of(day: Tick | dt.date | str, zone: str = "UTC") -> HoursOf | tuple[in
 def real_hours(day: dt.date, zone: str) -> tuple[int, ...]:
     """The local hours between two midnights, each as often as it came; counted in half hours, by which some zones put the clock."""
     info = ZoneInfo(zone)
-    start = dt.datetime.combine(day, dt.time(), info).astimezone(dt.UTC)
-    end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), info).astimezone(dt.UTC)
+    start = dt.datetime.combine(day, dt.time(), info).astimezone(dt.timezone.utc)
+    end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), info).astimezone(dt.timezone.utc)
     halves = Counter((start + n * HALF_HOUR).astimezone(info).hour for n in range((end - start) // HALF_HOUR))
     return tuple(hour for hour, count in halves.items() for _ in range((count + 1) // 2))
 
@@ -99,7 +99,7 @@ def shifted(moment: dt.datetime, amount: int, unit: str) -> dt.datetime:
 
 
 def _elapsed(moment: dt.datetime, delta: dt.timedelta) -> dt.datetime:
-    return (moment.astimezone(dt.UTC) + delta).astimezone(moment.tzinfo)
+    return (moment.astimezone(dt.timezone.utc) + delta).astimezone(moment.tzinfo)
 
 
 def _months(moment: dt.datetime, amount: int) -> dt.datetime:

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Protocol
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import InvalidValueError
 
 Key = tuple[str, ...]

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from lakechime_dagster.cdc.change import Change, Key
 from lakechime_dagster.cdc.meaning.fold import BEFORE_ALL, Image, Kept, Refused, Row, Window, event_of, with_changes
 from lakechime_dagster.cdc.meaning.soft import Soft
 from lakechime_dagster.cdc.meaning.wire import Span
 from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.compat import StrEnum
 
 
 class Fate(StrEnum):

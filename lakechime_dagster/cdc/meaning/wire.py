@@ -15,6 +15,7 @@ import orjson
 from lakechime_dagster.cdc.change import Key
 from lakechime_dagster.cdc.meaning.fold import BEFORE_ALL, Ended, Image
 from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.compat import date_of_iso, datetime_of_iso
 
 _AT_ONCE = {int, str, bool, type(None), Decimal, dt.datetime, dt.date, bytes}  # what JSON has, and what is asked for one by one
 _LARGE = 2**63
@@ -141,7 +142,7 @@ def _tagged(value: Any) -> Any:
         case Decimal():
             return {"$n": str(value)}
         case dt.datetime():
-            return {"$z" if value.tzinfo else "$t": (value.astimezone(dt.UTC) if value.tzinfo else value).isoformat()}
+            return {"$z" if value.tzinfo else "$t": (value.astimezone(dt.timezone.utc) if value.tzinfo else value).isoformat()}
         case dt.date():
             return {"$d": value.isoformat()}
         case bytes():
@@ -167,9 +168,9 @@ _UNTAG = {
     "$i": int,
     "$f": float,
     "$n": Decimal,
-    "$z": dt.datetime.fromisoformat,
-    "$t": dt.datetime.fromisoformat,
-    "$d": dt.date.fromisoformat,
+    "$z": datetime_of_iso,
+    "$t": datetime_of_iso,
+    "$d": date_of_iso,
     "$b": b64decode,
     "$o": lambda inner: {name: _untagged(one) for name, one in inner.items()},
 }

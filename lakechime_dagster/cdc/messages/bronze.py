@@ -1,6 +1,6 @@
 """The bronze table of a change table: each message as it came, and beside it what was read of it."""
 
-from enum import StrEnum
+from lakechime_dagster.compat import StrEnum
 
 
 class Kind(StrEnum):

@@ -20,13 +20,14 @@ from lakechime_dagster.cdc.messages.row_schemas import Declared, RowSchemas
 from lakechime_dagster.cdc.messages.rows import Part
 from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.position import binlog_place
+from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.lake.envelopes import Dms
 
 READ = "load"
 OPERATIONS = {READ: Operation.READ, "insert": Operation.CREATE, "update": Operation.UPDATE, "delete": Operation.DELETE}
 TRUNCATION = "truncate-table"
 _PARTS = ("data", "metadata", "control")
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 class DmsReader(EnvelopeReader):
@@ -102,6 +103,6 @@ def position_of(metadata: Mapping[str, Any]) -> Position:
 def _milliseconds(commit: Any) -> int | None:
     """The time of a commit; None if it is not told."""
     try:
-        return (datetime.datetime.fromisoformat(commit) - _EPOCH) // datetime.timedelta(milliseconds=1)
+        return (datetime_of_iso(commit) - _EPOCH) // datetime.timedelta(milliseconds=1)
     except (TypeError, ValueError):
         return None

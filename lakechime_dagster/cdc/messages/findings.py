@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 import orjson
@@ -11,6 +10,7 @@ from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.messages.message import parts_of
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader
 from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, OtherTable, Reading, Record, Tombstone, TransactionEnd, Unreadable
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 
 TRANSACTIONS = "set `provide.transaction.metadata=true` in the connector"

@@ -4,10 +4,9 @@
 `json_record` what the row was after it, of a deletion before it, which stays; `row_key` finds the newest.
 """
 
-from typing import assert_never
-
 import sqlglot
 from sqlglot import exp
+from typing_extensions import assert_never
 
 from lakechime_dagster.cdc.messages.bronze import ViewDialect
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
+
+from typing_extensions import assert_never
 
 from lakechime_dagster.cdc.messages.canal import CanalReader
 from lakechime_dagster.cdc.messages.debezium import DebeziumReader

@@ -5,7 +5,6 @@ before, and its changes are added from then on: late ones may still come between
 """
 
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from typing import NamedTuple
 
 import orjson
@@ -26,6 +25,7 @@ from lakechime_dagster.cdc.meaning.wire import (
     span_of,
     span_text,
 )
+from lakechime_dagster.compat import StrEnum
 
 
 class Role(StrEnum):

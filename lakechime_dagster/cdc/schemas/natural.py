@@ -16,6 +16,7 @@ from typing import Any
 
 from lakechime_dagster.cdc.schemas.columns import decoded
 from lakechime_dagster.cdc.schemas.values import AS_WRITTEN, EXACT, MAX_PRECISION, Decode, InexactNumberError, ValueType
+from lakechime_dagster.compat import date_of_iso, datetime_of_iso
 from lakechime_dagster.lake.envelopes import BinaryText
 
 _WHOLE = re.compile(r"-?[0-9]+")
@@ -164,7 +165,7 @@ def _date(value: Any) -> datetime.date | None:
         return None
     if not _DATE.fullmatch(value):
         raise ValueError("one is written as 2024-02-29")
-    return datetime.date.fromisoformat(value)
+    return date_of_iso(value)
 
 
 def _wall_clock(value: Any) -> datetime.datetime | None:
@@ -178,7 +179,7 @@ def _wall_clock(value: Any) -> datetime.datetime | None:
 def _instant(value: Any) -> datetime.datetime | None:
     found = _moment(value)
     try:
-        return found and found.astimezone(datetime.UTC)
+        return found and found.astimezone(datetime.timezone.utc)
     except OverflowError:
         raise ValueError("it is from the year 1 to 9999") from None
 
@@ -190,8 +191,8 @@ def _moment(value: Any) -> datetime.datetime | None:
     found = _MOMENT.fullmatch(value)
     if found is None:
         raise ValueError("one is written as 2024-02-29 01:02:03.456789")
-    moment = datetime.datetime.fromisoformat(value)
-    return moment if found["zone"] else moment.replace(tzinfo=datetime.UTC)
+    moment = datetime_of_iso(value)
+    return moment if found["zone"] else moment.replace(tzinfo=datetime.timezone.utc)
 
 
 def _text(value: Any) -> str:

@@ -18,6 +18,7 @@ from decimal import Decimal
 from typing import Any
 
 from lakechime_dagster.cdc.schemas.connect import ConnectSchema
+from lakechime_dagster.compat import date_of_iso, datetime_of_iso
 from lakechime_dagster.lake.envelopes import PLACEHOLDER
 
 MAX_PRECISION = 38
@@ -25,7 +26,7 @@ SOURCE_TYPE = "__debezium.source.column.type"  # a parameter of a column's schem
 
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1)  # a wall clock
-_UTC_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_UTC_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _INFINITE = (-9223372036832400000, 9223372036825200000)  # what PostgreSQL's own driver says for infinity, in units of its own
 # what Debezium 3.5 makes of PostgreSQL's infinite dates, when it reads a snapshot and when it follows the log; no date is there
 _INFINITE_DAYS = {-622191234: 1, -625821272: 0, -2147472692: 1, -2147472691: 0, 2**31 - 1: 1, -(2**31): 0}
@@ -35,7 +36,7 @@ _INFINITE_TEXT = {
     "+294247-01-10T04:00:25.2": 1, "-290308-12-21T19:59:27.6": 0,  # wall clocks
 }  # fmt: skip
 _WALL = (datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999))
-_INSTANTS = tuple(wall.replace(tzinfo=datetime.UTC) for wall in _WALL)
+_INSTANTS = tuple(wall.replace(tzinfo=datetime.timezone.utc) for wall in _WALL)
 
 EXACT = decimal.Context(prec=400, traps=[decimal.Inexact, decimal.InvalidOperation])
 
@@ -180,7 +181,7 @@ def _days(value: Any) -> datetime.date:
 
 def _iso_date(value: Any) -> datetime.date:
     text = _text(value).removesuffix("Z")
-    return _WALL[_INFINITE_TEXT[text]].date() if text in _INFINITE_TEXT else datetime.date.fromisoformat(text)
+    return _WALL[_INFINITE_TEXT[text]].date() if text in _INFINITE_TEXT else date_of_iso(text)
 
 
 def _time(ticks: int, digits: int) -> Callable[[ConnectSchema], ValueType]:
@@ -210,16 +211,16 @@ def _wall_clock(ticks: int) -> Callable[[ConnectSchema], ValueType]:
 
 def _iso_wall_clock(value: Any) -> datetime.datetime:
     text = _text(value).removesuffix("Z")
-    return _WALL[_INFINITE_TEXT[text]] if text in _INFINITE_TEXT else datetime.datetime.fromisoformat(text)
+    return _WALL[_INFINITE_TEXT[text]] if text in _INFINITE_TEXT else datetime_of_iso(text)
 
 
 def _instant(value: Any) -> datetime.datetime:
     if _text(value) in _INFINITE_TEXT:
         return _INSTANTS[_INFINITE_TEXT[value]]
-    found = datetime.datetime.fromisoformat(value)
+    found = datetime_of_iso(value)
     if found.tzinfo is None:
         raise ValueError("has no zone")
-    return found.astimezone(datetime.UTC)
+    return found.astimezone(datetime.timezone.utc)
 
 
 def _bits(schema: ConnectSchema) -> ValueType:

@@ -1,6 +1,5 @@
 """`lakechime lineage export`: what is known as JSON of OpenLineage, or as a diagram of Mermaid."""
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,6 +7,7 @@ import typer
 from lakechime_dagster.cli.lineage.names import At, asked
 from lakechime_dagster.cli.options import MAX_LIMIT, Json
 from lakechime_dagster.cli.output import print_json
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import NotFoundError
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """What the commands of lineage share: their options, and answers as documents and for people."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +9,7 @@ from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.options import MAX_LIMIT
 from lakechime_dagster.cli.output import count, note, print_table, say, when
+from lakechime_dagster.compat import StrEnum
 
 if TYPE_CHECKING:
     from lakechime_dagster.lineage.graph.answers import Hit, Hits

@@ -1,6 +1,5 @@
 """`lakechime notice draft`: what is to be told of a planned change; nobody is told yet."""
 
-import datetime as dt
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +9,7 @@ from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.notice.names import ref_named
 from lakechime_dagster.cli.options import Json, Who
 from lakechime_dagster.cli.output import print_json, say
+from lakechime_dagster.compat import date_of_iso
 
 if TYPE_CHECKING:
     from lakechime_dagster.lineage.columns import ColumnRef
@@ -65,7 +65,7 @@ def _given(
         given["kind"] = ChangeKind(kind.replace("_", " "))
     if on is not None:
         try:
-            given["on"] = dt.date.fromisoformat(on)
+            given["on"] = date_of_iso(on)
         except ValueError:
             raise parse.wrong("--on", f"{on!r} is not a date; write such as 2026-12-31") from None
     return {name: value for name, value in given.items() if value is not None}

@@ -4,6 +4,7 @@ import datetime as dt
 import json
 from dataclasses import dataclass
 
+from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.triggers.orders import Span, first_day_after
@@ -64,9 +65,9 @@ def time_level(levels: PartitionLevels) -> str | None:
 
 def _bound(name: str, text: str | None) -> dt.datetime | None:
     try:
-        moment = None if text is None else dt.datetime.fromisoformat(text)
+        moment = None if text is None else datetime_of_iso(text)
     except ValueError:
-        moment = dt.datetime.max.replace(tzinfo=dt.UTC)
+        moment = dt.datetime.max.replace(tzinfo=dt.timezone.utc)
     if moment is not None and moment.tzinfo is not None:
         raise InvalidValueError(name, text, "is neither a date nor a time without a zone; write such as 2013-01-02 or 2013-01-02T06:00")
     return moment
@@ -75,7 +76,7 @@ def _bound(name: str, text: str | None) -> dt.datetime | None:
 def _moment(value: object) -> dt.datetime | None:
     """A canonical value of a partition as a moment without a zone, of UTC where it has one; None for what is none."""
     try:
-        moment = dt.datetime.fromisoformat(value) if isinstance(value, str) else None
+        moment = datetime_of_iso(value) if isinstance(value, str) else None
     except ValueError:
         return None
-    return moment.astimezone(dt.UTC).replace(tzinfo=None) if moment is not None and moment.tzinfo is not None else moment
+    return moment.astimezone(dt.timezone.utc).replace(tzinfo=None) if moment is not None and moment.tzinfo is not None else moment

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.graph.facts import TableFacts
 from lakechime_dagster.lineage.record import Statement

@@ -40,7 +40,7 @@ def _event(one: Standing, address: Address) -> dict[str, Any]:
     statement = one.statement
     owners = [{"name": owner} for owner in one.owners]
     return {
-        "eventTime": dt.datetime.fromtimestamp(one.last_ms / 1000, dt.UTC).isoformat(), "producer": PRODUCER, "schemaURL": EVENT,
+        "eventTime": dt.datetime.fromtimestamp(one.last_ms / 1000, dt.timezone.utc).isoformat(), "producer": PRODUCER, "schemaURL": EVENT,
         "job": {
             "namespace": one.producer.namespace, "name": one.producer.job,
             "facets": {"ownership": {"_producer": PRODUCER, "_schemaURL": OWNERSHIP, "owners": owners}} if owners else {},

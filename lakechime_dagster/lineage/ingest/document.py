@@ -1,13 +1,13 @@
 """A document of ours: what SQL somebody ran, by which engine, as which task, for whom."""
 
 import datetime as dt
-from enum import StrEnum
 from hashlib import blake2b
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import PydanticCustomError
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lineage.ingest import facts
 from lakechime_dagster.lineage.ingest.facts import Fact, ToldRun
 from lakechime_dagster.lineage.reads import ConsumerKind
@@ -32,7 +32,7 @@ def to_milliseconds(value: dt.datetime | int) -> int:
     """A time as milliseconds since the epoch; one without a zone is in UTC."""
     if isinstance(value, int):
         return value
-    zoned = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+    zoned = value if value.tzinfo else value.replace(tzinfo=dt.timezone.utc)
     return round(zoned.timestamp() * 1000)
 
 

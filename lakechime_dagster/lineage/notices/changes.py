@@ -3,9 +3,11 @@
 import datetime as dt
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any
 
+from typing_extensions import assert_never
+
+from lakechime_dagster.compat import StrEnum, date_of_iso
 from lakechime_dagster.dce.text import checked_text
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lineage.columns import ColumnRef
@@ -108,7 +110,7 @@ class Change:
         """The change that was kept."""
         return cls(
             kind=ChangeKind(document["kind"]), what=document["what"], action=document["action"], sender=document["sender"],
-            on=None if document["on"] is None else dt.date.fromisoformat(document["on"]),
+            on=None if document["on"] is None else date_of_iso(document["on"]),
             refs=tuple(ColumnRef(table, column) for table, column in document["refs"]),
         )  # fmt: skip
 

@@ -49,7 +49,7 @@ def _of_hit(hit: Hit) -> str:
 
 
 def _of_reader(reader: Reader, hit: Hit) -> str:
-    read = "" if reader.read_ms is None else f", read last on {dt.datetime.fromtimestamp(reader.read_ms / 1000, dt.UTC):%Y-%m-%d}"
+    read = "" if reader.read_ms is None else f", read last on {dt.datetime.fromtimestamp(reader.read_ms / 1000, dt.timezone.utc):%Y-%m-%d}"
     name = f"{_plain(reader.name)} {_plain(reader.link)}".strip() if reader.kind is not ReaderKind.PERSON else ""
     of = f"{_plain(hit.table)} ({_layer(hit)}): {_columns(hit)}"
     return f"- {name}{' reads ' if name else ''}{of}{read}"

@@ -3,8 +3,8 @@
 import datetime as dt
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lineage.notices.changes import Change
 
 DASHBOARD_DAYS = 90  # a dashboard that nobody has looked at for longer is told to nobody

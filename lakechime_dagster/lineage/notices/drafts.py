@@ -5,8 +5,8 @@ What a person has written, told or ended is never written over by what comes by 
 
 import hashlib
 from collections.abc import Iterable
-from enum import StrEnum
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.text import MAX_NAME, shortened, storable
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.notices.changes import MAX_REFS, MAX_TEXT, Change, ChangeKind, ChangeState

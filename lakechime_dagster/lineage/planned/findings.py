@@ -5,8 +5,8 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lineage.columns import ColumnRef
 
 GONE = "is gone"

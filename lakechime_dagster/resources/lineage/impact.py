@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lake.lake import Lake
@@ -87,5 +88,5 @@ def _around(known: Mapping[str, frozenset[str]], changed: Mapping[str, Partition
             return Window()
         column = column or name
         at = levels.names.index(name)
-        days += [dt.datetime.fromisoformat(str(json.loads(one)[at])).date() for one in known[table]]
+        days += [datetime_of_iso(str(json.loads(one)[at])).date() for one in known[table]]
     return Window(since=min(days).isoformat(), until=(max(days) + dt.timedelta(days=1)).isoformat(), column=column)

@@ -92,4 +92,4 @@ def _document(row: Mapping[str, Any], one: QueryLog) -> dict[str, Any]:
 
 
 def _zoned(at: dt.datetime) -> dt.datetime:
-    return at if at.tzinfo else at.replace(tzinfo=dt.UTC)
+    return at if at.tzinfo else at.replace(tzinfo=dt.timezone.utc)

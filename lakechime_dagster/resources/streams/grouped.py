@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.streams.event_types import event_types

@@ -140,8 +140,11 @@ def _manifest(folder: Path) -> dict[str, str] | None:
 
 
 def _digest(jar: Path) -> str:
+    digest = hashlib.sha256()
     with jar.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        while part := stream.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()
 
 
 def _is_whole(jar: Path) -> bool:

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import assert_never
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
+from typing_extensions import assert_never
 
 from lakechime_dagster.lake.events import CLUSTERED, REFUSED_BEFORE
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic

@@ -1,11 +1,11 @@
 """Brings the messages of a feed into their table: exactly the claimed range, appended once."""
 
 from pathlib import Path
-from typing import assert_never
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+from typing_extensions import assert_never
 
 from lakechime_dagster.cdc.messages.bronze import COLUMNS
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic

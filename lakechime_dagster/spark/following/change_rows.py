@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
 from typing import Any
@@ -36,6 +36,7 @@ from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, OtherT
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.remembering.defaults import Defaults, Schema
 from lakechime_dagster.cdc.remembering.state import Role, StateRow, change_of, change_row, known_of, remembered
+from lakechime_dagster.compat import UTC
 from lakechime_dagster.lake.own_columns import DELETED_AT, END_AT, END_SEQ, HIDDEN, OWN_COLUMNS, START_AT, START_SEQ, is_own_column
 from lakechime_dagster.spark.batches import CHUNK, Batches, record_batches, rows_of
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.text import checked_text
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 from lakechime_dagster.lineage.notices.changes import Change, ChangeState

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lineage.notices.changes import ChangeState
 from lakechime_dagster.lineage.notices.occasions import WITHDRAWN
 from lakechime_dagster.store.dialect import insert_if_absent, now_ms

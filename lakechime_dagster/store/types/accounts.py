@@ -30,7 +30,7 @@ def add_sent(connection: Connection, several: Mapping[int, Mapping[str, Sent]]) 
         events[names[key]] += one.events
         rescued[names[key]] += one.rescued
         for reason, values in one.reasons.items():
-            reasons[*names[key], reason.value] += values
+            reasons[(*names[key], reason.value)] += values
     rows = [{"type_id": type_id, "producer": who, "events": events[type_id, who], "rescued": rescued[type_id, who]}
             for type_id, who in {*names.values()}]  # fmt: skip
     connection.execute(insert_or_raise(connection, schema.type_producer), rows)
