@@ -81,7 +81,7 @@ def test_a_table_that_is_not_there_is_told(store: Database, shop: Database) -> N
     assert [told(database, "nothing")["table"][0] for database in (store, shop)] == [Weight.ERROR, Weight.ERROR]
 
 
-@pytest.mark.unit
+@pytest.mark.tier1
 def test_a_database_that_cannot_be_asked_is_told_without_its_password() -> None:
     with pytest.raises(SourceUnreadableError, match=r"mysql\+pymysql://ada:\*\*\*@127.0.0.1:1/shop cannot be read"):
         check_log("mysql://ada:hunter2@127.0.0.1:1/shop", "shop", "orders")
