@@ -127,9 +127,10 @@ def readers_hit(platform: Platform, lake: Lake, asked: Asked) -> Rerun:
 
 
 def _statements(platform: Platform, lake: Lake) -> list[Statement]:
-    """What runs told of how tables are written. Older code than that of now may have read other columns: the table may read all.
+    """What runs told of how tables are written, and of those that older code wrote last what the manifest plans by the code of now.
 
-    So may one of which no flow of the lake has told, whatever others told that write it too.
+    Where it plans nothing, the table may read all that it is declared to read, as the code of now may read other columns. So may
+    one of which no flow of the lake has told, whatever others told that write it too.
     """
     tables, found, planned = {table.name: table for table in lake.computed}, [], planned_statements(lake)
     standings = LineageStandings(platform.store.engine).all()
@@ -139,7 +140,9 @@ def _statements(platform: Platform, lake: Lake) -> list[Statement]:
     for standing in standings:
         table = tables.get(standing.statement.target)
         is_older = table is not None and is_of_flow(platform, lake, standing) and standing.code not in (None, code_digest(table))
-        found.append(_of_older_code(table) if table is not None and is_older else standing.statement)
+        if table is not None and is_older:
+            found.append(planned.get(table.name) or _of_older_code(table))
+        found.append(standing.statement)  # also of older code, whose rows are there
     return found
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lineage.columns import Kind
+from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.store.lineage.records import SqlLineage
 from lakechime_dagster.store.lineage.standing import LineageStandings
 from lakechime_dagster.triggers.lanes import LaneState
@@ -89,6 +91,28 @@ def test_a_table_whose_code_is_another_than_told_last_is_hit_and_unsure(flights:
     SqlLineage(flights.platform.store.engine).record(replace(told, code="what it was"))
     plan = flights("backfill", "plan", "--columns", "silver.flights.wind", "--except", "gold.log", "--json").json
     assert plan["unsure"] == ["gold.routes"]
+
+
+def test_where_the_manifest_is_of_the_code_of_now_it_tells_what_that_reads_beside_what_older_code_read(
+    flights: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakechime_dagster.cli.context import declared_lake
+
+    read = make_statement("gold.routes", id="silver.flights.id", gate="silver.flights.gate")
+    told = make_record(read, namespace="local", job="gold.routes", run="later", at=2_000)
+    SqlLineage(flights.platform.store.engine).record(replace(told, code="what it was"))
+    code = code_digest(next(one for one in declared_lake(flights.platform.settings).computed if one.name == "gold.routes"))
+    columns = [PlannedColumn(name=name, type="long", sources=(source(f"silver.flights.{name}"),)) for name in ("id", "day")]
+    table = PlannedTable(name="gold.routes", code=code, inputs=("silver.flights",), columns=tuple(columns))
+    (tmp_path / "lineage.json").write_text(Manifest(lake="flights", tables={table.name: table}).to_json())
+    monkeypatch.chdir(tmp_path)
+
+    def hit_by(column: str) -> bool:
+        plan = flights("backfill", "plan", "--columns", f"silver.flights.{column}", "--except", "gold.log", "--json").json
+        assert plan["unsure"] == []
+        return "gold.routes" in {table for table, _ in lanes_of(plan)}
+
+    assert {name: hit_by(name) for name in ("day", "gate", "wind")} == {"day": True, "gate": True, "wind": False}
 
 
 def test_days_bound_the_keys_and_the_rows(flights: Cli) -> None:
