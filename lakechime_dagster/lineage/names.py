@@ -91,6 +91,13 @@ def external(namespace: str, name: str) -> str:
     return f"{namespace.rstrip('/')}/{name.lstrip('/')}" if namespace else name
 
 
+def outside(path: str) -> str:
+    """The name of what lies there, outside of the lake."""
+    location = normalised(path)
+    scheme, _, rest = location.partition("://")
+    return external(scheme, rest) if scheme == "file" else location
+
+
 def normalised(location: str) -> str:
     """A location by which two spellings of it are one."""
     scheme, mark, rest = location.partition("://")

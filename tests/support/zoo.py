@@ -30,6 +30,7 @@ class Tables:
 
 Shape = Callable[[Tables], DataFrame]
 SHAPES: dict[str, Shape] = {}
+TEXTS: dict[str, str] = {}
 
 
 def shape(function: Shape) -> Shape:
@@ -39,7 +40,8 @@ def shape(function: Shape) -> Shape:
 
 
 def sql(name: str, text: str) -> None:
-    """A shape in SQL."""
+    """A shape in SQL, with the names of tables in braces."""
+    TEXTS[name] = text
     SHAPES[name] = lambda tables: tables.sql(text)
 
 
@@ -92,6 +94,11 @@ def hashes_and_masks(t: Tables) -> DataFrame:
 def struct_fields_stay_apart(t: Tables) -> DataFrame:
     made = t.people.select("id", F.struct("name", F.upper("city").alias("where")).alias("s"))
     return made.select("id", F.col("s.name").alias("n"), F.col("s.where").alias("w"), F.col("s").alias("whole"))
+
+
+@shape
+def fields_of_a_struct_added_and_dropped(t: Tables) -> DataFrame:
+    return t.orders.select(F.col("item").dropFields("price").alias("d"), F.col("item").withField("day", F.col("day")).alias("w"))
 
 
 sql("field_of_a_stored_struct", "select item.price + 1 as p, item as i from {orders}")

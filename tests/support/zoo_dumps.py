@@ -1,6 +1,10 @@
-"""The dumps of the zoo's shapes; as a program it makes those anew that plain tests read: `python -m tests.support.zoo_dumps`."""
+"""The dumps of the zoo's shapes; as a program it makes those anew that plain tests read: `python -m tests.support.zoo_dumps`.
+
+`python -m tests.support.zoo_dumps hive` makes those of tables of Hive anew, for which a session needs a metastore from its start.
+"""
 
 import json
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,7 +16,7 @@ from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper
 from tests.support.spark import REPOSITORY, small_settings
 from tests.support.tpcds import queries, store_dumps, tables
 from tests.support.zoo import SCHEMAS, SHAPES, Tables
-from tests.support.zoo_writes import MERGES, STATEMENTS, WRITES, Write, make_others, make_target
+from tests.support.zoo_writes import HIVE, MERGES, SCRIPTS, STATEMENTS, WRITES, Write, make_others, make_target
 
 FOLDER = REPOSITORY / "tests" / "lineage" / "zoo"
 
@@ -29,12 +33,14 @@ def frame_dumps(spark: SparkSession) -> dict[str, Dump]:
     return {name: dumper.of(shape(tables).alias(f"lc>{name}")) for name, shape in SHAPES.items()}
 
 
-def write_dumps(spark: SparkSession, folder: str, names: Iterable[str] = ()) -> dict[str, list[Dump]]:
+def write_dumps(
+    spark: SparkSession, folder: str, names: Iterable[str] = (), writes: Mapping[str, Write] | None = None
+) -> dict[str, list[Dump]]:
     """The dumps of each writing statement, which is executed; of these names only, if any are given."""
     dumper, tables = PlanDumper(spark), empty_tables(spark)
     make_others(tables, folder)
     found: dict[str, list[Dump]] = {}
-    for name, write in every_write().items():
+    for name, write in (every_write() if writes is None else writes).items():
         if names and name not in names:
             continue
         make_target(spark, folder)
@@ -46,11 +52,12 @@ def write_dumps(spark: SparkSession, folder: str, names: Iterable[str] = ()) -> 
 
 def every_write() -> dict[str, Write]:
     """All writing statements, those in SQL as functions too."""
-    return {**{name: _executed(text) for name, text in (MERGES | STATEMENTS).items()}, **WRITES}
+    scripts = {name: (text,) for name, text in (MERGES | STATEMENTS).items()} | SCRIPTS
+    return {**{name: _executed(*texts) for name, texts in scripts.items()}, **WRITES}
 
 
-def _executed(text: str) -> Write:
-    return lambda tables, folder: tables.spark.sql(text.replace("{folder}", folder))
+def _executed(*texts: str) -> Write:
+    return lambda tables, folder: [tables.spark.sql(text.replace("{folder}", folder)) for text in texts]
 
 
 def placed(dump: Dump, folder: str) -> Dump:
@@ -67,11 +74,26 @@ def tpcds_dumps(spark: SparkSession) -> dict[str, Dump]:
     return {number: dumper.of(spark.sql(query)) for number, query in queries().items()}
 
 
-def main() -> None:
+METASTORE = {
+    "spark.sql.catalogImplementation": "hive",
+    "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",
+    "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
+    "spark.hadoop.hive.metastore.schema.verification": "false",
+    "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
+}
+"""A metastore of Hive in memory."""
+
+
+def main(part: str) -> None:
+    conf = METASTORE if part == "hive" else {}
     with (
         tempfile.TemporaryDirectory() as home,
-        open_driver(small_settings(), Path(home), jars=REPOSITORY / ".lakechime" / "jars") as driver,
+        open_driver(small_settings(conf=conf), Path(home), jars=REPOSITORY / ".lakechime" / "jars") as driver,
     ):
+        if part == "hive":
+            writes = {name: _executed(*texts) for name, texts in HIVE.items()}
+            keep("hive", write_dumps(driver.spark, f"{home}/tables", writes=writes))
+            return
         store_dumps(tpcds_dumps(driver.spark))
         keep("frames", frame_dumps(driver.spark))
         keep("writes", write_dumps(driver.spark, f"{home}/tables"))
@@ -84,4 +106,4 @@ def keep(name: str, dumps: Mapping[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:] or ("",))

@@ -100,6 +100,74 @@ STATEMENTS: dict[str, str] = {
 }
 """Other statements in SQL; `{folder}` is where the tables are."""
 
+SCRIPTS: dict[str, tuple[str, ...]] = {
+    "inserts_of_one_source": (
+        """from orders insert into target (id, amount) select id, amount where amount = 1
+        insert overwrite table generated select id, person, amount where day = '2'""",
+        "insert into target (id) values (7)",
+    ),
+    "inserts_of_one_cte": (
+        """with big as (select * from orders where amount > 2) from big insert into target (id) select id
+        insert overwrite directory '{folder}/big' using parquet select day""",
+    ),
+    "create_as_select_of_parquet": (
+        "create table plain using parquet location '{folder}/plain' as select id, max(amount) as most from orders group by id",
+        "drop table plain",
+        "create table if not exists plain using parquet location '{folder}/more' as select person as id from orders",
+        "drop table plain",
+    ),
+    "overwrite_a_partition_of_parquet": (
+        "create database zoo location '{folder}/zoo'",  # tables of this folder that no statement gave it
+        "create table zoo.days (id int, day string) using parquet partitioned by (day)",
+        "insert overwrite zoo.days partition (day = '1') select id from orders",
+        "insert overwrite zoo.days partition (day) select id, day from orders",
+        "alter table zoo.days add partition (day = '1')",
+        "truncate table zoo.days partition (day = '1')",
+        "truncate table zoo.days",
+        "drop database zoo cascade",
+    ),
+    "overwrite_a_directory": (
+        "insert overwrite directory '{folder}/out' using parquet select id, amount from orders where day > '1'",
+        "insert overwrite directory using parquet options (path '{folder}/more') select id from orders",
+    ),
+    "alter_a_view": (
+        "create or replace temporary view zoo_altered as select id from target",
+        "alter view zoo_altered as select amount from target",
+    ),
+    "explained": ("explain select * from orders", "explain insert into target (id) select id from orders", "describe query select 1"),
+}
+"""Several statements, one after the other."""
+
+HIVE: dict[str, tuple[str, ...]] = {
+    "hive_create_as_select": ("create table made stored as textfile as select id, amount + 1 as amount from orders", "drop table made"),
+    "hive_insert": (
+        "create table hived (id int, amount int) partitioned by (day string, hour string) stored as textfile location '{folder}/hived'",
+        "insert into hived partition (day = '1', hour) select id, amount, day from orders",
+        "insert overwrite table hived partition (day, hour) select id, amount, day, day from orders",
+        "drop table hived",
+    ),
+    "hive_insert_whole": (
+        "create table hived (id int, amount int) stored as textfile location '{folder}/hived'",
+        "insert into hived (id) select person from orders",
+        "insert overwrite table hived select id, amount from orders",
+        "drop table hived",
+    ),
+    "hive_directory": (
+        "insert overwrite local directory '{folder}/out' row format delimited fields terminated by ',' select id, amount from orders",
+    ),
+    "hive_load": (
+        "create table hived (id int) partitioned by (day string) stored as textfile location '{folder}/hived'",
+        "insert overwrite directory '{folder}/in' stored as textfile select 1",
+        "load data inpath '{folder}/in' into table hived partition (day = '1')",
+        "drop table hived",
+        "create table hived (id int) stored as textfile location '{folder}/hived'",
+        "insert overwrite directory '{folder}/in' stored as textfile select 1",
+        "load data inpath '{folder}/in' overwrite into table hived",
+        "drop table hived",
+    ),
+}
+"""Likewise, on tables of Hive."""
+
 Write = Callable[[Tables, str], object]
 Frame = Callable[[DataFrame], DataFrame]
 

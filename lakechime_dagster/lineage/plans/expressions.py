@@ -21,6 +21,7 @@ CONSTANTS = frozenset({
     "Literal", "CurrentDate", "CurrentTimestamp", "CurrentTime", "Now", "LocalTimestamp", "CurrentTimeZone", "CurrentUser",
     "CurrentDatabase", "CurrentCatalog", "CurrentBatchTimestamp", "Rand", "Randn", "Uuid", "SparkVersion", "Pi", "EulerNumber",
     "MonotonicallyIncreasingID", "SparkPartitionID", "RowNumber", "CumeDist", "VariableReference", "CreateArray", "CreateMap", "Concat",
+    "DropField",
     "NamedLambdaVariable", "SpecifiedWindowFrame", "UnspecifiedFrame$", "UnboundedPreceding$", "UnboundedFollowing$", "CurrentRow$",
 })  # fmt: skip
 """Expressions that come from no column, as long as they have no arguments. A rank is decided by its window alone."""
@@ -91,8 +92,9 @@ def _child(node: Node, scope: Scope) -> Value:
 
 
 def _either(node: Node, scope: Scope) -> Value:
-    """The first of several that is not null."""
-    return scope.values(node.nodes("children"))
+    """The first of several that is not null: each gives the value, and whether it is null decides which of them does."""
+    values = scope.values(node.nodes("children"))
+    return values.beside(values.then(Kind.CONDITIONAL))
 
 
 def _if(node: Node, scope: Scope) -> Value:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakechime_dagster.lineage.names import Names, external, normalised
+from lakechime_dagster.lineage.names import Names, external, outside
 from lakechime_dagster.lineage.plans.databases import data_set_of
 from lakechime_dagster.lineage.plans.dump import Field
 
@@ -40,13 +40,6 @@ class Place:
         if self.path:
             return outside(self.path), False
         return (external(CATALOG, self.identifier), False) if self.identifier else None
-
-
-def outside(path: str) -> str:
-    """The name of what lies there, outside of the lake."""
-    location = normalised(path)
-    scheme, _, rest = location.partition("://")
-    return external(scheme, rest) if scheme == "file" else location
 
 
 def place_of(fields: Mapping[str, Field]) -> Place:

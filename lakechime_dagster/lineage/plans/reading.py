@@ -31,8 +31,8 @@ class Checkpoints:
     def __init__(self, dumps: Iterable[Dump]) -> None:
         plans = [dump.plan for dump in dumps if dump.plan]
         kept = {_ids(dump.plan.output or ()): dump.plan for dump in dumps if dump.plan and dump.name in CHECKPOINTS}
-        batches = [plan.optional("query") for plan in plans if plan.name in BATCHES]
-        kept |= {_ids(batch.output or ()): batch for batch in batches if batch is not None}
+        batches = [plan.fields.get("query") for plan in plans if plan.name in BATCHES]
+        kept |= {_ids(batch.output or ()): batch for batch in batches if isinstance(batch, Node)}
         self._by_ids = kept
         self._by_rdd: dict[int, Node] = {}
         for node in (node for plan in plans for node in plan.walk() if node.name == "LogicalRDD") if kept else ():

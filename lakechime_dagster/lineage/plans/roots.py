@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from lakechime_dagster.lineage.names import Names, normalised
-from lakechime_dagster.lineage.plans.places import Place, outside
+from lakechime_dagster.lineage.names import Names, normalised, outside
+from lakechime_dagster.lineage.plans.places import Place
 
 MANY = "files in many folders, among which are tables of the lake"
 

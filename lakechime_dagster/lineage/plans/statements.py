@@ -12,6 +12,7 @@ from lakechime_dagster.lineage.plans.expressions import Rule as ExpressionRule
 from lakechime_dagster.lineage.plans.frames import Frame
 from lakechime_dagster.lineage.plans.nodes import NODES
 from lakechime_dagster.lineage.plans.nodes import Rule as NodeRule
+from lakechime_dagster.lineage.plans.places import place_of
 from lakechime_dagster.lineage.plans.reading import BATCHES, CHECKPOINTS, Checkpoints, Reading
 from lakechime_dagster.lineage.plans.targets import Rule as WriteRule
 from lakechime_dagster.lineage.plans.targets import Write, columns_by_name
@@ -24,6 +25,9 @@ RESULT = "result"
 
 JOB = "job"
 """The name of a dump of a job that ran no statement, such as an action of an RDD; it has no plan."""
+
+COMMANDS = "multi-commands"
+"""The name that Spark gives to `FROM … INSERT … INSERT …`, whose plan is the union of the commands."""
 
 DRIVER = "a value that may have gone through the driver"
 
@@ -93,15 +97,21 @@ def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, rules: Rul
             driver = driver.because(DRIVER)  # what the function keeps from batch to batch is in no plan
             continue
         try:
-            reading = Reading(dump.plan, names, checkpoints, rules.nodes, rules.expressions, is_dynamic=dump.is_dynamic)
-            statement, fetched = _read(dump, dump.plan, reading, target, rules)
-            outside |= reading.outside
-        except (MissingPartError, ValueError) as problem:
-            statement, fetched = None, CONSTANT
+            commands = dump.plan.nodes("children") if dump.name == COMMANDS else (dump.plan,)
+        except MissingPartError as problem:
             unknown.append(f"{dump.plan.name}: {problem}")
-        if statement is not None:
-            writes.append(Written(statement=after_driver(statement, driver), dump=dump))
-        driver = driver if fetched is CONSTANT else driver.beside(through_driver(fetched))
+            continue
+        for plan in commands:
+            try:
+                reading = Reading(dump.plan, names, checkpoints, rules.nodes, rules.expressions, is_dynamic=dump.is_dynamic)
+                statement, fetched = _read(dump, plan, reading, target, rules)
+                outside |= reading.outside
+            except (MissingPartError, ValueError) as problem:
+                statement, fetched = None, CONSTANT
+                unknown.append(f"{plan.name}: {problem}")
+            if statement is not None:
+                writes.append(Written(statement=after_driver(statement, driver), dump=dump))
+            driver = driver if fetched is CONSTANT else driver.beside(through_driver(fetched))
     return Found(writes=tuple(writes), outside=tuple(sorted(outside)), unknown=tuple(unknown))
 
 
@@ -115,7 +125,7 @@ def _read(dump: Dump, plan: Node, reading: Reading, target: str | None, rules: R
     if dump.name == RESULT:
         frame = reading.read(plan)
         return _statement(target or "", columns_by_name(frame), frame.deciding(), reading.tables), CONSTANT
-    if dump.name in CHECKPOINTS or is_silent(plan):
+    if dump.name in CHECKPOINTS or is_silent(plan) or _is_of_log(dump, plan):
         return None, CONSTANT
     if plan.name in VARIABLES:
         return None, _kept(plan, reading)
@@ -132,6 +142,25 @@ def _is_for_function(plan: Node) -> bool:
     """Whether a batch of a stream is handed to a function, whose own statements follow."""
     sink = plan.fields.get("sink")
     return plan.name in BATCHES and isinstance(sink, Unknown) and sink.name.startswith("ForeachBatch")
+
+
+def _is_of_log(dump: Dump, plan: Node) -> bool:
+    """Whether Delta itself asks a table's log, as it does when a frame is planned without being executed, such as by `cache()`.
+
+    What a program in Python asks of the log is the program's.
+    """
+    if str(dump.name).endswith("ToPython"):
+        return False
+    leaves = [node for node in plan.walk() if node.output is not None and not node.plans()]
+    return any(_is_log(leaf) for leaf in leaves) and all(_is_log(leaf) or leaf.name in ("LocalRelation", "Range") for leaf in leaves)
+
+
+def _is_log(leaf: Node) -> bool:
+    """Whether a leaf reads the files of a log, or what Delta keeps of them."""
+    roots = place_of(leaf.fields).roots
+    names = {one.name for one in leaf.output or ()}
+    is_kept = leaf.name == "LogicalRDD" and any(columns <= names for columns in LOG_COLUMNS)
+    return is_kept or (bool(roots) and all("/_delta_log/" in f"{root}/" for root in roots))
 
 
 def is_silent(plan: Node) -> bool:
@@ -208,7 +237,8 @@ def after_driver(statement: Statement, driver: Value) -> Statement:
 
 
 SILENT = frozenset({
-    "CreateViewCommand", "DropTable", "DropView", "DropTempViewCommand", "CreateTable", "ReplaceTable", "CreateNamespace", "DropNamespace",
+    "CreateViewCommand", "AlterViewAsCommand", "ExplainCommand", "DescribeQueryCommand",
+    "DropTable", "DropView", "DropTempViewCommand", "CreateTable", "ReplaceTable", "CreateNamespace", "DropNamespace",
     "SetCatalogAndNamespace", "SetNamespaceCommand", "RefreshTable", "UncacheTable", "CacheTable", "CacheTableAsSelect", "AddColumns",
     "AlterColumns", "RenameColumn", "DropColumns", "SetTableProperties", "UnsetTableProperties", "SetTableLocation", "RenameTable",
     "ShowTables", "ShowNamespaces", "ShowColumns", "ShowTableProperties", "ShowPartitions", "DescribeRelation", "DescribeColumn",
@@ -217,6 +247,12 @@ SILENT = frozenset({
     "NoopCommand",
 })  # fmt: skip
 """Commands that move no rows between tables."""
+
+LOG_COLUMNS = (
+    frozenset({"txn", "add", "remove", "metaData", "protocol"}),
+    frozenset({"path", "partitionValues", "size", "modificationTime", "dataChange"}),
+)
+"""The columns of a log's actions, and those of the files that a table has by them."""
 
 VARIABLES = frozenset({"CreateVariable", "SetVariable"})
 CLONE = "CloneTableCommand"

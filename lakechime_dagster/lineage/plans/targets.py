@@ -69,7 +69,7 @@ def is_kept(expression: Node, column: int | None) -> bool:
 
 
 PLACES = (
-    "table", "targetFileIndex", "tahoeFileIndex", "target", "catalogTable", "tableDesc", "name", "outputPath", "options", "sink",
-    "sourceTable",
+    "table", "targetFileIndex", "tahoeFileIndex", "target", "catalogTable", "tableDesc", "name", "outputPath", "storage", "options",
+    "sink", "sourceTable",
 )  # fmt: skip
 """The parameters that may tell where a command writes to."""

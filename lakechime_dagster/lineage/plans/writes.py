@@ -7,6 +7,7 @@ from types import MappingProxyType
 from lakechime_dagster.lineage.columns import ColumnLineage, Kind, joined
 from lakechime_dagster.lineage.plans.dump import Node, Unknown
 from lakechime_dagster.lineage.plans.frames import Frame, Scope
+from lakechime_dagster.lineage.plans.places import Place
 from lakechime_dagster.lineage.plans.reading import Reading
 from lakechime_dagster.lineage.plans.row_level import deleted, inserted, rewritten, truncated
 from lakechime_dagster.lineage.plans.targets import Rule, Write, columns_by_name, is_kept, place_written, without
@@ -43,6 +44,38 @@ def _overwritten(node: Node, reading: Reading) -> Write:
 def _created(node: Node, reading: Reading) -> Write:
     columns, indirect = _query(node, reading)
     return Write(place=place_written(node), columns=columns, indirect=indirect, replaces=True)
+
+
+def _created_in_session(node: Node, reading: Reading) -> Write:
+    """CREATE TABLE … AS of a table of Spark's own formats or of Hive; with IF NOT EXISTS a table that exists keeps its rows."""
+    return replace(_created(node, reading), replaces=node.fields.get("mode") not in ("Append", "Ignore"))
+
+
+def _inserted_by_hive(node: Node, reading: Reading) -> Write:
+    """INSERT into a table of Hive: a PARTITION clause gives constants to columns, and an overwrite of it replaces partitions alone."""
+    columns, indirect = _query(node, reading)
+    partition = node.fields.get("partition")
+    listed = partition if isinstance(partition, Mapping) else {}
+    constants = tuple(ColumnLineage(column=name) for name, is_static in listed.items() if is_static is True)
+    replaces = node.fields.get("overwrite") is True and not listed
+    return Write(place=place_written(node), columns=columns + constants, indirect=indirect, replaces=replaces)
+
+
+def _exported(node: Node, reading: Reading) -> Write:
+    """INSERT OVERWRITE DIRECTORY."""
+    columns, indirect = _query(node, reading)
+    return Write(place=place_written(node), columns=columns, indirect=indirect, replaces=node.fields.get("overwrite") is True)
+
+
+def _loaded(node: Node, _: Reading) -> Write:
+    """LOAD DATA: the rows of files, of whose columns the plan shows nothing."""
+    replaces = node.fields.get("isOverwrite") is True and node.fields.get("partition") is None
+    return Write(place=Place(identifier=node.text("table")), indirect=CONSTANT.because("LOAD DATA reads files"), replaces=replaces)
+
+
+def _truncated_in_session(node: Node, _: Reading) -> Write:
+    """TRUNCATE of a table of Spark's own formats or of Hive: all rows go, or those of partitions."""
+    return Write(place=Place(identifier=node.text("tableName")), replaces=node.fields.get("partitionSpec") is None, looked_up=True)
 
 
 def _streamed(node: Node, reading: Reading) -> Write:
@@ -135,6 +168,9 @@ WRITES: Mapping[str, Rule] = MappingProxyType({
     "SaveIntoDataSourceCommand": _saved, "InsertIntoHadoopFsRelationCommand": _saved, "AppendData": _appended,
     "OverwriteByExpression": _overwritten, "OverwritePartitionsDynamic": _added, "DeltaDynamicPartitionOverwriteCommand": _added,
     "CreateTableAsSelect": _created, "ReplaceTableAsSelect": _made_anew, "SaveAsV1TableCommand": _created,
+    "CreateDataSourceTableAsSelectCommand": _created_in_session, "CreateHiveTableAsSelectCommand": _created_in_session,
+    "InsertIntoHiveTable": _inserted_by_hive, "InsertIntoDataSourceDirCommand": _exported, "InsertIntoHiveDirCommand": _exported,
+    "LoadDataCommand": _loaded, "TruncateTableCommand": _truncated_in_session,
     "WriteToMicroBatchDataSourceV1": _streamed,
     "RestoreTableCommand": _restored, "MergeIntoCommand": _merged, "UpdateCommand": _updated, "DeleteCommand": _deleted,
     "ReplaceData": rewritten, "WriteDelta": rewritten, "DeleteFromTable": deleted, "TruncateTable": truncated,

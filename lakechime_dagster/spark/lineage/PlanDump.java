@@ -54,6 +54,7 @@ public final class PlanDump {
     private static final Set OPTIONS = new HashSet(Arrays.asList(new String[] {
         "path", "mergeSchema", "overwriteSchema", "partitionOverwriteMode"
     }));
+    private static final Set PARTITIONS = new HashSet(Arrays.asList(new String[] {"partition", "staticPartitions", "partitionSpec"}));
 
     private static final Pattern JDBC = Pattern.compile("jdbc:(\\w+):(?:([^@?;]*)@|(?=[^@]*$))((?://)?[\\w.,:/\\[\\]-]+)((?:[?;].*)?)");
     private static final Pattern DATABASE_PROPERTY = Pattern.compile(";databaseName=([\\w-]+)", Pattern.CASE_INSENSITIVE);
@@ -226,6 +227,18 @@ public final class PlanDump {
         return out.append('}').toString();
     }
 
+    /** The columns of a PARTITION clause, and whether the statement gives each a value, which is not dumped. */
+    private static String partitions(scala.collection.Map columns) {
+        StringBuilder out = new StringBuilder("{");
+        scala.collection.Iterator all = columns.iterator();
+        while (all.hasNext()) {
+            scala.Tuple2 one = (scala.Tuple2) all.next();
+            boolean isStatic = !(one._2() instanceof scala.Option) || ((scala.Option) one._2()).isDefined();
+            out.append(out.length() > 1 ? "," : "").append(text(String.valueOf(one._1()))).append(':').append(isStatic);
+        }
+        return out.append('}').toString();
+    }
+
     private static String identifier(Identifier identifier) {
         StringBuilder out = new StringBuilder("[");
         String[] namespace = identifier.namespace();
@@ -272,6 +285,8 @@ public final class PlanDump {
         if (path == null) path = called(called(of, "deltaLog"), "dataPath");
         if (path == null && rootsOf(value).size() == 1) path = rootsOf(value).iterator().next();
         if (path == null) path = called(called(of, "snapshotWithSchemaMode"), "dataPath");
+        Object uri = called(value, "locationUri"); // of the storage of a directory
+        if (path == null && uri instanceof scala.Some) path = ((scala.Some) uri).get();
         return path == null || path instanceof scala.Option ? null : text(path.toString());
     }
 
@@ -386,6 +401,7 @@ public final class PlanDump {
                 return "{\"n\":\"Result\",\"f\":{\"name\":" + name + ",\"child\":" + child + "}," + output((QueryPlan) node) + "}";
             }
         }
+        if (node.getClass().getSimpleName().equals("ExplainCommand")) return "{\"n\":\"ExplainCommand\",\"f\":{},\"out\":[]}"; // runs nothing
         if (node instanceof Alias) hide((Alias) node);
         StringBuilder out = new StringBuilder("{\"n\":").append(text(node.getClass().getSimpleName())).append(",\"f\":{");
         fields(node, out);
@@ -407,6 +423,8 @@ public final class PlanDump {
             Object bare = value instanceof scala.Some ? ((scala.Some) value).get() : value;
             if (name.equals("targetColNameParts")) {
                 told[i] = texts((scala.collection.Seq) value);
+            } else if (PARTITIONS.contains(name) && bare instanceof scala.collection.Map) {
+                told[i] = partitions((scala.collection.Map) bare);
             } else if (!(bare instanceof String)) {
                 told[i] = value(value);
             } else if (name.equals("name") && shape.isNamed) {

@@ -9,7 +9,14 @@ import pytest
 from lakechime_dagster.lineage.plans.statements import RULES
 from tests.lineage.plans.told import Dumps, known, stored, told
 
-PARTS = {"frames": "frames", "writes": "writes", "handmade": "handmade", "copy-on-write": "iceberg", "merge-on-read": "iceberg"}
+PARTS = {
+    "frames": "frames",
+    "writes": "writes",
+    "hive": "hive",
+    "handmade": "handmade",
+    "copy-on-write": "iceberg",
+    "merge-on-read": "iceberg",
+}
 """Each part of the zoo, and where what its shapes mean is written down."""
 
 MEANINGS = {f"{part}/{shape}": meaning for part, written in PARTS.items() for shape, meaning in known(written).items()}

@@ -25,6 +25,17 @@ def test_statements_mean_the_same_when_they_are_executed_anew(spark: SparkSessio
     assert found == {shape: meanings[shape] for shape in EXECUTED}
 
 
+def test_what_delta_asks_of_logs_for_a_frame_that_is_kept_is_no_statement_of_the_program(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("left", "right"):
+        spark.range(3).write.format("delta").save(f"{tmp_path}/{name}")
+    left, right = (spark.read.format("delta").load(f"{tmp_path}/{name}") for name in ("left", "right"))
+    with PlanDumper(spark).watched() as watched:
+        left.join(right, "id").cache().unpersist()
+        asked = len(watched.dumps)
+    assert (told(read(watched.dumps)), asked) == ("  nothing", 0)
+    assert watched.dumps != []
+
+
 def test_a_checkpoint_is_followed_on_both_sides_of_a_self_join(spark: SparkSession) -> None:
     dumper, people = PlanDumper(spark), empty_tables(spark).people
     with dumper.watched() as watched:
