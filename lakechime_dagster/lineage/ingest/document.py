@@ -75,10 +75,9 @@ def told_by(document: Document, reader: SqlReader, now_ms: int) -> ToldRun:
     Raises:
         InvalidValueError: its SQL cannot be read.
     """
-    texts = [document.sql] if isinstance(document.sql, str) else document.sql
-    read = [reader.read(text, document.dialect, document.namespace) for text in texts]
+    known_as, statements = reader.read(document.sql, document.dialect, document.namespace)
     at_ms = now_ms if document.at is None else to_milliseconds(document.at)
-    told: set[Fact] = set(facts.of_statements(one for _, statements in read for one in statements))
+    told: set[Fact] = set(facts.of_statements(statements))
     told |= {facts.owner(name) for name in document.owners}
     if document.state is RunState.COMPLETE:
         told.add(facts.done(at_ms))
@@ -88,7 +87,7 @@ def told_by(document: Document, reader: SqlReader, now_ms: int) -> ToldRun:
         told.add(facts.link("task", document.link))
     if document.user:
         told.add(facts.seen_by(ConsumerKind.USER, document.producer, document.user, ""))
-    words = "\0".join([str(at_ms), *(known_as for known_as, _ in read)])
+    words = f"{at_ms}\0{known_as}"
     run_id = document.run or blake2b(words.encode(), digest_size=16).hexdigest()
     producer = Producer(namespace=document.producer, job=document.task)
     return ToldRun(producer=producer, run_id=run_id, facts=frozenset(told), is_whole=document.run is None)

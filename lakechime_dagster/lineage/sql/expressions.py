@@ -6,8 +6,10 @@ from sqlglot import exp
 
 from lakechime_dagster.lineage.columns import Kind, Step, after
 from lakechime_dagster.lineage.sql.relation import Origin, Relation, Scope, merged, opaque
+from lakechime_dagster.lineage.sql.stars import chosen_columns
 
-Ask = Callable[[exp.Expr, Scope], Relation]  # what a query inside an expression gives, with the scope around it
+Ask = Callable[[exp.Expr, Scope], tuple[Relation, Origin]]
+"""What a query inside an expression gives, with the scope around it, and what decides about its rows."""
 
 SAME: Step = (Kind.IDENTITY, False)
 MASKING_FUNCTIONS = frozenset({"hash", "xxhash64", "crc32", "mask", "sha1", "sha", "sha256", "sha512", "md5", "approx_count_distinct"})
@@ -29,9 +31,14 @@ def origin_of(node: exp.Expr, scope: Scope, ask: Ask) -> Origin:
         if isinstance(one, exp.Column):
             found.append(scope.column([part.name for part in one.parts]).then(*step))
         elif isinstance(one, exp.Query):
-            found.append(merged(origin for _, origin in _columns(ask(one, scope))).then(*step))
-        elif isinstance(one, exp.Exists):
-            found.append(_shown_by(ask(one.this, scope)).then(*after((Kind.CONDITIONAL, False), step)))
+            relation, deciding = ask(one, scope)
+            found.append((relation.all() | deciding).then(*step))
+        elif isinstance(one, exp.Exists):  # its columns tell nothing but that there are rows
+            relation, deciding = ask(one.this, scope)
+            found.append((Origin(opaque=relation.all().opaque) | deciding).then(*after((Kind.CONDITIONAL, False), step)))
+        elif isinstance(one, exp.Columns):
+            chosen = scope.chosen if scope.chosen is not None else chosen_columns(one, scope).all()
+            found.append(chosen.then(*step))
         else:
             if isinstance(one, exp.Anonymous) and not any(one.find_all(exp.Column, exp.Query)):
                 found.append(opaque(f"function {one.name}() is not known"))
@@ -70,8 +77,15 @@ def _parts(one: exp.Expr) -> Iterator[tuple[exp.Expr, Step]]:
         yield one.this, SAME
         yield one.this, condition
         yield one.expression, condition
+    elif isinstance(one, exp.Coalesce):  # whether one is null decides which of them gives the value
+        for part in one.iter_expressions():
+            yield part, SAME
+            yield part, condition
     elif isinstance(one, exp.Filter):
         yield one.this, SAME
+        yield one.expression, (Kind.FILTER, False)
+    elif isinstance(one, exp.ArgMax | exp.ArgMin):  # the value of one column in the row where another has its largest or least
+        yield one.this, (Kind.AGGREGATION, False)
         yield one.expression, condition
     elif isinstance(one, exp.Window):
         if not isinstance(one.this, exp.Identifier):
@@ -95,12 +109,3 @@ def _step(one: exp.Expr) -> Step:
     masking = isinstance(one, _MASKING) or (isinstance(one, exp.Anonymous) and one.name.lower() in MASKING_FUNCTIONS)
     aggregates = isinstance(one, exp.AggFunc) and not isinstance(one, _OF_ANOTHER_ROW)
     return Kind.AGGREGATION if aggregates else Kind.TRANSFORMATION, masking
-
-
-def _columns(relation: Relation) -> tuple[tuple[str, Origin], ...]:
-    return relation.columns if not relation.more else (*relation.columns, ("*", relation.untold(None)))
-
-
-def _shown_by(relation: Relation) -> Origin:
-    """What EXISTS tells by its columns: nothing but that there are rows, so that only what is not known is left."""
-    return Origin(opaque=relation.all().opaque)

@@ -1,15 +1,18 @@
 """The columns that a query gives, and what decides which rows there are."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from lakechime_dagster.errors import shown
 from lakechime_dagster.lineage.columns import Kind, Source
+from lakechime_dagster.lineage.names import outside
+from lakechime_dagster.lineage.record import READ
 from lakechime_dagster.lineage.sql.expressions import origin_of, window
 from lakechime_dagster.lineage.sql.relation import NOTHING, Origin, Relation, Scope, merged, opaque
 from lakechime_dagster.lineage.sql.schema import SqlSchema
-from lakechime_dagster.lineage.sql.stars import projections
+from lakechime_dagster.lineage.sql.stars import everything, projections
 
 MAX_ROUNDS = 8  # of a recursive query; each adds what one more step back gives, and kinds only ever grow
 
@@ -18,12 +21,14 @@ MAX_ROUNDS = 8  # of a recursive query; each adds what one more step back gives,
 class Reading:
     """What is found while a statement is read: its inputs, what decides about its rows, and what could not be told.
 
-    `from_clause` makes what stands behind FROM known to a scope; it is handed in because it reads queries in turn.
+    `from_clause` makes what stands behind FROM known to a scope; it is handed in because it reads queries in turn. `temporary`
+    are the columns of temporary tables by their keys, or None where they are not known.
     """
 
     schema: SqlSchema
     namespace: str
     from_clause: "Callable[[exp.Expr, Scope, Reading], None]"
+    temporary: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
     inputs: set[str] = field(default_factory=set)
     indirect: set[Source] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
@@ -34,14 +39,93 @@ class Reading:
         self.unknown |= origin.opaque
 
     def origin(self, node: exp.Expr, scope: Scope) -> Origin:
-        return origin_of(node, scope, self.relation_inside)
+        return origin_of(node, scope, self.inside)
 
-    def relation_inside(self, node: exp.Expr, scope: Scope) -> Relation:
-        """What a query inside of an expression, or behind FROM, gives."""
-        return relation_of(node, self, scope.ctes, scope)
+    def inside(self, node: exp.Expr, scope: Scope) -> tuple[Relation, Origin]:
+        """What a query inside of an expression gives, and what decides about its rows: that is a matter of the expression alone."""
+        own = self.apart()
+        relation = relation_of(node, own, scope.ctes, scope)
+        self.inputs |= own.inputs
+        return relation, Origin(frozenset(own.indirect), frozenset(own.unknown))
+
+    def apart(self) -> "Reading":
+        """For a part of which what is found is not yet found for the whole."""
+        return Reading(self.schema, self.namespace, self.from_clause, self.temporary)
+
+    def add(self, part: "Reading") -> None:
+        """What was found for a part is found for the whole."""
+        self.inputs |= part.inputs
+        self.indirect |= part.indirect
+        self.unknown |= part.unknown
+
+    def table(self, node: exp.Table, ctes: "Ctes") -> Relation:
+        """The relation that a name stands for: a common table expression, a temporary table, or a table."""
+        key = key_of(node)
+        if key in ctes:
+            return ctes[key](self)
+        if is_temporary(node):
+            return Relation((), f"temporary table {shown(key)} is not made here", temporary=TEMPORARY + key)
+        return self.schema.relation(written(node), self.namespace)
+
+    def target(self, node: exp.Expr) -> str:
+        """The name of the table that is written; the one of a query that only reads where it is no table."""
+        table = node.this if isinstance(node, exp.Schema) else node
+        if isinstance(table, exp.Table) and (is_temporary(table) or key_of(table) in self.temporary):
+            return TEMPORARY + key_of(table)
+        if isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier):
+            return self.schema.relation(written(table), self.namespace).table
+        if isinstance(table, exp.Directory) and isinstance(table.this, exp.Literal):
+            return self.schema.names.at(table.this.name) or outside(table.this.name)
+        self.unknown.add("the target is not a table")
+        return READ
+
+    def columns(self, target: str) -> Sequence[str] | None:
+        """The columns of a table that is written, or None where they are not known."""
+        if target.startswith(TEMPORARY):
+            return self.temporary.get(target.removeprefix(TEMPORARY))
+        return self.schema.columns(target)
 
 
-Ctes = Mapping[str, Callable[[], Relation]]
+Named = Callable[[Reading], Relation]
+Ctes = Mapping[str, Named]
+TEMPORARY = "(temporary)/"
+"""Before the key of a temporary table, where a statement has a target: no target of a statement that is told."""
+
+
+def written(table: exp.Table) -> str:
+    """The name of a table as it is written."""
+    return ".".join(part.name for part in table.parts)
+
+
+def is_temporary(table: exp.Table) -> bool:
+    """Whether its name alone says that a table is temporary, as `#name` and `@name` of T-SQL do."""
+    name = table.this
+    return isinstance(name, exp.Parameter) or (
+        isinstance(name, exp.Identifier) and bool(name.args.get("temporary") or name.args.get("global_"))
+    )
+
+
+def key_of(table: exp.Table) -> str:
+    """By what a common table expression or a temporary table is known: no name with several parts is one of a single part."""
+    if not is_temporary(table):
+        return "\0".join(part.name.casefold() for part in table.parts)
+    mark = "@" if isinstance(table.this, exp.Parameter) else "##" if table.this.args.get("global_") else "#"
+    return mark + table.this.name.casefold()
+
+
+def keeping(read: Named) -> Named:
+    """Reads it when it is named first; what decides about its rows counts wherever it is named."""
+    kept: list[tuple[Relation, Reading]] = []
+
+    def again(reading: Reading) -> Relation:
+        if not kept:
+            own = reading.apart()
+            kept.append((read(own), own))
+        relation, found = kept[0]
+        reading.add(found)
+        return relation
+
+    return again
 
 
 def relation_of(query: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | None = None) -> Relation:
@@ -55,13 +139,13 @@ def relation_of(query: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | No
         return _sorted(query, relation_of(query.this, reading, within, outer), reading, within)
     scope = Scope(within, outer)
     reading.from_clause(query, scope, reading)  # TABLE t, VALUES …, a join in parentheses
-    return _sorted(query, _together(scope), reading, within)
+    return _sorted(query, together(scope), reading, within)
 
 
 def _select(query: exp.Select, reading: Reading, scope: Scope) -> Relation:
     reading.from_clause(query, scope, reading)
     for one in query.args.get("windows") or ():
-        scope.windows[one.this.name.casefold()] = window(one, scope, reading.relation_inside)
+        scope.windows[one.this.name.casefold()] = window(one, scope, reading.inside)
     if query.args.get("where"):
         reading.decides(reading.origin(query.args["where"].this, scope), Kind.FILTER)
     relation = projections(query.expressions, scope, reading.origin)
@@ -163,21 +247,21 @@ def with_ctes(query: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | None
         return ctes
     within = dict(ctes)
     for cte in with_.expressions:
-        within[cte.alias.casefold()] = once(_cte(cte, reading, dict(within), outer, is_recursive=bool(with_.args.get("recursive"))))
+        within[cte.alias.casefold()] = keeping(_cte(cte, dict(within), outer, is_recursive=bool(with_.args.get("recursive"))))
     return within
 
 
-def _cte(cte: exp.CTE, reading: Reading, ctes: Ctes, outer: Scope | None, is_recursive: bool) -> Callable[[], Relation]:
+def _cte(cte: exp.CTE, ctes: Ctes, outer: Scope | None, is_recursive: bool) -> Named:
     names = [column.name for column in (cte.args["alias"].args.get("columns") or ())]
     body = cte.this
 
-    def read() -> Relation:
+    def read(reading: Reading) -> Relation:
         if not is_recursive or not isinstance(body, exp.SetOperation):
             return relation_of(body, reading, ctes, outer).renamed(names)
         relation = relation_of(body.this, reading, ctes, outer).renamed(names)
         for _ in range(MAX_ROUNDS):
             known = relation
-            within = {**ctes, cte.alias.casefold(): lambda known=known: known}
+            within = {**ctes, cte.alias.casefold(): lambda _, known=known: known}
             relation = by_position(known, relation_of(body.expression, reading, within, outer))
             if relation == known:
                 break
@@ -186,21 +270,10 @@ def _cte(cte: exp.CTE, reading: Reading, ctes: Ctes, outer: Scope | None, is_rec
     return read
 
 
-def once(read: Callable[[], Relation]) -> Callable[[], Relation]:
-    kept: list[Relation] = []
-
-    def again() -> Relation:
-        if not kept:
-            kept.append(read())
-        return kept[0]
-
-    return again
-
-
-def _together(scope: Scope) -> Relation:
+def together(scope: Scope) -> Relation:
     """All columns of a scope as one relation."""
     if len(scope.relations) == 1:
         return scope.relations[0]
     more = next((one.more for one in scope.relations if one.more), "")
     rest = merged(one.untold(None) for one in scope.relations if one.more)
-    return Relation(tuple(column for one in scope.relations for column in one.columns), more, rest=rest)
+    return Relation(tuple(column for column in everything(scope.relations, scope.joined) if column[0] != "*"), more, rest=rest)

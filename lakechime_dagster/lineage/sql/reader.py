@@ -1,6 +1,7 @@
 """Reading many statements, most of which come again: each is parsed when it is met first."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.lineage.sql.schema import SqlSchema
@@ -18,19 +19,22 @@ class SqlReader:
         self.parses = 0
         self._known: OrderedDict[tuple[str, str], tuple[Statement, ...]] = OrderedDict()
 
-    def read(self, sql: str, dialect: str, namespace: str = "") -> tuple[str, tuple[Statement, ...]]:
-        """The fingerprint of a text, and what `statements_of_sql` says of it.
+    def read(self, sql: str | Sequence[str], dialect: str, namespace: str = "") -> tuple[str, tuple[Statement, ...]]:
+        """The fingerprint of a text, or of several of one session, and what `statements_of_sql` says of it.
 
         Raises:
             InvalidValueError: as that does.
         """
         dialect = checked_dialect(dialect)
-        known_as = fingerprint(tokens_of(sql, dialect), dialect)
+        texts = [sql] if isinstance(sql, str) else list(sql)
+        known_as = "\0".join(fingerprint(tokens_of(text, dialect), dialect) for text in texts)
         key = (known_as, namespace)
         found = self._known.get(key)
         if found is None:
             self.parses += 1
-            found = self._known[key] = read_statements(parsed(sql, dialect), sql, self.schema, namespace or dialect)
+            found = self._known[key] = read_statements(
+                [one for text in texts for one in parsed(text, dialect)], "".join(texts), self.schema, namespace or dialect
+            )
             if len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
         else:

@@ -1,11 +1,15 @@
 """What a place in a query can name: relations with their columns, and where each of those came from."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from lakechime_dagster.errors import shown
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
+
+if TYPE_CHECKING:
+    from lakechime_dagster.lineage.sql.queries import Ctes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +53,19 @@ class Relation:
         more: Why there may be columns that are not told; empty where these are all.
         table: Whose they are, where it is a table: a column of it that is not told can be named all the same.
         rest: What a column comes from, besides, that is not told.
+        temporary: The temporary table that it is, by what a statement that writes it has as its target.
     """
 
     columns: tuple[tuple[str, Origin], ...]
     more: str = ""
     table: str = ""
     rest: Origin = NOTHING
+    temporary: str = ""
+
+    @property
+    def target(self) -> str:
+        """What a statement writes that names it behind FROM; empty where it is a query."""
+        return self.table or self.temporary
 
     @cached_property
     def _by_name(self) -> dict[str, Origin]:
@@ -94,21 +105,23 @@ class Scope:
     """The relations that names mean where an expression stands, and those of the queries around it.
 
     Attributes:
-        ctes: Each made when it is named first.
+        ctes: Common table expressions and what is temporary, each read when it is named first.
         relations: In the order of FROM.
         by_alias: The same by what columns are prefixed with.
         joined: Columns that a USING made one of several.
         named: Columns of this query's own list that stand before, by which SQL of some engines may go on.
         windows: What the named windows go by.
+        chosen: The column that COLUMNS(…) stands for, where it is spelled out.
     """
 
-    ctes: Mapping[str, Callable[[], Relation]]
+    ctes: "Ctes"
     outer: "Scope | None" = None
     relations: list[Relation] = field(default_factory=list)
     by_alias: dict[str, Relation] = field(default_factory=dict)
     joined: dict[str, Origin] = field(default_factory=dict)
     named: dict[str, Origin] = field(default_factory=dict)
     windows: dict[str, Origin] = field(default_factory=dict)
+    chosen: Origin | None = None
 
     def add(self, relation: Relation, *aliases: str) -> None:
         """One more relation; of two with the same alias the first keeps it."""

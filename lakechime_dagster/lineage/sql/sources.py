@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.sql.pivots import pivoted
-from lakechime_dagster.lineage.sql.queries import Reading
+from lakechime_dagster.lineage.sql.queries import Reading, is_temporary, relation_of, together, written
 from lakechime_dagster.lineage.sql.relation import NOTHING, Origin, Relation, Scope, merged
 
 _MADE_BY = {"explode": ["col"], "posexplode": ["pos", "col"], "explodeouter": ["col"], "posexplodeouter": ["pos", "col"]}
@@ -60,16 +60,19 @@ def _read(node: exp.Expr, scope: Scope, reading: Reading) -> _Named | None:
     alias = (node.alias,) if node.alias else ()
     if isinstance(node, exp.Table):
         return _table(node, scope, reading)
-    if isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Query):
+    if isinstance(node, exp.Subquery) and _is_joined(node):
         inner = Scope(scope.ctes, scope.outer)  # tables and joins in parentheses
         _add(node.this, inner, reading)
+        if alias:
+            return _Named(together(inner), alias)
         for relation in inner.relations:
             scope.relations.append(relation)
         scope.by_alias.update(inner.by_alias)
         scope.joined.update(inner.joined)
         return None
     if isinstance(node, exp.Query):
-        return _Named(reading.relation_inside(node if not isinstance(node, exp.Subquery) else _bare(node), _outside(scope)), alias)
+        query, outside = _bare(node) if isinstance(node, exp.Subquery) else node, Scope(scope.ctes, scope.outer)
+        return _Named(relation_of(query, reading, scope.ctes, outside), alias)
     if isinstance(node, exp.Lateral):
         return _lateral(node, scope, reading)
     if isinstance(node, exp.Unnest):
@@ -84,22 +87,22 @@ def _bare(node: exp.Subquery) -> exp.Expr:
     return node if node.args.get("order") or node.args.get("with_") else node.this
 
 
-def _outside(scope: Scope) -> Scope:
-    """What a query behind FROM may name of its neighbours: nothing."""
-    return Scope(scope.ctes, scope.outer)
+def _is_joined(node: exp.Subquery) -> bool:
+    """Whether parentheses behind FROM hold tables and joins, and no query of their own."""
+    inner = node.this
+    if not isinstance(inner, exp.Query):
+        return True
+    has_more = any(inner.args.get(part) for part in ("alias", "joins", "laterals", "pivots"))
+    return isinstance(inner, exp.Subquery) and (has_more or _is_joined(inner))
 
 
 def _table(node: exp.Table, scope: Scope, reading: Reading) -> _Named:
-    if not isinstance(node.this, exp.Identifier):
+    if not isinstance(node.this, exp.Identifier) and not is_temporary(node):
         return _Named(_function(node.this, scope, reading), (node.alias,) if node.alias else ())
-    written = ".".join(part.name for part in node.parts)
-    cte = scope.ctes.get(node.name.casefold()) if len(node.parts) == 1 else None
-    if cte is not None:
-        relation = cte()
-    else:
-        relation = reading.schema.relation(written, reading.namespace)
+    relation = reading.table(node, scope.ctes)
+    if relation.table:
         reading.inputs.add(relation.table)
-    return _Named(relation, (node.alias,) if node.alias else (written, node.name))
+    return _Named(relation, (node.alias,) if node.alias else (written(node), node.name))
 
 
 def _function(node: exp.Expr, scope: Scope, reading: Reading) -> Relation:
@@ -119,7 +122,7 @@ def _lateral(node: exp.Lateral, scope: Scope, reading: Reading) -> _Named:
     alias = (node.alias,) if node.alias else ()
     this = node.this
     if isinstance(this, exp.Subquery):
-        return _Named(reading.relation_inside(this.this, Scope(scope.ctes, scope)), alias)
+        return _Named(relation_of(this.this, reading, scope.ctes, Scope(scope.ctes, scope)), alias)
     if isinstance(this, exp.Unnest):
         return _Named(_unnest(this, scope, reading).relation, alias)
     names = _columns(node)
@@ -168,7 +171,7 @@ def _join(join: exp.Join, scope: Scope, reading: Reading) -> exp.Expr | None:
         left = scope.joined.get(name.casefold()) or _column(before, name)
         right = _column(added, name)
         reading.decides(left | right, Kind.JOIN)
-        both = (left | right).then(Kind.TRANSFORMATION)
+        both = (left | right) | (left | right).then(Kind.CONDITIONAL)  # as COALESCE of them
         scope.joined[name.casefold()] = both if side == "FULL" else right if side == "RIGHT" else left
     if kind in ("SEMI", "ANTI"):  # only asks whether there are rows
         _decide(condition, scope, reading)

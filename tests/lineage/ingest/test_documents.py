@@ -27,6 +27,16 @@ def test_several_texts_are_one_run() -> None:
     assert len({record.run_id for record in found}) == 1
 
 
+def test_several_texts_are_one_session() -> None:
+    sql = [
+        "SELECT id, amount INTO #work FROM shop.orders",
+        "UPDATE #work SET amount = 1",
+        "INSERT INTO gold.days SELECT id, amount FROM #work",
+    ]
+    (record,) = records_of(told(make_document(sql=sql, dialect="tsql")))
+    assert line(record.statement) == "gold.days: day = identity shop.orders.id, total = identity shop.orders.amount"
+
+
 def test_a_query_is_a_read_of_its_dashboard_and_of_its_user() -> None:
     document = make_document("SELECT name FROM shop.customers WHERE id = 7", dashboard="Sales", user="ann", link="https://bi/1")
     by_dashboard, by_user = reads_of(told(document))

@@ -1,11 +1,16 @@
 """What statements say of columns; each line of golden/ is written by hand from the meaning of the SQL above it."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lakechime_dagster.lineage.sql.schema import SqlSchema
 from lakechime_dagster.lineage.sql.statements import statements_of_sql
+from tests.lineage.plans.told import known, said
 from tests.lineage.sql.shapes import make_schema, told
+from tests.support.zoo import SCHEMAS, TEXTS
 
 CASES = [
     pytest.param(block, id=f"{path.stem}-{number}")
@@ -18,6 +23,32 @@ CASES = [
 def test_a_statement_tells_where_columns_come_from_and_what_is_not_known(block: str) -> None:
     dialect, sql, *expected = block.splitlines()
     assert told(sql, dialect.removeprefix("-- ")) == [one.removeprefix("--> ") for one in expected]
+
+
+COLUMNS = {table: re.findall(r"(\w+) \S+(?:, |$)", re.sub(r"<.*?>", "", columns)) for table, columns in SCHEMAS.items()}
+OTHERWISE = {
+    "nothing_from_a_column": "a plan does not show the name that Spark makes of a literal",
+    "aggregate_with_filter": "Spark counts what holds by a sum, which masks nothing",
+    "total_without_groups": "a plan tells of which tables rows are counted",
+    "first_and_count_in_a_window": "likewise",
+    "count_over_a_join": "likewise",
+    "grouping_sets": "likewise",
+    "exists": "likewise, of rows that are looked for",
+    "pivot_in_sql": "a plan tells apart which aggregate a column is of, and which rows it groups first",
+    "cube_with_grouping": "Spark makes a number of the grouping set",
+    "unpivot": "a plan tells what makes several rows of one",
+    "stacked": "a plan tells the columns of a generator apart",
+    "explode_outer_with_position": "a plan tells what makes several rows of one",
+    "inlined_structs": "likewise",
+    "intersect_rows": "a plan filters the rows of the one side by the other",
+}
+
+
+@pytest.mark.parametrize("shape", TEXTS)
+def test_a_text_means_what_its_plan_means(shape: str) -> None:
+    (found,) = statements_of_sql(re.sub(r"\{(\w+)\}", r"\1", TEXTS[shape]), "spark", SqlSchema(COLUMNS))
+    is_same = sorted(said(replace(found, target=shape)).splitlines()) == sorted(known("frames")[shape].splitlines())
+    assert is_same == (shape not in OTHERWISE), OTHERWISE.get(shape)
 
 
 def test_only_what_leaves_no_row_replaces() -> None:

@@ -47,9 +47,30 @@ def test_an_unknown_dialect_is_refused_with_those_that_there_are() -> None:
         told("SELECT 1", "cobol")
 
 
-def test_a_procedure_may_run_anything() -> None:
+@pytest.mark.parametrize(
+    ("dialect", "sql"),
+    [
+        ("postgres", "CALL refresh('jane')"),
+        ("tsql", "EXEC refresh"),
+        ("tsql", "ALTER PROCEDURE p AS BEGIN DELETE FROM gold.days; END"),
+        ("tsql", "IF 1 = 2 BEGIN DELETE FROM gold.days; END ELSE BEGIN DELETE FROM shop.orders; END"),
+        ("tsql", "BEGIN TRY DELETE FROM gold.days END TRY BEGIN CATCH SELECT 1 END CATCH"),
+        ("postgres", "CREATE PROCEDURE p() BEGIN ATOMIC INSERT INTO gold.days SELECT 1; DELETE FROM gold.days; END"),
+        ("postgres", "CREATE PROCEDURE p() LANGUAGE SQL AS $$ DELETE FROM gold.days; $$"),
+        ("bigquery", "CREATE PROCEDURE d.p() BEGIN INSERT INTO gold.days SELECT 1, 2; DELETE FROM gold.days WHERE TRUE; END"),
+        ("oracle", "CREATE PROCEDURE p IS BEGIN INSERT INTO gold.days SELECT 1, 2; DELETE FROM gold.days; END;"),
+        ("sqlite", "CREATE TRIGGER t AFTER INSERT ON orders BEGIN INSERT INTO days SELECT new.id; DELETE FROM x; END"),
+        ("mysql", "ALTER ALGORITHM = MERGE VIEW gold.days AS SELECT id FROM shop.orders"),
+    ],
+)
+def test_what_may_run_anything_is_refused_whole(dialect: str, sql: str) -> None:
     with pytest.raises(InvalidValueError, match="may run any statement"):
-        told("CALL refresh('jane')", "postgres")
+        told(sql, dialect)
+
+
+def test_statements_that_ran_into_each_other_are_refused() -> None:
+    with pytest.raises(InvalidValueError, match="end each statement with a semicolon"):
+        told("CREATE PROCEDURE p AS BEGIN IF EXISTS (SELECT 1 FROM gold.days) DELETE FROM gold.days; END", "tsql")
 
 
 def test_what_is_not_understood_shows_its_text_in_no_log(caplog: pytest.LogCaptureFixture) -> None:

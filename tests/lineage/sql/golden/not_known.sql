@@ -49,3 +49,31 @@ SELECT d FROM shop.customers MATCH_RECOGNIZE (ORDER BY id MEASURES x.name AS d P
 -- trino
 SELECT * FROM TABLE(guess(1))
 --> read: * = !table function guess() is not followed !table function guess() is not followed
+
+-- duckdb
+SELECT COLUMNS(c -> c LIKE '%m%') FROM shop.customers
+--> read: * = identity shop.customers.id + identity shop.customers.name + !the columns of COLUMNS() are not followed
+
+-- duckdb
+SELECT COLUMNS('(a+)+$') FROM shop.customers
+--> read: * = identity shop.customers.id + identity shop.customers.name + !the columns of COLUMNS() are not followed
+
+-- duckdb
+SELECT COLUMNS('id') FROM nowhere
+--> read: * = identity duckdb/nowhere + !table duckdb/nowhere is not known
+
+-- mysql
+UPDATE shop.orders v JOIN elsewhere.pages c ON v.customer = c.id SET name = 1
+--> read: name = constant | join mysql/elsewhere.pages.id, join shop.orders.customer !column 'name' may be of several tables !table mysql/elsewhere.pages is not known
+
+-- tsql
+UPDATE c SET n = 1 FROM (SELECT COUNT(*) AS n FROM shop.orders) c
+--> read: n = constant !the target is not a table
+
+-- tsql
+INSERT INTO gold.days SELECT id, amount FROM #work
+--> gold.days: day = !temporary table '#work' is not made here, total = !temporary table '#work' is not made here
+
+-- tsql
+INSERT INTO #work (id) SELECT id FROM shop.orders; INSERT INTO gold.days SELECT id, amount FROM #work
+--> gold.days: day = identity shop.orders.id + !temporary table #work is not made here, total = !temporary table #work is not made here

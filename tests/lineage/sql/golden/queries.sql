@@ -40,7 +40,7 @@ SELECT id FROM shop.orders RIGHT JOIN shop.customers USING (id)
 
 -- spark
 SELECT id FROM shop.orders FULL JOIN shop.customers USING (id)
---> read: id = transformation shop.customers.id + transformation shop.orders.id | join shop.customers.id, join shop.orders.id
+--> read: id = conditional shop.customers.id + identity shop.customers.id + conditional shop.orders.id + identity shop.orders.id | join shop.customers.id, join shop.orders.id
 
 -- spark
 SELECT id FROM shop.orders NATURAL JOIN shop.customers
@@ -60,7 +60,11 @@ SELECT SUM(amount) OVER (PARTITION BY customer ORDER BY id) AS running, ROW_NUMB
 
 -- spark
 SELECT SUM(amount) FILTER (WHERE customer = 1) AS ones FROM shop.orders
---> read: ones = aggregation shop.orders.amount + conditional shop.orders.customer
+--> read: ones = aggregation shop.orders.amount + filter shop.orders.customer
+
+-- spark
+SELECT COALESCE(items, id + 1) AS x, NVL(amount, 0) AS y FROM shop.orders
+--> read: x = conditional shop.orders.id + transformation shop.orders.id + conditional shop.orders.items + identity shop.orders.items, y = conditional shop.orders.amount + identity shop.orders.amount
 
 -- spark
 SELECT customer, GROUPING(customer) AS g, SUM(amount) AS total FROM shop.orders GROUP BY ROLLUP (customer)
@@ -84,7 +88,31 @@ WITH RECURSIVE r AS (SELECT id, customer FROM shop.orders UNION ALL SELECT c.id 
 
 -- spark
 SELECT (SELECT MAX(name) FROM shop.customers c WHERE c.id = o.customer) AS best FROM shop.orders o
---> read: best = aggregation shop.customers.name | filter shop.customers.id, filter shop.orders.customer
+--> read: best = filter shop.customers.id + aggregation shop.customers.name + filter shop.orders.customer
+
+-- spark
+SELECT c.name, CASE WHEN c.id IN (SELECT customer FROM shop.orders WHERE amount > 1) THEN 1 END AS f, EXISTS (SELECT 1 FROM shop.orders o WHERE o.id = c.id) AS e FROM shop.customers c
+--> read: name = identity shop.customers.name, f = conditional shop.customers.id + filter shop.orders.amount + conditional shop.orders.customer, e = filter shop.customers.id + filter shop.orders.id
+
+-- spark
+WITH big AS (SELECT id, customer FROM shop.orders WHERE amount > 1) SELECT name, (SELECT MAX(id) FROM big) AS top FROM shop.customers
+--> read: name = identity shop.customers.name, top = filter shop.orders.amount + aggregation shop.orders.id
+
+-- postgres
+SELECT o.id, c.name FROM ((shop.orders AS o JOIN shop.customers AS c ON o.customer = c.id))
+--> read: id = identity shop.orders.id, name = identity shop.customers.name | join shop.customers.id, join shop.orders.customer
+
+-- postgres
+SELECT x.k, x.name FROM ((SELECT id AS k FROM shop.orders) AS o JOIN shop.customers AS c ON o.k = c.id) AS x
+--> read: k = identity shop.orders.id, name = identity shop.customers.name | join shop.customers.id, join shop.orders.id
+
+-- duckdb
+SELECT COLUMNS('id|amount'), MIN(COLUMNS(* EXCLUDE (id))) FROM shop.orders WHERE COLUMNS(['id', 'items']) > 1
+--> read: id = identity shop.orders.id, amount = identity shop.orders.amount, _col_2 = aggregation shop.orders.customer, _col_3 = aggregation shop.orders.amount, _col_4 = aggregation shop.orders.items | filter shop.orders.id, filter shop.orders.items
+
+-- duckdb
+SELECT * LIKE '%m_u%', COALESCE(*COLUMNS('^i')) AS c FROM shop.orders
+--> read: amount = identity shop.orders.amount, c = conditional shop.orders.id + identity shop.orders.id + conditional shop.orders.items + identity shop.orders.items
 
 -- spark
 SELECT id FROM shop.orders o WHERE EXISTS (SELECT 1 FROM shop.customers c WHERE c.id = o.customer) AND amount IN (SELECT id FROM shop.customers)

@@ -91,3 +91,100 @@ COPY INTO gold.days FROM @stage
 
 -- spark
 SET x = 1; DROP TABLE gold.days; CREATE TABLE a (b INT); USE shop; EXPLAIN SELECT 1
+
+-- tsql
+UPDATE d SET d.amount = u.id FROM shop.orders AS d JOIN shop.customers u ON d.customer = u.id WHERE u.name = 'x'
+--> shop.orders: amount = identity shop.customers.id | join shop.customers.id, filter shop.customers.name
+
+-- tsql
+UPDATE orders SET amount = orders.id + c.id FROM shop.orders JOIN shop.customers c ON orders.customer = c.id
+--> shop.orders: amount = transformation shop.customers.id + transformation shop.orders.id | join shop.customers.id
+
+-- tsql
+WITH c AS (SELECT id, amount AS a FROM shop.orders WHERE id > 1) UPDATE c SET a = id + 1
+--> shop.orders: amount = transformation shop.orders.id
+
+-- tsql
+DELETE u FROM shop.orders AS d JOIN shop.customers u ON d.customer = u.id
+--> shop.customers:  | join shop.orders.customer
+
+-- mysql
+UPDATE shop.orders v JOIN shop.customers c ON v.customer = c.id SET c.name = v.items, amount = 1 WHERE v.amount > 1
+--> shop.customers: name = identity shop.orders.items | filter shop.orders.amount, join shop.orders.customer
+--> shop.orders: amount = constant | join shop.customers.id
+
+-- mysql
+DELETE FROM v, c USING shop.orders v JOIN shop.customers c ON v.customer = c.id WHERE c.name = 'x'
+--> shop.orders:  | join shop.customers.id, filter shop.customers.name
+--> shop.customers:  | join shop.orders.customer
+
+-- postgres
+UPDATE shop.orders SET (amount, items) = (SELECT id, name FROM shop.customers WHERE id = 3), customer = 1
+--> shop.orders: amount = filter shop.customers.id + identity shop.customers.id, items = filter shop.customers.id + identity shop.customers.name, customer = constant
+
+-- spark
+UPDATE shop.orders o SET o.items.price = amount, items.sku = id
+--> shop.orders: items = identity shop.orders.amount + identity shop.orders.id
+
+-- postgres
+CREATE TEMP TABLE w AS SELECT id, amount FROM shop.orders; INSERT INTO w SELECT id, 1 FROM shop.customers; INSERT INTO gold.days SELECT id, amount FROM w
+--> gold.days: day = identity shop.customers.id + identity shop.orders.id, total = identity shop.orders.amount
+
+-- postgres
+CREATE TEMP TABLE w AS SELECT id, amount FROM shop.orders; UPDATE w SET amount = w.amount + c.id FROM shop.customers c WHERE c.id = w.id; INSERT INTO gold.days SELECT id, amount FROM w
+--> gold.days: day = identity shop.orders.id, total = transformation shop.customers.id + identity shop.orders.amount + transformation shop.orders.amount | filter shop.customers.id, filter shop.orders.id
+
+-- postgres
+CREATE TEMP TABLE w AS SELECT id FROM shop.orders; CREATE TEMP TABLE w AS SELECT id + 1 AS id FROM w; CREATE TEMP VIEW x AS SELECT id FROM w; INSERT INTO w SELECT id FROM shop.customers; INSERT INTO gold.days SELECT id, 1 FROM x
+--> gold.days: day = identity shop.customers.id + transformation shop.orders.id, total = constant
+
+-- postgres
+CREATE TEMP TABLE w AS SELECT id FROM shop.orders; DROP TABLE w; CREATE TEMP TABLE w (LIKE shop.customers); INSERT INTO w SELECT id, items FROM shop.orders; INSERT INTO gold.days SELECT id, name FROM w
+--> gold.days: day = identity shop.orders.id, total = identity shop.orders.items
+
+-- spark
+CREATE OR REPLACE TEMP VIEW v AS SELECT id, amount FROM shop.orders; CREATE OR REPLACE TEMP VIEW v AS SELECT id, amount + 1 AS amount FROM v; INSERT INTO gold.days SELECT * FROM v
+--> gold.days: day = identity shop.orders.id, total = transformation shop.orders.amount
+
+-- tsql
+SELECT id, amount INTO #work FROM shop.orders; UPDATE #work SET amount = 1 WHERE id > 3; INSERT INTO gold.days SELECT * FROM #work; DROP TABLE #work
+--> gold.days: day = identity shop.orders.id, total = identity shop.orders.amount | filter shop.orders.id
+
+-- tsql
+DECLARE @t TABLE (id INT, amount INT); INSERT INTO @t SELECT id, amount FROM shop.orders; MERGE INTO gold.days d USING @t t ON d.day = t.id WHEN MATCHED THEN UPDATE SET total = t.amount;
+--> gold.days: total = identity shop.orders.amount | join shop.orders.id
+
+-- spark
+CREATE TEMP VIEW v AS SELECT id AS k FROM shop.orders WHERE amount > 1
+--> read: k = identity shop.orders.id | filter shop.orders.amount
+
+-- tsql
+CREATE PROCEDURE p @x INT AS BEGIN SET NOCOUNT ON; SELECT id INTO #w FROM shop.orders; IF @x > 1 BEGIN INSERT INTO gold.days SELECT id, 1 FROM #w; END; DELETE FROM shop.customers WHERE id IN (SELECT id FROM #w); END
+--> gold.days: day = identity shop.orders.id, total = constant
+--> shop.customers:  | filter shop.orders.id
+
+-- mysql
+CREATE PROCEDURE p() BEGIN INSERT INTO gold.days SELECT id, amount FROM shop.orders; DELETE FROM shop.customers; END
+--> gold.days: day = identity shop.orders.id, total = identity shop.orders.amount
+--> shop.customers: 
+
+-- spark
+ALTER VIEW gold.days AS SELECT id AS day, amount AS total FROM shop.orders
+--> gold.days: day = identity shop.orders.id, total = identity shop.orders.amount
+
+-- hive
+FROM shop.orders INSERT OVERWRITE TABLE gold.days SELECT id, amount WHERE customer = 1 INSERT INTO shop.customers SELECT id, items WHERE amount = 2
+--> gold.days: day = identity shop.orders.id, total = identity shop.orders.amount | filter shop.orders.customer
+--> shop.customers: id = identity shop.orders.id, name = identity shop.orders.items | filter shop.orders.amount
+
+-- hive
+INSERT OVERWRITE DIRECTORY '/export/days' SELECT id, amount FROM shop.orders
+--> file/export/days: id = identity shop.orders.id, amount = identity shop.orders.amount
+
+-- tsql
+SELECT id, 1 AS n INTO #w FROM shop.orders; IF 1 = 1 DROP TABLE #w; IF 1 = 2 SELECT id, 2 AS n INTO #w FROM shop.customers; INSERT INTO gold.days SELECT id, n FROM #w
+--> gold.days: day = identity shop.customers.id + identity shop.orders.id, total = constant
+
+-- postgres
+CREATE TEMP TABLE w AS SELECT id FROM shop.orders; CREATE TEMP TABLE IF NOT EXISTS w AS SELECT id FROM shop.customers; INSERT INTO gold.days SELECT id, 1 FROM w
+--> gold.days: day = identity shop.customers.id + identity shop.orders.id, total = constant
