@@ -73,7 +73,7 @@ def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
     for table in row.tables:
         one = found.get(table)
         amounts = {"events": one.events, "versions": one.versions} if one else {"events": 0, "versions": 0}
-        yield ConsumerLag(consumer=row.name, source=table, amounts=amounts, since_ts=one and one.since_ts)
+        yield ConsumerLag(consumer=row.name, source=table, amounts=amounts, since_ts=one.since_ts if one else None)
     if row.feed_lag is not None:
         lag = FeedLag.from_json(row.feed_lag)
         yield ConsumerLag(consumer=row.name, source=FEED, amounts={lag.unit: lag.unread}, since_ts=lag.since_ms)
