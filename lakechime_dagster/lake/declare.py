@@ -69,7 +69,7 @@ def spark_table(
     def declare(compute: Callable[..., Any]) -> LakeTable:
         table = LakeTable(
             name=name, keys=key_columns, partitioned_by=partitioned_by, refresh=mode, reads=checked, compute=compute,
-            key_columns={read.table: {key: key for key in key_columns} for read in checked.values() if read.is_changing}
+            key_columns={read.table: {key: {key: key} for key in key_columns} for read in checked.values() if read.is_changing}
             if mode is RefreshMode.AFFECTED_KEYS else {},
             injected=_injected(name, compute, checked), trigger=woken, expect=_checked_expect(name, expect), watermark=watermark,
             owner=owner, location=location, format=format, fresh_within=fresh_within, maintenance=maintenance, group=group,
@@ -110,9 +110,11 @@ def sql_table(
 ) -> LakeTable:
     """Declare a table computed by one Spark SQL query, given as text or as a file beside the declaring module.
 
-    The query's tables are the inputs. Those that wake the trigger (all, if it names none) are read as changes, the
-    others whole; `reads` says otherwise for single ones. The description defaults to the SQL's leading comment. `write_as` is the
-    account that writes the table. `columns` says which hold personal data; a `public` table may hold none.
+    Spark runs the text as it is written. Its tables are the inputs. Those that wake the trigger (all, if it names none)
+    are read as changes, the others whole; `reads` says otherwise for single ones. Where only Spark can parse the text,
+    its tables are the names behind FROM and JOIN and those of the text in `reads`, and it is refreshed in full. The
+    description defaults to the SQL's leading comment. `write_as` is the account that writes the table. `columns` says
+    which hold personal data; a `public` table may hold none.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -123,24 +125,30 @@ def sql_table(
         from lakechime_dagster.lake.groups import group_key_columns
         from lakechime_dagster.lake.increments import check_increment
         from lakechime_dagster.lake.partition_local import check_partition_local
-        from lakechime_dagster.lake.sql import parse_query, tables_of
-    query = parse_query(name, text)
+        from lakechime_dagster.lake.sql import Unparsed, parse_query, tables_of, with_named
+    query = with_named(parse_query(name, text), text, [read.table for read in reads if isinstance(read, Read)])
     mode = checked_refresh(name, refresh)
     key_columns = checked_columns(name, "keys", keys)
     levels = checked_levels(name, partitioned_by)
     checked = sql_reads(name, tables_of(query), reads, checked_trigger(name, trigger))
     check_modes(name, mode, key_columns, checked.values(), levels, is_sql=True)
     changing = [read.table for read in checked.values() if read.is_changing]
-    check_increment(name, query, mode, changing, key_columns)
-    if mode is RefreshMode.PARTITIONS:
-        check_partition_local(name, query, levels.names, changing)
+    selected, given_by = None, {}
+    if not isinstance(query, Unparsed):
+        selected = _selected(query)
+        check_increment(name, query, mode, changing, key_columns)
+        if mode is RefreshMode.PARTITIONS:
+            check_partition_local(name, query, levels.names, changing)
+        if mode is RefreshMode.AFFECTED_KEYS:
+            given_by = group_key_columns(name, query, key_columns, changing)
+    elif mode is not RefreshMode.FULL:
+        raise DeclarationError(name, f"refresh={str(mode)!r}", f"cannot be checked, as the SQL is not understood: {query.why}; use full")
     return LakeTable(
         name=name, keys=key_columns, partitioned_by=partitioned_by, refresh=mode, reads=checked, sql=text,
-        key_columns=group_key_columns(name, query, key_columns, changing) if mode is RefreshMode.AFFECTED_KEYS else {},
-        trigger=woken_by(name, mode, checked.values(), trigger), expect=_checked_expect(name, expect), watermark=watermark,
-        owner=owner, location=location, format=format, fresh_within=fresh_within, maintenance=maintenance, group=group,
+        key_columns=given_by, trigger=woken_by(name, mode, checked.values(), trigger), expect=_checked_expect(name, expect),
+        watermark=watermark, owner=owner, location=location, format=format, fresh_within=fresh_within, maintenance=maintenance, group=group,
         write_as=write_as, kinds=_kinds(name, kinds), public=public, dagster=dagster or {},
-        personal=checked_personal(name, columns or {}, levels=levels.names, known=_selected(query)),
+        personal=checked_personal(name, columns or {}, levels=levels.names, known=selected),
         description=_leading_comment(text) if description is None else description,
     )  # fmt: skip
 
@@ -197,12 +205,11 @@ def _checked_expect(name: str, expect: Mapping[str, str] | None) -> dict[str, st
     if not expect:
         return checked
     with needs("a constraint in expect=", extra="spark"):
-        import sqlglot
         from sqlglot import exp
         from sqlglot.errors import SqlglotError
 
         from lakechime_dagster.lake.increments import is_aggregate
-        from lakechime_dagster.lake.sql import DIALECT
+        from lakechime_dagster.lake.sql import parsed
     for constraint, condition in expect.items():
         field = f"expect[{constraint!r}]"
         if not isinstance(constraint, str) or not constraint.strip():
@@ -210,10 +217,10 @@ def _checked_expect(name: str, expect: Mapping[str, str] | None) -> dict[str, st
         if not isinstance(condition, str) or not condition.strip():
             raise DeclarationError(name, field, f"{shown(condition)} is not a SQL condition")
         try:
-            parsed = sqlglot.parse_one(condition, dialect=DIALECT, into=exp.Condition)
+            [understood] = parsed(condition, into=exp.Condition)
         except SqlglotError:
             raise DeclarationError(name, field, f"{shown(condition)} is not a SQL condition") from None
-        if parsed.find(exp.Query, exp.Window) or any(is_aggregate(node) for node in parsed.walk()):
+        if understood.find(exp.Query, exp.Window) or any(is_aggregate(node) for node in understood.walk()):
             raise DeclarationError(name, field, f"{shown(condition)} looks at more than one row; a constraint is checked row by row")
         checked[constraint] = condition
     return checked

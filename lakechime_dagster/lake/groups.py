@@ -1,4 +1,4 @@
-"""From a changed row to the groups that it touches: the keys of a GROUP BY as expressions over each changing input."""
+"""From a changed row to the groups that it touches: the keys of a GROUP BY over the columns of each changing input."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,12 +10,11 @@ from lakechime_dagster.lake.sql import DIALECT, dotted
 from lakechime_dagster.lake.tables import RefreshMode
 
 ColumnOf = tuple[str, str]  # the alias of an input, and its column, in lower case
+KeyColumns = dict[str, dict[str, str]]  # key → column as the query writes it, in lower case → column of one input that gives it
 
 
-def group_key_columns(table: str, query: exp.Query, keys: tuple[str, ...], changing: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Per changing input and key, the Spark SQL expression over that input alone that gives the key.
-
-    A plain column is the commonest expression. Equal columns of a join stand for each other.
+def group_key_columns(table: str, query: exp.Query, keys: tuple[str, ...], changing: Iterable[str]) -> dict[str, KeyColumns]:
+    """Per changing input and key, which columns of that input alone give the key (`keys_over`).
 
     Raises:
         DeclarationError: when a changed row does not tell which groups it touches.
@@ -81,8 +80,10 @@ def _key_terms(select: exp.Select, keys: tuple[str, ...]) -> dict[str, exp.Expr]
     return terms
 
 
-def keys_over(select: exp.Select, terms: dict[str, exp.Expr], part: exp.Expr) -> dict[str, str]:
-    """Each term as an expression over one input of the SELECT, with columns that the joins set equal.
+def keys_over(select: exp.Select, terms: dict[str, exp.Expr], part: exp.Expr) -> KeyColumns:
+    """For each term, by which column of one input of the SELECT each column that it mentions is given.
+
+    Equal columns of a join stand for each other. The term itself is Spark's to read, from the text of the query.
 
     Raises:
         ValueError: for a term that this input does not tell.
@@ -92,28 +93,26 @@ def keys_over(select: exp.Select, terms: dict[str, exp.Expr], part: exp.Expr) ->
     optional = _optional_aliases(select)
     found = {}
     for key, term in terms.items():
-        over = term.copy()
-        root = exp.Paren(this=over)
-        for column in list(root.find_all(exp.Column)):
+        found[key] = {}
+        for column in term.find_all(exp.Column):
             home = home_of(select, column)
             if home[0] in optional:
                 raise ValueError(f"{key!r} comes from {home[0]!r}, which an outer join may leave empty: take the other side's")
-            here = home if home[0] == alias else next((other for other in equal.get(home, ()) if other[0] == alias), None)
-            if here is None:
+            own = column.name if home[0] == alias else next((name for other, name in equal.get(home, ()) if other == alias), None)
+            if own is None:
                 name = dotted(part) if isinstance(part, exp.Table) else alias
                 raise ValueError(f"a change of {name} does not tell {key!r}: read {name} as a snapshot, or join by the key")
-            column.replace(exp.column(exp.to_identifier(here[1], quoted=not here[1].isidentifier())))
-        found[key] = root.this.sql(DIALECT)
+            found[key][".".join(part.name for part in column.parts).lower()] = own
     return found
 
 
-def bare(select: exp.Select, term: exp.Expr) -> str:
+def bare(select: exp.Select, term: exp.Expr) -> exp.Expr:
     """A term with every column written as alias.column, for comparing."""
     copy = exp.Paren(this=term.copy())
     for column in list(copy.find_all(exp.Column)):
         alias, name = home_of(select, column)
         column.replace(exp.column(name, table=alias))
-    return copy.sql(DIALECT)
+    return copy
 
 
 def home_of(select: exp.Select, column: exp.Column) -> ColumnOf:

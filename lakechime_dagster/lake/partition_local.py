@@ -74,9 +74,12 @@ def _check_select(select: exp.Select, columns: tuple[str, ...], changed: frozens
         if not reads_any(part, changed):
             continue
         _check_nested(part, columns, changed)
-        for column, over in keys_over(select, terms, part).items():
-            if over.strip("`").lower() != column.lower():
-                raise ValueError(f"takes the partition column {column!r} from {over}, and not from the inputs' column of the same name")
+        for column, given in keys_over(select, terms, part).items():
+            term, own = terms[column], {name.lower() for name in given.values()}
+            if not isinstance(term, exp.Column) or own != {column.lower()}:
+                raise ValueError(
+                    f"takes the partition column {column!r} from {cut(term)}, and not from the inputs' column of the same name"
+                )
     _check_scopes(select, terms)
 
 

@@ -127,7 +127,8 @@ class LakeTable(WrittenTable):
     """A table that this lake computes, by a Python function over DataFrames or by Spark SQL.
 
     `reads` maps the name by which the function or the SQL calls an input to how it is read. `key_columns` says, for
-    `affected_keys`, per table read as changes and per key, which SQL expression over that table gives the key.
+    `affected_keys`, per table read as changes and per key, which columns of that table give the key: one for each that
+    the function's result, or the key's term in the SQL, mentions.
     `expect` maps the name of a constraint to a SQL condition that each row must meet; a row that does not is
     quarantined. `watermark` is the event-time column. Calling the table calls its function.
     """
@@ -137,7 +138,7 @@ class LakeTable(WrittenTable):
     reads: Mapping[str, Read] = field(default_factory=dict, hash=False)
     compute: Callable[..., Any] | None = None
     sql: str | None = None
-    key_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict, hash=False)
+    key_columns: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict, hash=False)
     injected: tuple[Injection, ...] = ()
     trigger: Trigger | None = None
     expect: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -1,7 +1,7 @@
 """Turns the inputs of an execution into what its refresh mode computes on: changed rows, touched groups, or everything."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,6 +18,7 @@ from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
 from lakechime_dagster.spark.names import column
 from lakechime_dagster.spark.narrow import narrowed
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, net_changes, read_range, read_snapshot, touched
+from lakechime_dagster.spark.sql_binder import grouped_by
 from lakechime_dagster.triggers.lanes import Committed
 
 Hold = Callable[[DataFrame], DataFrame]  # gives the same distinct rows without ever computing them twice
@@ -25,12 +26,16 @@ Hold = Callable[[DataFrame], DataFrame]  # gives the same distinct rows without 
 
 @dataclass(frozen=True)
 class Input:
-    """An input with what its range gave; `read` is None when nothing of it is new."""
+    """An input with what its range gave; `read` is None when nothing of it is new.
+
+    `key_columns` are columns of the target that are more than a column of this input of the same name.
+    """
 
     job: InputJob
     end: DataFrame
     version: int
     read: RangeRead | None
+    key_columns: Mapping[str, Column] = field(default_factory=dict)
 
     @property
     def is_changed(self) -> bool:
@@ -39,7 +44,7 @@ class Input:
 
     def source_columns(self, wanted: Sequence[str]) -> dict[str, Column]:
         """For columns of the target, what gives them in this input; those that it has nothing for are left out."""
-        columns = {name: F.expr(text) for name, text in self.job.key_columns.items() if name in wanted}
+        columns = {name: given for name, given in self.key_columns.items() if name in wanted}
         present = {name.lower() for name in self.end.columns}
         return {name: columns.get(name, column(name)) for name in wanted if name in columns or name.lower() in present}
 
@@ -86,15 +91,23 @@ def open_inputs(spark: SparkSession, job: TableJob, open_log: Callable[[str, str
     opened = []
     for one in job.inputs:
         log = open_log(one.location, one.table)
+        given = key_columns_of(spark, job, one)
         follows = one.mode is ReadMode.CHANGES or one.alias in rejoined or one.table in rejoined
         if one.range is not None and follows:
             read = read_range(spark, log, one.range)
-            opened.append(Input(one, read.end, read.version, read))
+            opened.append(Input(one, read.end, read.version, read, given))
             continue
         at = one.range.end if one.range is not None else one.pinned
         version = log.version if at is None else min(int(at), log.version)
-        opened.append(Input(one, read_snapshot(spark, log, version), version, None))
+        opened.append(Input(one, read_snapshot(spark, log, version), version, None, given))
     return opened
+
+
+def key_columns_of(spark: SparkSession, job: TableJob, one: InputJob) -> dict[str, Column]:
+    """The columns of the target that an input gives by other names, or by terms of the job's SQL."""
+    if job.sql is not None and one.key_columns:
+        return grouped_by(spark, job.sql, one.key_columns)
+    return {name: column(own) for name, given in one.key_columns.items() for own in given.values()}
 
 
 def whole(inputs: Sequence[Input], note: str = "") -> Work:
@@ -198,12 +211,12 @@ def _within(inputs: Sequence[Input], scope: Scope) -> dict[str, DataFrame]:
 
 def _with_empty(values: DataFrame) -> DataFrame:
     """The values with both null and the empty string where there is either: a partition of the target holds the rows of both."""
-    for field in values.schema:
-        if isinstance(field.dataType, StringType):
-            value = column(field.name)
+    for given in values.schema:
+        if isinstance(given.dataType, StringType):
+            value = column(given.name)
             both = F.array(F.lit(None).cast("string"), F.lit(""))
             is_none = F.coalesce(value == "", F.lit(True))
-            values = values.withColumn(field.name, F.explode(F.when(is_none, both).otherwise(F.array(value))))
+            values = values.withColumn(given.name, F.explode(F.when(is_none, both).otherwise(F.array(value))))
     return values
 
 

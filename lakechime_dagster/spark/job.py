@@ -23,8 +23,8 @@ class InputJob:
 
     `alias` is the name in the table's function, `table` the one in its SQL. `range` is what to read since the lane's
     place (None: nothing new), `pinned` the snapshot at which the whole table is read then (None: the newest).
-    `key_columns` maps columns of the target to SQL expressions over this input; columns that it does not name are
-    taken by their own name where the input has them. `keys` are unique in the input, as its writer guarantees.
+    `key_columns` says by which columns of this input a column of the target is given (`LakeTable.key_columns`); columns that
+    it does not name are taken by their own name where the input has them. `keys` are unique in the input, as its writer guarantees.
     `rejoin` names the alias of the input whose changes, by the columns `on`, make rows of this one change.
     """
 
@@ -34,7 +34,7 @@ class InputJob:
     mode: ReadMode = ReadMode.CHANGES
     range: SnapshotRange | None = None
     pinned: SnapshotId | None = None
-    key_columns: Mapping[str, str] = field(default_factory=dict)
+    key_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     rejoin: str | None = None
     on: tuple[str, ...] = ()

@@ -36,7 +36,7 @@ from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
 from lakechime_dagster.spark.shape import same_type
 from lakechime_dagster.spark.sift import Sifted, sift
-from lakechime_dagster.spark.sql_views import sql_over
+from lakechime_dagster.spark.sql_binder import sql_over
 from lakechime_dagster.spark.stamp import TargetLog
 from lakechime_dagster.spark.statistics import keep_listed, properties_of
 from lakechime_dagster.spark.write import write
@@ -196,7 +196,7 @@ class Attempt:
 
     def _computed_on(self, frames: Mapping[str, DataFrame], tables: Mapping[str, str]) -> DataFrame:
         if self.job.sql is not None:
-            return sql_over(self.spark, self.job.sql, frames, tables)
+            return sql_over(self.spark, self.job.name, self.job.sql, {tables[alias]: frame for alias, frame in frames.items()})
         if self.job.compute is None:
             raise DeclarationError(self.job.name, "compute", "has neither a function nor SQL")
         computed = self.job.compute(**frames)

@@ -1,6 +1,5 @@
 """The flights lake: what it declares, and that Spark computes from it what DuckDB computes from the raw files."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +18,7 @@ from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER, Plan
 from lakechime_dagster.demo.reservations import folded
 from lakechime_dagster.demo.verify import verify, warehouse_location
 from lakechime_dagster.lake import LakeTable, RefreshMode
-from lakechime_dagster.lake.sql import with_views
+from lakechime_dagster.spark.sql_binder import sql_over
 from lakechime_dagster.triggers import Late, PartitionTrigger
 
 TOLD = "gates.gate__changed"
@@ -50,13 +49,10 @@ def test_changed_weather_and_changed_flights_both_wake_silver() -> None:
 
 
 @pytest.fixture
-def frames(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
-    """The bronze tables as the replay leaves them after some hours, also as views of that name with _ for the dot."""
+def frames(spark: SparkSession) -> dict[str, DataFrame]:
+    """The bronze tables as the replay leaves them after some hours."""
     with build_expected(Plan(days=2).written(HOURS)) as connection:
-        frames = {table: spark.createDataFrame(connection.table(relation_name(table)).to_arrow_table()) for table in TABLES}
-    yield frames
-    for table in flights_lake(KAFKA).tables:
-        spark.catalog.dropTempView(relation_name(table.name))
+        return {table: spark.createDataFrame(connection.table(relation_name(table)).to_arrow_table()) for table in TABLES}
 
 
 @pytest.mark.spark
@@ -70,12 +66,9 @@ def test_spark_computes_what_duckdb_computes_from_the_raw_files(spark: SparkSess
     for name, rows in followed.items():
         frames[f"cdc.{name}"] = spark.createDataFrame(rows.drop_columns("changed_at"))
         write_deltalake(location(f"cdc.{name}"), rows)
-    views = {table.name: relation_name(table.name) for table in flights_lake(KAFKA).tables}
     for table in flights_lake(KAFKA).computed:
         if table.sql is not None:
-            for name in table.inputs:
-                frames[name].createOrReplaceTempView(views[name])
-            computed = spark.sql(with_views(table.sql, views))
+            computed = sql_over(spark, table.name, table.sql, {name: frames[name] for name in table.inputs})
             is_daily = table.refresh is RefreshMode.PARTITIONS  # the trigger gives only complete days
             frames[table.name] = computed.join(spark.createDataFrame(complete), "flight_date", "left_semi") if is_daily else computed
     for name, frame in frames.items():

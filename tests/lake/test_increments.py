@@ -46,7 +46,7 @@ def test_what_only_looks_like_such_a_function_is_accepted() -> None:
 
 def test_group_by_all_groups_by_no_mean() -> None:
     sql = "SELECT day, mean(x) AS m FROM bronze.flights GROUP BY ALL"
-    assert sql_table("gold.f", sql=sql, keys=["day"], refresh="affected_keys").key_columns == {"bronze.flights": {"day": "day"}}
+    assert sql_table("gold.f", sql=sql, keys=["day"], refresh="affected_keys").key_columns == {"bronze.flights": {"day": {"day": "day"}}}
 
 
 @pytest.mark.spark

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake.declare import sql_table
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.tables import RefreshMode
 from lakechime_dagster.spark import literals, narrow, write
@@ -405,6 +406,19 @@ def test_the_empty_string_in_a_key_by_which_the_target_is_partitioned_is_refused
     result = balanced(flow.run())
     assert (result.counts.quarantined, result.counts.updated, result.counts.deleted) == (1, 1, 0)
     assert flow.rows == [("JFK", 1, 9)]
+
+
+def test_groups_by_a_term_follow_the_rows_whose_term_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    flights = flights_source(tmp_path, (DAYS[0], 1, "JFK", 5), (DAYS[0], 3, "LGA", 7))
+    sql = "SELECT concat('O''', f.origin) AS place, sum(delay) AS delay FROM flights f GROUP BY 1"
+    table = sql_table("gold.places", sql=sql, keys=["place"], refresh="affected_keys")
+    inputs = {"flights": {"key_columns": table.key_columns["flights"]}}
+    flow = make_flow(spark, tmp_path, {"flights": flights}, sql=sql, keys=table.keys, refresh=table.refresh, inputs=inputs)
+    flow.run()
+    flights.update({"delay": "9"}, "k = 1")
+    result = balanced(flow.run())
+    assert (result.counts.updated, result.counts.unchanged, result.replaced) == (1, 0, False)
+    assert flow.rows == [("O'JFK", 9), ("O'LGA", 7)]
 
 
 def test_a_source_with_a_map_is_followed(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from lakechime_dagster.spark.job import Seen
 from lakechime_dagster.spark.lineage.dumps import PlanDumper
 from lakechime_dagster.spark.lineage.guard import PlanGuard, Refused
 from lakechime_dagster.spark.lineage.seen import marked
-from lakechime_dagster.spark.sql_views import sql_over
+from lakechime_dagster.spark.sql_binder import sql_over
 
 Schema = tuple[tuple[str, Any, bool], ...]  # of columns: name, type as Spark writes it in JSON, whether it may be null
 
@@ -66,7 +66,7 @@ class Planner:
 
     def _computed(self, compute: Any, sql: str | None, frames: Mapping[str, DataFrame], tables: Mapping[str, str]) -> DataFrame:
         if sql is not None:
-            return sql_over(self._spark, sql, frames, tables)
+            return sql_over(self._spark, "the query", sql, {tables[alias]: frame for alias, frame in frames.items()})
         computed = compute(**frames)
         if not isinstance(computed, DataFrame):
             raise DeclarationError("the function", "result", f"is a {type(computed).__name__}; return a DataFrame")
