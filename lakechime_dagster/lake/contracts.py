@@ -11,6 +11,8 @@ from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.type_patterns import is_matched, overlap, specificity
 
 COLUMNS = "columns"
+MAX_COLUMNS = 500  # of single values that a type gets, unless its contract says otherwise
+MOST_COLUMNS = 5_000  # that a contract may say
 MODES = ("tables", COLUMNS, "kinds")  # of a contract, each by its own mode
 
 
@@ -106,6 +108,7 @@ class Contract:
         include: The changes that may come at all; all of them, where none is named.
         exclude: Those that may not: they are as under `rescue`, a table as under `freeze`, but where a rule for a path says more.
         shared: Rules of the group for paths, of which those hold that say more of a path than any of `paths`.
+        max_columns: How many columns of single values a type gets at most; the group's, or MAX_COLUMNS, where it is not said.
     """
 
     tables: str | Mode = Mode.EVOLVE
@@ -117,6 +120,7 @@ class Contract:
     include: Collection[str | Change] = ()
     exclude: Collection[str | Change] = ()
     shared: Mapping[str, PathRule] = field(default_factory=dict, hash=False)
+    max_columns: int | None = None
 
     def __post_init__(self) -> None:
         for name in MODES:
@@ -126,6 +130,14 @@ class Contract:
         if both := {*self.include} & {*self.exclude}:
             raise DeclarationError("Contract", "exclude", f"{', '.join(sorted(both))} is included too; leave it out of one of them")
         _check_paths(self.paths)
+        most = self.max_columns
+        if most is not None and (type(most) is not int or not 1 <= most <= MOST_COLUMNS):
+            raise DeclarationError("Contract", "max_columns", f"{shown(most)} is no number of columns from 1 to {MOST_COLUMNS}")
+
+    @property
+    def column_cap(self) -> int:
+        """How many columns of single values a type gets at most."""
+        return self.max_columns or MAX_COLUMNS
 
     def mode(self, change: Change, path: str = "") -> Mode:
         """What becomes of a change at a path, as the most specific rule says."""
@@ -151,7 +163,11 @@ class Contract:
     def within(self, group: "Contract") -> "Contract":
         """The contract of a single type in that of its group, of which it keeps what is said of paths, and doubles first."""
         return replace(
-            self, pins={**group.pins, **self.pins}, shared=group.paths, is_double_first=self.is_double_first or group.is_double_first
+            self,
+            pins={**group.pins, **self.pins},
+            shared=group.paths,
+            is_double_first=self.is_double_first or group.is_double_first,
+            max_columns=self.max_columns or group.max_columns,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -160,6 +176,7 @@ class Contract:
         told |= {"excluded": sorted(self.excluded)} if self.excluded else {}
         rules = {pattern: {name: str(said) for name in MODES[1:] if (said := getattr(rule, name))} for pattern, rule in self._ranked[::-1]}
         told |= {"paths": dict(sorted(rules.items()))} if rules else {}
+        told |= {"max columns": self.column_cap} if self.column_cap != MAX_COLUMNS else {}
         return {**told, "double first": self.is_double_first, "pins": {path: str(pin) for path, pin in self.pins.items()}}
 
 

@@ -11,7 +11,7 @@ from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lake.contracts import Contract, Mode, Pin
 from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.layout import Column, Holds, Layout, change_of
-from lakechime_dagster.schema.observed import Node, Observed, Pair, observed_of, tree_of
+from lakechime_dagster.schema.observed import Node, Observed, Pair, observed_of, says_nothing, tree_of
 from lakechime_dagster.schema.places import is_capped, is_name_taken, taking
 from lakechime_dagster.schema.shape import with_ways
 from lakechime_dagster.schema.variation import ELEMENT, ROOT, Variation, field_path
@@ -115,7 +115,7 @@ class _Walk:
         for name, inner in sorted(node.fields.items()):
             own = [one for one in columns if one.field == name]
             is_clash = not own and is_name_taken(columns, name)
-            if not is_clash:
+            if not is_clash and (own or not says_nothing(inner)):
                 yield from self._values(own, inner, field_path(path, name))
 
     def _values(self, own: Sequence[Column], node: Node, path: str, *, is_element: bool = False) -> Iterator[tuple[str, Kind, Broke]]:
@@ -138,7 +138,7 @@ class _Walk:
         may_grow = mode in (Mode.EVOLVE, Mode.VARIANT) and not is_element
         if may_grow and (path, kind) in self.withheld:
             return Broke.PRODUCER_CAP
-        return Broke.CAP if may_grow and is_capped(self.layout, path, node, _kinds, _below) else None
+        return Broke.CAP if may_grow and is_capped(self.layout.is_full(self.contract), path, node, _kinds, _below) else None
 
 
 def _kinds(node: Node) -> Iterable[Kind]:

@@ -14,10 +14,9 @@ from lakechime_dagster.lake.contracts import Change, Contract, Mode, Pin
 from lakechime_dagster.lake.event_names import SIBLING, column_of
 from lakechime_dagster.lake.names import folded
 from lakechime_dagster.schema.kinds import Kind
-from lakechime_dagster.schema.observed import Node, Observed, tree_of
+from lakechime_dagster.schema.observed import SAYS_NOTHING, Node, Observed, tree_of
 from lakechime_dagster.schema.variation import ELEMENT, ROOT, field_path
 
-MAX_LEAVES = 500
 MAX_LEVELS = 32
 MAX_FIELDS = 200  # of one object; with more its fields are ids
 
@@ -63,7 +62,6 @@ _TAKES: Mapping[Holds, frozenset[Kind]] = {
 }
 _NUMBERS = frozenset({"long", "bigint", "fraction", "double", "huge"})  # of what is held, and of kinds
 _FIRST = (Kind.OBJECT, Kind.ARRAY, Kind.STRING, Kind.FRACTION, Kind.BIGINT, Kind.LONG, Kind.BOOL, Kind.HUGE)  # the sooner, the barer
-TELLS_NOTHING = frozenset({Kind.NULL, Kind.EMPTY_OBJECT, Kind.EMPTY_ARRAY})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +132,9 @@ class Layout:
     def leaves(self) -> int:
         return sum(column.leaves for column in self.columns)
 
-    @property
-    def is_full(self) -> bool:
+    def is_full(self, contract: Contract) -> bool:
         """Whether it takes no further column."""
-        return self.leaves >= MAX_LEAVES
+        return self.leaves >= contract.column_cap
 
     @property
     def siblings(self) -> int:
@@ -157,7 +154,7 @@ def next_layout(layout: Layout, observed: Observed, contract: Contract) -> Layou
 
     The same layout, observed and contract give the same one, and it gives itself again.
     """
-    grower = _Grower(contract, room=MAX_LEAVES - layout.leaves)
+    grower = _Grower(contract, room=contract.column_cap - layout.leaves)
     return Layout(grower.fields(layout.columns, tree_of(observed), ROOT, 1, is_new=not layout.columns))
 
 
@@ -214,7 +211,7 @@ class _Grower:
 
     def _kinds(self, node: Node, path: str) -> list[Kind]:
         """The kinds of a path that need a place, the one first whose column is to bear its bare name."""
-        is_nothing = self.contract.pins.get(path) is Pin.IGNORE or not node.kinds - TELLS_NOTHING
+        is_nothing = self.contract.pins.get(path) is Pin.IGNORE or not node.kinds - SAYS_NOTHING
         return [] if is_nothing else [kind for kind in _FIRST if kind in node.kinds]
 
     def _held_as(self, kind: Kind, node: Node, held: Collection[Holds], path: str) -> Holds:
@@ -259,9 +256,15 @@ class _Grower:
         return column if self.room > 0 else None
 
     def _element(self, node: Node, path: str, level: int) -> Column | None:
+        """The column of an array's elements: of the first kind that gives one, as elements have no siblings."""
         if node.element is None:
             return None
-        kinds = self._kinds(node.element, path + ELEMENT)
-        if not kinds:
-            return None
-        return self._new("", "", self._held_as(kinds[0], node.element, (), path + ELEMENT), node.element, path + ELEMENT, level + 1)
+        inner, path = node.element, path + ELEMENT
+        for kind in self._kinds(inner, path):
+            holds = self._held_as(kind, inner, (), path)
+            if holds is Holds.FRACTION and inner.kinds & {Kind.LONG, Kind.BIGINT}:
+                holds = Holds.DOUBLE
+            element = self._new("", "", holds, inner, path, level + 1)
+            if element is not None:
+                return element
+        return None

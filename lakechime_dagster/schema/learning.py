@@ -16,6 +16,7 @@ def learned(known: KnownType, found: Sequence[Prototype], contract: Contract, ac
 
     Without `accounts` nobody is told who sends its events, and nothing is withheld.
     """
+    found = [one for one in found if not one.is_joined or known.observed.is_enlarged_by(one.variation)]
     observed, enlarging, others = _joined(known.observed, found)
     done = allotted(known.layout, observed, contract, known.withheld, accounts or Accounts())
     layout, is_new = done.layout, done.layout != known.layout
@@ -64,10 +65,11 @@ def relearned(known: KnownType, found: Sequence[Prototype], contract: Contract, 
 
 
 def _joined(observed: Observed, found: Sequence[Prototype]) -> tuple[Observed, list[Prototype], list[Prototype]]:
-    """What was observed with more variations, those of them that enlarge it, and the others."""
+    """What was observed with more variations, those of them that enlarge it and are to be kept, and the others to be kept."""
     enlarging, others = list[Prototype](), list[Prototype]()
     for one in found:
-        (enlarging if observed.is_enlarged_by(one.variation) else others).append(one)
+        if not one.is_joined:
+            (enlarging if observed.is_enlarged_by(one.variation) else others).append(one)
         observed = observed.joined(observed_of(one.variation, one.position))
     return observed, enlarging, others
 

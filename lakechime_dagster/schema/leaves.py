@@ -1,7 +1,7 @@
 """What an event says, as a set of leaves: its own, and those that are read back from a row of its table.
 
-A leaf is a single value, `{}` or `[]` with its JSON pointer. A field that is null is as one that is not there; in an array null
-is a value. Whole numbers are equal exactly, fractions as the nearest double, text by its code points.
+A leaf is a single value with its JSON pointer. A field that is null, an empty object or an empty array is as one that is not
+there; in an array each of these is a value. Whole numbers are equal exactly, fractions as the nearest double, text by its code points.
 """
 
 from collections import Counter
@@ -20,7 +20,9 @@ def leaves_of(value: Any, pointer: str = "") -> Leaves:
     match value:
         case Fields():
             for name, one in value:
-                found += leaves_of(one, f"{pointer}/{_escaped(name)}") if one is not None else Counter()
+                here = f"{pointer}/{_escaped(name)}"
+                inner = leaves_of(one, here)
+                found += inner if not _is_nothing(inner, here) else Counter()
             return found or Counter([(pointer, "{}")])
         case list():
             for at, one in enumerate(value):
@@ -42,15 +44,18 @@ def read_back(row: Mapping[str, Any], rescued: str | None, layout: Layout) -> Le
     Raises:
         ValueError: `_rescued`, or a column that keeps text of JSON, is none.
     """
+    found = leaves_of(_fields(row, layout.columns))
     told: Leaves = Counter()
     pointers: list[str] = []
     for one in parsed(rescued or "[]"):
         entry = dict(one)
         if [*entry] != ["p", "v", "r"]:
             raise ValueError(f"_rescued has an entry with {[*entry]}, not p, v and r")
-        told += leaves_of(entry["v"], entry["p"])
-        pointers.append(entry["p"])
-    found = leaves_of(_fields(row, layout.columns))
+        pointer, inner = entry["p"], leaves_of(entry["v"], entry["p"])
+        if _is_nothing(inner, pointer) and (pointer, "None") not in found:
+            continue  # of a field, not of an array's element
+        told += inner
+        pointers.append(pointer)
     for pointer, value in [*found]:
         is_place = value == "None" and pointer in pointers  # in an array, of what is told
         if is_place or (value == "{}" and any(one.startswith(pointer + "/") for one in pointers)):
@@ -87,6 +92,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return Fields([(name, _plain(one)) for name, one in value.items()])
     return [*map(_plain, value)] if isinstance(value, list) else value
+
+
+def _is_nothing(leaves: Leaves, pointer: str) -> bool:
+    """Whether a field with these leaves is as one that is not there."""
+    return [*leaves] in ([(pointer, "None")], [(pointer, "{}")], [(pointer, "[]")])
 
 
 def _escaped(name: str) -> str:

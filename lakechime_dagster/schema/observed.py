@@ -11,6 +11,7 @@ from types import MappingProxyType
 from lakechime_dagster.schema.kinds import Kind
 from lakechime_dagster.schema.variation import ELEMENT, Variation
 
+SAYS_NOTHING = frozenset({Kind.NULL, Kind.EMPTY_OBJECT, Kind.EMPTY_ARRAY})
 Names = tuple[str | None, ...]  # of the fields that lead to a value; None is an element of an array
 Pair = tuple[str, Kind]  # a path, and a kind of what is there
 
@@ -71,6 +72,11 @@ class Node:
     kinds: frozenset[Kind] = frozenset()
     fields: dict[str, "Node"] = field(default_factory=dict)
     element: "Node | None" = None
+
+
+def says_nothing(node: Node) -> bool:
+    """Whether what is there is null, empty, or an object of such fields: it asks for no column, and without one nothing is lost."""
+    return not node.kinds - SAYS_NOTHING - {Kind.OBJECT} and all(map(says_nothing, node.fields.values()))
 
 
 def tree_of(observed: Observed) -> Node:

@@ -6,7 +6,8 @@ from typing import TypeVar
 from lakechime_dagster.lake.event_names import column_of
 from lakechime_dagster.lake.names import folded
 from lakechime_dagster.schema.kinds import Kind
-from lakechime_dagster.schema.layout import MAX_LEVELS, TELLS_NOTHING, Column, Holds, Layout
+from lakechime_dagster.schema.layout import MAX_LEVELS, Column, Holds
+from lakechime_dagster.schema.observed import SAYS_NOTHING
 from lakechime_dagster.schema.variation import ELEMENT
 
 One = TypeVar("One")
@@ -28,16 +29,16 @@ def is_name_taken(columns: Sequence[Column], field: str) -> bool:
 
 
 def is_capped(
-    layout: Layout, path: str, value: One, kinds_of: Callable[[One], Iterable[Kind]], below: Callable[[One], Iterable[One]]
+    is_full: bool, path: str, value: One, kinds_of: Callable[[One], Iterable[Kind]], below: Callable[[One], Iterable[One]]
 ) -> bool:
-    """Whether a value, or whatever tells of several, has no column at a path as there are too many, or it lies too deep.
+    """Whether a value, or whatever tells of several, has no column at a path as the layout is full, or it lies too deep.
 
     Not so where nothing within it asks for a column.
     """
     level, several = _level_of(path), [value]
     while several:
-        if any(kind not in TELLS_NOTHING and kind not in (Kind.OBJECT, Kind.ARRAY) for one in several for kind in kinds_of(one)):
-            return layout.is_full or level > MAX_LEVELS
+        if any(kind not in SAYS_NOTHING and kind not in (Kind.OBJECT, Kind.ARRAY) for one in several for kind in kinds_of(one)):
+            return is_full or level > MAX_LEVELS
         several = [inner for one in several for inner in below(one)]
         level += 1
     return False

@@ -1,6 +1,6 @@
 """What a group knows of its types, and who keeps it: the store is the truth, which knows a column before any table has it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -73,6 +73,7 @@ class Prototype:
         position: The version of the stream's table with which it came.
         producer: Who sent it; None where the event does not tell.
         senders: All who sent the variation then.
+        is_joined: It is no variation of one event: paths and kinds of several, of which the store keeps nothing else.
     """
 
     typed_hash: str
@@ -83,6 +84,12 @@ class Prototype:
     position: int
     producer: str | None = None
     senders: tuple[str, ...] = ()
+    is_joined: bool = False
+
+
+def kept_of(found: Iterable[Prototype]) -> dict[str, Variation]:
+    """The variations of single events, by hash."""
+    return {one.typed_hash: one.variation for one in found if not one.is_joined}
 
 
 @dataclass(frozen=True, kw_only=True)

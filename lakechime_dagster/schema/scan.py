@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.schema.event import Flag, JsonEvent, Refusal, event_of
-from lakechime_dagster.schema.json_text import Fields
+from lakechime_dagster.schema.json_text import Fields, has_half
 from lakechime_dagster.schema.variation import variation_of
 
 MAX_TYPE = 512  # characters of a type's name
@@ -15,13 +15,15 @@ class NoType(StrEnum):
 
     Attributes:
         MISSING: The field is not there, or a field on the way to it is no object.
-        NOT_TEXT: It is no text, or one that no database holds: with half of a surrogate pair, or a NUL.
+        NOT_TEXT: It is no text, or one with half of a surrogate pair.
+        HAS_NUL: It is text with a NUL, which PostgreSQL does not hold.
         EMPTY: It is of no character but white space.
         TOO_LONG: It has more than `MAX_TYPE` characters.
     """
 
     MISSING = "type_missing"
     NOT_TEXT = "type_not_text"
+    HAS_NUL = "type_has_nul"
     EMPTY = "type_empty"
     TOO_LONG = "type_too_long"
 
@@ -67,7 +69,7 @@ def _named(event: JsonEvent, field: tuple[str, ...]) -> str | NoType:
     if found is _NOTHING:
         return NoType.MISSING
     if not _is_text(found):
-        return NoType.NOT_TEXT
+        return NoType.HAS_NUL if type(found) is str and not has_half(found) else NoType.NOT_TEXT
     assert isinstance(found, str)
     if not found.strip(" \t\r\n"):
         return NoType.EMPTY
@@ -94,4 +96,4 @@ def _at(event: JsonEvent, field: tuple[str, ...]) -> object:
 
 def _is_text(value: object) -> bool:
     """Whether it is text that a database holds; numbers are none, though they are told as they are spelled."""
-    return type(value) is str and not any("\ud800" <= one <= "\udfff" or one == "\0" for one in value)
+    return type(value) is str and "\0" not in value and not has_half(value)

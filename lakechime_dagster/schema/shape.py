@@ -1,7 +1,7 @@
 """An event brought into the layout of its table: each value in the column that takes it, all others told in `_rescued`.
 
-Nothing is left out but what a contract discards: each leaf (a single value, `{}`, `[]`) is in a column or in `_rescued`. A null
-needs no place, as a column without a value is null; within an array it keeps its own.
+Nothing is left out but what a contract discards: each single value is in a column or in `_rescued`. A null needs no place, as a
+column without a value is null, nor does an empty object or array whose field has no column; elements of an array keep theirs.
 """
 
 import json
@@ -16,7 +16,7 @@ from lakechime_dagster.schema.event import Flag, JsonEvent
 from lakechime_dagster.schema.json_text import Fields, Fraction, has_half, json_string, text_of
 from lakechime_dagster.schema.kinds import Kind, kind_of
 from lakechime_dagster.schema.layout import Column, Holds, Layout, change_of
-from lakechime_dagster.schema.observed import Node, Pair, observed_of, tree_of
+from lakechime_dagster.schema.observed import Node, Pair, observed_of, says_nothing, tree_of
 from lakechime_dagster.schema.places import is_capped, is_name_taken, taking
 from lakechime_dagster.schema.rescue import Rescue, Rescued, pointer_below
 from lakechime_dagster.schema.variants import held_by_variant
@@ -75,8 +75,11 @@ def covers(layout: Layout, variation: Variation, flags: Sequence[Flag] = ()) -> 
 def _covers(columns: Sequence[Column], node: Node) -> bool:
     found = {column.field: column for column in columns if not column.is_sibling}
     found |= {column.field: column for column in columns if column.holds is Holds.JSON}  # which holds objects, if it is there
+    fields = {column.field for column in columns}
     return all(
-        not value.kinds - {Kind.NULL} or ((column := found.get(name)) is not None and _takes_all(column, value))
+        (says_nothing(value) and name not in fields)
+        or not value.kinds - {Kind.NULL}
+        or ((column := found.get(name)) is not None and _takes_all(column, value))
         for name, value in node.fields.items()
     )
 
@@ -132,6 +135,10 @@ class _Shaper:
             self.discarded += 1
         elif own:
             self._lost(pointer, value, own, path, Rescue.MISMATCH)
+        elif _says_nothing(value):
+            pass  # as if the field were null
+        elif has_half(name):
+            self._rescue(pointer, value, Rescue.INEXACT)  # no column is called so
         elif is_name_taken(columns, name):
             self._lost(pointer, value, (), path, Rescue.CASE)
         else:
@@ -148,7 +155,11 @@ class _Shaper:
         may_grow = mode in (Mode.EVOLVE, Mode.VARIANT) and not is_element
         if reason in (Rescue.MISMATCH, Rescue.UNKNOWN) and may_grow and (path, kind_of(value)) in self.withheld:
             reason = Rescue.PRODUCER_CAP
-        elif reason in (Rescue.MISMATCH, Rescue.UNKNOWN) and may_grow and is_capped(self.layout, path, value, _kinds, _below):
+        elif (
+            reason in (Rescue.MISMATCH, Rescue.UNKNOWN)
+            and may_grow
+            and is_capped(self.layout.is_full(self.contract), path, value, _kinds, _below)
+        ):
             reason = Rescue.CAP
         elif reason is Rescue.MISMATCH and not may_grow and _is_larger(value, own):
             reason = Rescue.OVERFLOW
@@ -200,6 +211,11 @@ class _Shaper:
 
     def _rescue(self, pointer: str, value: Any, reason: Rescue) -> None:
         self.rescued.append(Rescued(pointer, text_of(value), reason))
+
+
+def _says_nothing(value: Any) -> bool:
+    """As of what is observed: null, an empty array, or an object of such fields."""
+    return value is None or (isinstance(value, Fields) and all(_says_nothing(one) for _, one in value)) or value == []
 
 
 def _is_larger(value: Any, columns: Sequence[Column]) -> bool:

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from lakechime_dagster.schema.event import JsonEvent
-from lakechime_dagster.schema.json_text import Fields
+from lakechime_dagster.schema.json_text import Fields, has_half
 from lakechime_dagster.schema.kinds import Kind, kind_of
 
 ROOT = ""
@@ -52,6 +52,11 @@ def variation_of(event: JsonEvent) -> Variation:
         elif isinstance(value, list):
             waiting += [(path + ELEMENT, one) for one in value]
     return Variation(frozenset(found))
+
+
+def within_columns(variation: Variation) -> Variation:
+    """A variation without the fields that no column is named after, as their names are no text of UTF-8."""
+    return Variation(frozenset((path, kind) for path, kind in variation.kinds if not has_half(path)))
 
 
 def field_path(path: str, name: str) -> str:

@@ -13,7 +13,7 @@ from lakechime_dagster.schema.observed import observed_of
 from lakechime_dagster.schema.shape import shaped
 from lakechime_dagster.schema.variation import variation_of
 
-EVENT = '{"type":"buy","price":3,"item":{"name":"hat","sizes":[1,2]},"more":{}}'
+EVENT = '{"type":"buy","price":3,"item":{"name":"hat","sizes":[1,2]},"more":[[]]}'
 
 
 def parsed(text: str) -> JsonEvent:
@@ -49,9 +49,9 @@ def test_a_row_has_all_that_its_event_says_in_columns_or_rescued() -> None:
             (Fault.LACKS, "/item/sizes/0", "1"), (Fault.LACKS, "/item/sizes/1", "2"), (Fault.DIFFERS, "/item/sizes/0", "2"),
             (Fault.DIFFERS, "/item/sizes/1", "1"),
         ]),
-        ({"_rescued": None}, [(Fault.LACKS, "/more", "{}")]),
+        ({"_rescued": None}, [(Fault.LACKS, "/more/0", "[]")]),
         ({"_rescued": "no JSON"}, [(Fault.DIFFERS, "/_rescued", "Expecting value: line 1 column 1 (char 0)")]),
-        ({"_rescued": '[{"p":"/more","v":{}}]'}, [(Fault.DIFFERS, "/_rescued", "_rescued has an entry with ['p', 'v'], not p, v and r")]),
+        ({"_rescued": '[{"p":"/more","v":[[]]}]'}, [(Fault.DIFFERS, "/_rescued", "_rescued has an entry with ['p', 'v'], not p, v and r")]),
     ],
 )  # fmt: skip
 def test_what_somebody_changed_is_named_by_its_path(change: dict[str, Any], found: list[tuple[Fault, str, str]]) -> None:

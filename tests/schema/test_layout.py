@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake.contracts import Contract, Mode, Pin
 from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.layout import Column, Holds, Layout, next_layout
@@ -189,6 +190,11 @@ def _native(value: Any, column: Column) -> Any:
         (['{"a":1,"A":2}'], {"A": "long"}),
         (['{"kapi":1,"kapı":2,"İ":1,"i":2}'], {"kapi": "long", "i": "long"}),
         (['{"maße":1,"masse":2}'], {"masse": "long", "maße": "long"}),
+        (['{"a":[12,55.5]}'], {"a": ["double"]}),
+        (['{"a":[1,12345678901234567890]}'], {"a": ["bigint"]}),
+        (['{"a":[{"b":null},"x"]}'], {"a": ["string"]}),
+        (['{"a":[' + "[" * 40 + "1" + "]" * 40 + ',{"b":1}]}'], {"a": [{"b": "long"}]}),
+        (['{"a":[{"b":null}]}', '{"a":[{"b":1}]}'], {"a": [{"b": "long"}]}),
         (['{"_src":1,"a b":2}'], {"_x5f_src": "long", "a_x20_b": "long"}),
     ],
 )
@@ -209,6 +215,11 @@ def test_columns_of(events: list[str], columns: dict[str, Any]) -> None:
         ('{"a":[1,"x",2]}', '{"a":[1]}', [("/a/1", '"x"', "mismatch")]),
         ('{"a":{"b/~":1}}', '{"a":{"c":1}}', [("/a/b~1~0", "1", "unknown")]),
         ('{"a":null}', '{"b":1}', []),
+        ('{"a":[],"b":{},"c":{"d":[],"e":{}},"f":{"b":{}}}', '{"f":{"a":1}}', []),
+        ('{"a":[],"b":{}}', '{"a":"x","b":[1]}', [("/a", "[]", "mismatch"), ("/b", "{}", "mismatch")]),
+        ('{"A":[],"b":[[]],"c":[null]}', '{"a":1}', [("/b", "[[]]", "unknown"), ("/c", "[null]", "unknown")]),
+        ('{"a":[12,9007199254740993,{}]}', '{"a":[1,1.5]}', [("/a/1", "9007199254740993", "inexact"), ("/a/2", "{}", "mismatch")]),
+        ('{"a\\ud800":1}', '{"a":1}', [("/a\ud800", "1", "inexact")]),
     ],
 )
 def test_what_no_column_takes_is_told_with_its_place_and_reason(text: str, known: str, rescued: list[tuple[str, str, str]]) -> None:
@@ -260,6 +271,17 @@ def test_columns_end_at_the_cap_and_what_is_beyond_is_told() -> None:
     layout = layout_of(wide)
     assert (layout.leaves, len(layout.columns)) == (500, 500)
     assert len(shape(wide, layout).rescued) == 100
+
+
+def test_a_contract_says_how_many_columns_there_are() -> None:
+    contract, wide = Contract(max_columns=2), '{"a":1,"b":2,"c":3}'
+    layout = layout_of(wide, contract=contract)
+    assert columns_of(layout) == {"a": "long", "b": "long"}
+    assert told(shape(wide, layout, contract)) == [("/c", "3", "cap")]
+    assert Contract(kinds="rescue").within(contract).column_cap == 2
+    assert layout_of(json.dumps({f"f{number}": number for number in range(700)}), contract=Contract(max_columns=700)).leaves == 700
+    with pytest.raises(DeclarationError, match="max_columns"):
+        Contract(max_columns=0)
 
 
 def test_columns_lie_no_deeper_than_the_cap() -> None:

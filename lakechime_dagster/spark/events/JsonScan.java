@@ -99,10 +99,10 @@ public final class JsonScan implements UDF1 {
     static final class Scan {
         static final int MAX_TYPE = 512;
         static final int NOT_UTF8 = 0, NOT_JSON = 1, NOT_OBJECT = 2, TOO_DEEP = 3, NAME_TOO_LONG = 4, NUMBER_TOO_LONG = 5, PATHS_TOO_LONG = 6;
-        static final int TYPE_MISSING = 7, TYPE_NOT_TEXT = 8, TYPE_EMPTY = 9, TYPE_TOO_LONG = 10;
+        static final int TYPE_MISSING = 7, TYPE_NOT_TEXT = 8, TYPE_EMPTY = 9, TYPE_TOO_LONG = 10, TYPE_HAS_NUL = 11;
         static final Row[] REFUSALS = refusals(new String[] {
             "not_utf8", "not_json", "not_object", "too_deep", "name_too_long", "number_too_long", "paths_too_long",
-            "type_missing", "type_not_text", "type_empty", "type_too_long"
+            "type_missing", "type_not_text", "type_empty", "type_too_long", "type_has_nul"
         });
         static final UTF8String[] FLAGS = {
             null, UTF8String.fromString("duplicate"), UTF8String.fromString("surrogate"), UTF8String.fromString("duplicate,surrogate")
@@ -121,7 +121,7 @@ public final class JsonScan implements UDF1 {
             Place place = event.type;
             if (place.state != Place.TEXT) return REFUSALS[place.state == Place.MISSING ? TYPE_MISSING : TYPE_NOT_TEXT];
             byte[] type = event.text(place);
-            if (hasNul(type)) return REFUSALS[TYPE_NOT_TEXT];
+            if (hasNul(type)) return REFUSALS[TYPE_HAS_NUL];
             if (isBlank(type)) return REFUSALS[TYPE_EMPTY];
             if (lengthOf(type, MAX_TYPE) < type.length) return REFUSALS[TYPE_TOO_LONG];
             Variation variation = variations.of(event);

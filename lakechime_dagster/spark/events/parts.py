@@ -12,7 +12,7 @@ from lakechime_dagster.schema.learning import learned, registered, sent_of
 from lakechime_dagster.schema.producers import Accounts
 from lakechime_dagster.schema.reading import Part
 from lakechime_dagster.schema.replay import Replay
-from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, SchemaRepository
+from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, SchemaRepository, kept_of
 from lakechime_dagster.schema.results import AT_ONCE, COLD, TypeResult
 from lakechime_dagster.schema.variation import Variation
 from lakechime_dagster.spark.drivers.failures import described
@@ -141,9 +141,10 @@ class PartStep:
         group, waiting, found = self.job.group, self.looked.waiting, dict[str, list[Prototype]]()
         variations = self.repository.variations(group.name, [name for name in told if name not in waiting])
         unknown = {name: {*counts[name].variations} - {*known} for name, known in variations.items() if name in counts}
-        if any(unknown.values()):
+        cut = [name for name in unknown if counts[name].is_cut]
+        if cut or any(unknown.values()):
             for frame in events.frames:
-                found |= prototypes(frame, unknown, part.end)
+                found |= prototypes(frame, unknown, part.end, cut)
         accounts = self._accounts(told, counts, variations, found)
         learnings: dict[str, Learning] = {
             name: learning for name, one in told.items()
@@ -156,7 +157,7 @@ class PartStep:
         learnt = {
             name: ToWrite(
                 type=learnings[name].known_after(one, versions[name]) if name in learnings else one, count=counts.get(name, NOTHING),
-                variations={**variations.get(name, {}), **{each.typed_hash: each.variation for each in found.get(name, [])}},
+                variations={**variations.get(name, {}), **kept_of(found.get(name, []))},
                 columns_added=learnings[name].columns_added(one) if name in learnings else 0, ahead=self.looked.ahead.get(name),
                 end=part.end, brought=(learnings[name].brought if name in learnings else None) or {},
             )

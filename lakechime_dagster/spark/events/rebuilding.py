@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from lakechime_dagster.errors import LaneConflictError, TableUnreadableError
 from lakechime_dagster.schema.learning import relearned
 from lakechime_dagster.schema.replay import Replay, Replayed
-from lakechime_dagster.schema.repository import KnownType, SchemaRepository
+from lakechime_dagster.schema.repository import KnownType, SchemaRepository, kept_of
 from lakechime_dagster.schema.results import TypeResult
 from lakechime_dagster.spark.commit import Target, commit
 from lakechime_dagster.spark.compare import keyed_difference
@@ -91,8 +91,8 @@ class TypeRebuilder:
         count = counted(events).get(known.type, NOTHING)
         variations = dict(self.repository.variations(group.name, [known.type])[known.type])
         wanted = {known.type: {*count.variations} - {*variations}}
-        found = prototypes(events, wanted, self.slices.version).get(known.type, [])
-        variations |= {one.typed_hash: one.variation for one in found}
+        found = prototypes(events, wanted, self.slices.version, wanted if count.is_cut else ()).get(known.type, [])
+        variations |= kept_of(found)
         learning = relearned(known, found, contract, group.cap_of(known.type))
         version = self.repository.propose(group.name, learning, asked.replay_id) if is_kept else known.layout_version
         after = learning.known_after(known, version)

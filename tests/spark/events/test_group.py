@@ -23,6 +23,7 @@ from lakechime_dagster.schema.event import JsonEvent, event_of
 from lakechime_dagster.schema.leaves import leaves_of, read_back
 from lakechime_dagster.schema.rescue import Rescue
 from lakechime_dagster.schema.results import FROZEN, TYPE_CAP
+from lakechime_dagster.spark.events import census
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.store.types.breaks import Breaks
 from lakechime_dagster.store.types.measures import TypeMeasures, measures
@@ -425,3 +426,22 @@ def test_names_fold_as_java_compares_them(spark: SparkSession) -> None:
     lower = f"int(java_method('java.lang.Character', 'toLowerCase', {upper}))"
     rows = spark.range(0x110000).where(f"id not between {0xD800} and {0xDFFF}").selectExpr("id", f"{lower} as other").where("id != other")
     assert [chr(row["id"]) for row in rows.collect() if folded(chr(row["id"])) != folded(chr(row["other"]))] == []
+
+
+def test_odd_and_many_events_of_one_step_bring_their_columns(game: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(census, "MAX_LOOKED", 2)
+    monkeypatch.setattr(census, "MAX_COUNTED", 4)
+    game.drop(
+        b'{"type":"odd","a":1,"a":2,"text":"\\ud800","b":[]}', b'{"type":"odd","\\ud800":1,"c":[12,55.5],"d":{}}',
+        *(event("many", title=f"p{number % 2}", **{f"f{number}": number}) for number in range(8)),
+    )  # fmt: skip
+    done = game.run()
+    assert {name: (one.error, one.rescued) for name, one in done.items()} == {"odd": ("", 2), "many": ("", 0)}
+    assert game.payloads("odd") == [{"type": "odd", "a": 2}, {"type": "odd", "c": [12.0, 55.5]}]
+    reasons = [[(one["p"], one["r"]) for one in json.loads(row["_rescued"])] for row in game.rows("odd")]
+    assert reasons == [[("/a", "duplicate"), ("/text", "inexact")], [("/\ud800", "inexact")]]
+    assert sorted(game.payloads("many")[5].items()) == [("f5", 5), ("title", "p1"), ("type", "many")]
+    assert sum(game.types.columns_brought("shop", ["many"])["many"].values()) == 10
+    game.drop(event("odd", text="x"), event("odd", c=[1, 2]))
+    assert {one.rescued for one in game.run().values()} == {0}
+    assert game.payloads("odd")[2:] == [{"type": "odd", "text": "x"}, {"type": "odd", "c": [1.0, 2.0]}]
