@@ -157,15 +157,16 @@ def _of_consumers(found: Measures) -> Metric:
     """Of each consumer and each source that it reads, in several units."""
     labels = ["consumer", "source", "unit"]
     lag = GaugeMetricFamily("lakechime_consumer_lag", "What a consumer has not consumed of a source.", labels=labels)
+    stuck = {one.group: one.stuck_ts for one in found.groups}  # which reads events and can write none
     for one in found.lags:
-        for unit, number in {**one.amounts, "seconds": _lag(found.now, one.since_ts)}.items():
+        for unit, number in {**one.amounts, "seconds": _lag(found.now, one.since_ts, stuck.get(one.consumer))}.items():
             lag.add_metric([one.consumer, one.source, unit], number)
     return lag
 
 
 def _state(one: GroupMeasures, *, is_behind: bool) -> str:
     """Failed where a person or another attempt is needed, live where there is work, else idle."""
-    if one.state in (LaneState.HELD, LaneState.STALE) or one.attempt > 1:
+    if one.state in (LaneState.HELD, LaneState.STALE) or one.attempt > 1 or one.stuck_ts is not None:
         return "failed"
     return "live" if one.open_ts is not None or is_behind else "idle"
 

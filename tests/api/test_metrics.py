@@ -135,6 +135,26 @@ def test_events_that_wait_are_counted_once_however_many_steps_see_them(types: Sq
     assert value("type_events_total", group="shop", type="buy") == 6
 
 
+def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written(types: SqlEventTypes, value: Value) -> None:
+    def told() -> tuple[list[str], bool]:
+        states = [name for name in metrics.STATES if value("group_state", group="shop", state=name)]
+        return states, measures(types).groups[0].stuck_ts is not None
+
+    types.learn("shop", [new_type("buy"), new_type("sell")])
+    settle(types, "e1", result(5, step=1))
+    assert told() == (["idle"], False)
+    settle(types, "e2", result(6, error="no room", rows=0))
+    assert told() == (["failed"], True)
+    settle(types, "e3", TypeResult(type="buy", table="buy", start=5, end=5, put_off="no room"))
+    assert told() == (["failed"], True)
+    assert [one.due_ts > 1 for one in types.left("shop")] == [True]
+    assert types.retry("shop", ["sell"]) == []
+    assert types.retry("shop") == ["buy"]
+    assert [(one.type, one.is_due) for one in types.left("shop")] == [("buy", True)]
+    settle(types, "e4", result(6, step=2))
+    assert (told(), types.left("shop")) == ((["idle"], False), [])
+
+
 def test_a_type_that_failed_lags_until_it_is_written(types: SqlEventTypes, value: Value) -> None:
     types.learn("shop", [new_type("buy")])
     settle(types, "e1", result(5, error="no room", rows=0))

@@ -28,7 +28,7 @@ app.command("quarantine")(quarantine.quarantine)
 app.command("verify")(verify.verify)
 app.command("producers")(producers.producers)
 app.command("project")(project.project)
-for command in (decide.hint, decide.allow, decide.replay, decide.rebuild):
+for command in (decide.hint, decide.allow, decide.replay, decide.rebuild, decide.retry):
     app.command()(command)
 
 LISTED = ("group", "type", "table", "layout_version", "columns", "place", "behind", "written", "rescued")

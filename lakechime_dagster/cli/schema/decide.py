@@ -1,4 +1,4 @@
-"""`lakechime schema hint`, `allow`, `replay`, `rebuild`: what people decide of a type, each kept with who and why."""
+"""`lakechime schema hint`, `allow`, `replay`, `rebuild`, `retry`: what people decide of a type, each kept with who and why."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +9,7 @@ from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import DryRun, Json, Reason, Who
 from lakechime_dagster.cli.output import count, note, print_json, say
 from lakechime_dagster.cli.schema.drain import drain
-from lakechime_dagster.cli.schema.names import OfGroup, TypeName, type_named
+from lakechime_dagster.cli.schema.names import OfGroup, TypeName, declared_groups, type_named
 from lakechime_dagster.dce.text import printable
 from lakechime_dagster.errors import DeclarationError, NotFoundError
 
@@ -162,6 +162,33 @@ def rebuild(
     (asked,) = event_replays(platform).ask(one.group.name, [one.known.type], by, is_rebuild=True)
     sentence = f"rebuild {asked.replay.replay_id} of {printable(one.known.type)} is done by the next step of {one.group.name}, {_when(one)}"
     _told({**told, "rebuild": asked.replay.replay_id}, sentence, as_json)
+
+
+def retry(
+    name: Annotated[str, typer.Argument(metavar="GROUP_OR_TYPE", help="A group, all of whose failed types are tried, or one type.")],
+    group: OfGroup = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Try types that failed again now, as after a repair, and not when their pause is over; the group's next step does it.
+
+    Without it a type is tried again 10 s, 1, 5 and then 15 minutes after it failed.
+    """
+    from lakechime_dagster.resources.streams.event_types import event_types
+    from lakechime_dagster.resources.streams.grouped import Fares, types_of
+
+    platform = open_platform(dry_run=dry_run)
+    groups = {each.name: each for each in declared_groups(platform.settings)}
+    several = types_of(platform, groups[name]) if group is None and name in groups else [type_named(platform, name, group)]
+    failed = [one for one in several if one.fares is Fares.FAILED]
+    if not failed:
+        raise NotFoundError(f"no type of {printable(name)} failed, so that there is nothing to try again; see `lakechime schema list`")
+    owner, types = failed[0].group.name, [one.known.type for one in failed]
+    if not dry_run:
+        types = event_types(platform).retry(owner, types)
+    named = ", ".join(map(printable, types))
+    sentence = f"{named} {_is(dry_run)} tried again by the next step of {owner}, which its sensor launches"
+    _told({"group": owner, "types": types, "dry_run": dry_run}, sentence, as_json)
 
 
 def _cancelled(platform: "Platform", one: "GroupedType", by: "By", told: dict[str, Any]) -> tuple[dict[str, Any], str]:

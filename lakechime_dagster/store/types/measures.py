@@ -1,7 +1,7 @@
 """What the store can tell of streams of events at a moment, for those who watch: a few indexed queries, and no step is read."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,6 +24,7 @@ class TypeMeasures:
     Attributes:
         reasons: Why values were rescued: how many of each.
         conflicts: Siblings that its layout has.
+        is_failing: The step that tried it last could not write it.
         behind: Rows behind its place, as the step counted them that tried it last.
         withheld: Kinds at paths that get no column, as their producers have brought too many.
     """
@@ -37,6 +38,7 @@ class TypeMeasures:
     columns_added: int
     conflicts: int
     failed_steps: int
+    is_failing: bool
     variations: int
     pending: int
     behind: int
@@ -53,6 +55,7 @@ class GroupMeasures:
     Attributes:
         state: Of its lane; None before its first tick.
         open_ts: When its open execution was claimed, which is at this `attempt`.
+        stuck_ts: Since when it could write no type: one fails since then, and none has had a commit.
         totals: By counter and label.
     """
 
@@ -60,6 +63,7 @@ class GroupMeasures:
     state: LaneState | None = None
     open_ts: int | None = None
     attempt: int = 0
+    stuck_ts: int | None = None
     totals: Mapping[tuple[str, str], float]
 
 
@@ -98,7 +102,9 @@ def measures(types: SqlEventTypes) -> Measures:
         totals = _totals(connection, deployment)
         names = sorted({one.group for one in several} | {*totals})
         flows = {row.name: row for row in connection.execute(_flows(deployment, names))}
-        groups = tuple(_group(name, flows.get(name), totals.get(name, {})) for name in names)
+        groups = tuple(
+            replace(_group(name, flows.get(name), totals.get(name, {})), stuck_ts=_stuck_ts(several, name)) for name in names
+        )
         lags = tuple(consumer_lags(connection, deployment))
         lanes = {LaneState(state): count for state, count in connection.execute(_lanes(deployment))}
         ticked = connection.execute(sa.select(sa.func.max(ledger.flow.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
@@ -107,12 +113,20 @@ def measures(types: SqlEventTypes) -> Measures:
         return Measures(now=now, types=several, producers=senders, groups=groups, lags=lags, lanes=lanes, ticked_ts=ticked)
 
 
+def _stuck_ts(types: Iterable[TypeMeasures], group: str) -> int | None:
+    """Since when a group could write no type; None where one was written since the oldest failure, or none fails."""
+    own = [one for one in types if one.group == group]
+    since = min((one.behind_ts for one in own if one.is_failing and one.behind_ts is not None), default=None)
+    was_written = since is not None and any(one.commit_ts is not None and one.commit_ts > since for one in own)
+    return None if was_written else since
+
+
 def _types(deployment: str) -> sa.Select[Any]:
     kind = events.event_type.c
     columns = (
         kind.type_id, kind.group_name, kind.type, kind.written_sum, kind.rescued_sum, kind.discarded_sum, kind.columns_added,
-        kind.conflicts, kind.failed_steps, kind.variations, kind.pending, kind.rows_behind, kind.layout_version, kind.commit_ts,
-        kind.behind_ts, sa.func.json_array_length(kind.withheld).label("withheld"),
+        kind.conflicts, kind.failed_steps, kind.failures, kind.variations, kind.pending, kind.rows_behind, kind.layout_version,
+        kind.commit_ts, kind.behind_ts, sa.func.json_array_length(kind.withheld).label("withheld"),
     )  # fmt: skip
     busiest = (kind.written_sum + kind.discarded_sum).desc()
     return sa.select(*columns).where(kind.deployment == deployment).order_by(busiest, kind.group_name, kind.type)
@@ -122,7 +136,7 @@ def _type(row: Any, reasons: Mapping[str, int]) -> TypeMeasures:
     return TypeMeasures(
         group=row.group_name, type=row.type, written=row.written_sum, rescued=row.rescued_sum, reasons=reasons,
         discarded=row.discarded_sum, columns_added=row.columns_added, conflicts=row.conflicts, failed_steps=row.failed_steps,
-        variations=row.variations, pending=row.pending, behind=row.rows_behind, layout=row.layout_version,
+        is_failing=row.failures > 0, variations=row.variations, pending=row.pending, behind=row.rows_behind, layout=row.layout_version,
         withheld=row.withheld, commit_ts=row.commit_ts, behind_ts=row.behind_ts,
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from lakechime_dagster.schema.layout import Layout
 from lakechime_dagster.schema.observed import Observed, Pair, Seen
 from lakechime_dagster.schema.producers import NOBODY
 from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, TypePlace
-from lakechime_dagster.schema.results import Sent, TypeResult
+from lakechime_dagster.schema.results import AT_ONCE, Sent, TypeResult
 from lakechime_dagster.schema.variation import ROOT, Variation
 from lakechime_dagster.store.dialect import StoreNow, now_ms
 from lakechime_dagster.store.engine import reading, writing
@@ -211,6 +211,14 @@ class SqlEventTypes:
                 LeftType(type=row.type, has_failed=row.failures > 0, is_due=bool(row.is_due), due_ts=row.due_ts, error=row.error)
                 for row in connection.execute(query)
             ]
+
+    def retry(self, group: str, types: Collection[str] = ()) -> list[str]:
+        """Let the next step try these types that failed, or all that did, which is launched at once; their names."""
+        kind = schema.event_type.c
+        failed = (*self._is(group), kind.failures > 0, *([kind.type.in_(list(types))] if types else []))
+        with writing(self.engine) as connection:
+            made_due = sa.update(schema.event_type).where(*failed).values(due_ts=AT_ONCE).returning(kind.type)
+            return sorted(connection.execute(made_due).scalars())
 
     def totals(self, group: str) -> dict[str, dict[str, int]]:
         """What settled steps did for each type of a group, in sum: rows, written, rescued, discarded."""
