@@ -29,7 +29,7 @@ def verify_check(group: EventGroup) -> dg.AssetChecksDefinition:
     return check
 
 
-def conserved(found: Sequence[Verified]) -> dg.AssetCheckResult:
+def conserved(found: Sequence[Verified], key: dg.AssetKey | None = None, name: str | None = None) -> dg.AssetCheckResult:
     """What was found as a check: an error where an event is lost or a row is wrong, a warning where a type could not be looked at."""
     wrong, unread = [one for one in found if not one.is_whole], [one for one in found if one.unread]
     told = [f"{one.table}: {_faults(one)}" for one in wrong] + [f"{one.table} could not be looked at: {one.unread}" for one in unread]
@@ -42,7 +42,12 @@ def conserved(found: Sequence[Verified]) -> dg.AssetCheckResult:
         "faults": dg.MetadataValue.md(_table(wrong)),
     }  # fmt: skip
     return dg.AssetCheckResult(
-        passed=not told, severity=severity, metadata=metadata, description="; ".join([*told[:MAX_TOLD], *more]) or None
+        asset_key=key,
+        check_name=name,
+        passed=not told,
+        severity=severity,
+        metadata=metadata,
+        description="; ".join([*told[:MAX_TOLD], *more]) or None,
     )
 
 

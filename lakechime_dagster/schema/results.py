@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakechime_dagster.schema.conservation import Verified
 from lakechime_dagster.schema.producers import Brought
 from lakechime_dagster.schema.replay import Replayed
 from lakechime_dagster.schema.rescue import Rescue
@@ -125,8 +126,10 @@ class GroupResult:
 
     Attributes:
         refused: Rows between the group's place and the end that no type could be told of, by reason.
+        verified: What was found in a few of the rows that it wrote, of some types.
     """
 
     types: tuple[TypeResult, ...]
     refused: Mapping[str, int] = field(default_factory=dict)
+    verified: tuple[Verified, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -15,11 +15,13 @@ from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
 from lakechime_dagster.lake.contracts import Change, Mode
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.events import owner_of
+from lakechime_dagster.schema.conservation import Verified
 from lakechime_dagster.schema.moves import misplaced
 from lakechime_dagster.schema.reading import planned
 from lakechime_dagster.schema.replay import Replay
 from lakechime_dagster.schema.repository import KnownType, SchemaRepository, TypePlace
 from lakechime_dagster.schema.results import AT_ONCE, FROZEN, TYPE_CAP, GroupResult, TypeResult
+from lakechime_dagster.spark.drivers.failures import described
 from lakechime_dagster.spark.events.appending import Ahead
 from lakechime_dagster.spark.events.census import Seen, seen
 from lakechime_dagster.spark.events.job import GroupJob
@@ -28,6 +30,7 @@ from lakechime_dagster.spark.events.rebuilding import TypeRebuilder
 from lakechime_dagster.spark.events.replaying import TypeReplayer
 from lakechime_dagster.spark.events.slices import Slices
 from lakechime_dagster.spark.events.tables import TypeTables
+from lakechime_dagster.spark.events.verifying import sampled, unread
 from lakechime_dagster.spark.events.writing import ToWrite, TypeWriter
 from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.refresh import OpenLog
@@ -89,11 +92,30 @@ class GroupStep:
         parts += [step.done_apart(part, lambda _: phase(CATCH_UP)) for part in plan.apart]
         found = {name: one for part in parts for name, one in part.results.items()}
         found |= {name: self._put_off(looked, name) for name in looked.known if name not in found and name not in rebuilding}
+        with phase("verify"):
+            verified = self._verified(parts)
         with phase("replay"):
             found |= self._replayed(looked, parts, found)
             rebuilder = TypeRebuilder(spark=self.spark, slices=self.slices, writer=self.writer, repository=self.repository)
             found |= {name: rebuilder.rebuilt(looked.known[name], asked, looked.ahead.get(name)) for name, asked in rebuilding.items()}
-        return GroupResult(types=tuple(found[name] for name in sorted(found)), refused=came.refused, seconds=phase.seconds)
+        return GroupResult(
+            types=tuple(found[name] for name in sorted(found)), refused=came.refused, verified=verified, seconds=phase.seconds
+        )
+
+    def _verified(self, parts: Iterable[PartDone]) -> tuple[Verified, ...]:
+        """What is found in a few of the rows that this attempt wrote; what hinders that hinders no type, as they are written."""
+        tables = self.writer.tables
+        wrote = [
+            (part.learnt[name].type, one)
+            for part in parts
+            for name, one in part.results.items()
+            if one.committed is not None and tables.is_own(one.committed) and name in part.learnt and name not in part.made_anew
+        ]
+        try:
+            with described():
+                return sampled(self.spark, self.slices, tables, wrote, self.slices.version)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
+            return tuple(unread(known, tables, error) for known, _ in wrote)
 
     def _came(self, begun: int) -> tuple[Seen, bool]:
         """What came since the group read the stream's table; all types that are there, where nobody can tell that by now."""

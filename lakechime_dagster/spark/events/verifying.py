@@ -6,8 +6,10 @@ brought it by then: steps may go on meanwhile.
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from zlib import crc32
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,6 +18,9 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.schema.conservation import Example, Fault, Verified, value_faults
 from lakechime_dagster.schema.repository import KnownType, SchemaRepository, TypePlace
+from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.spark.commit import commit_at
+from lakechime_dagster.spark.delta_files import files_frame
 from lakechime_dagster.spark.drivers.failures import described
 from lakechime_dagster.spark.events.rows import rows_of
 from lakechime_dagster.spark.events.slices import Slices, of_types
@@ -24,6 +29,8 @@ from lakechime_dagster.spark.ranges import pinned
 from lakechime_dagster.spark.session_confs import in_threads
 
 MAX_EXAMPLES = 10  # of each fault of a type
+SAMPLED_TYPES = 4  # that a step looks into
+SAMPLED_ROWS = 10  # of each
 AT_ONCE = 4  # tables that are looked at at a time
 
 
@@ -63,7 +70,7 @@ class GroupVerifier:
                 if (held := self._pinned(one)) is not None:
                     at[name] = held
             except LakeChimeError as error:
-                found[name] = _unread(one, self.tables.target(one).name, error)
+                found[name] = unread(one, self.tables, error)
         known = self.repository.types(group.name)  # by now, so that each column of a pinned version is known
         looked = in_threads(self.spark, AT_ONCE, lambda name: self._looked(known[name], at[name]), sorted(at))
         found |= {one.type: one for one in looked}
@@ -98,7 +105,7 @@ class GroupVerifier:
             with described():
                 return self._counted(one, at)
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types are looked at
-            return _unread(one, self.tables.target(one).name, error)
+            return unread(one, self.tables, error)
 
     def _counted(self, one: KnownType, at: _Pinned) -> Verified:
         events = of_types(self.slices.segment(-1, at.place.version), [one.type])
@@ -159,6 +166,58 @@ class GroupVerifier:
         return self.tables.job.group.contract_of(one.type)
 
 
+def sampled(
+    spark: SparkSession, slices: Slices, tables: TypeTables, wrote: Sequence[tuple[KnownType, TypeResult]], seed: int
+) -> tuple[Verified, ...]:
+    """What is found in a few rows of the last commits of some types that a step wrote, beside their events, by two jobs.
+
+    Which types and rows these are depends on the seed.
+    """
+    chosen = sorted(wrote, key=lambda one: crc32(f"{seed} {one[0].type}".encode()))[:SAMPLED_TYPES]
+    if not chosen:
+        return ()
+    rows: dict[str, dict[str, str]] = {known.type: {} for known, _ in chosen}
+    for row in reduce(DataFrame.union, [_few_rows(spark, tables, *one, seed) for one in chosen]).collect():
+        rows[row["_type"]][row["_src"]] = row["_row"]
+    sources = sorted({source for several in rows.values() for source in several})
+    start, end = min(done.start for _, done in chosen), max(done.end for _, done in chosen)
+    events = of_types(slices.between(start, end), sorted(rows)).where(F.col("_src").isin(sources))
+    payloads = {(row["type"], row["_src"]): row["payload"] for row in events.select("type", "_src", "payload").collect()}
+    return tuple(_sampled(known, done, tables, rows[known.type], payloads) for known, done in chosen)
+
+
+def _few_rows(spark: SparkSession, tables: TypeTables, known: KnownType, done: TypeResult, seed: int) -> DataFrame:
+    target = tables.target(known)
+    assert done.committed is not None
+    record = commit_at(target.log, int(done.committed.version))
+    rows = files_frame(spark, target.location, record.version, record.added)
+    some = rows.sample(min(1.0, 3 * SAMPLED_ROWS / max(1, done.written)), seed).limit(SAMPLED_ROWS)
+    return some.select(F.lit(known.type).alias("_type"), "_src", F.to_json(F.struct("*")).alias("_row"))
+
+
+def _sampled(
+    known: KnownType, done: TypeResult, tables: TypeTables, rows: Mapping[str, str], payloads: Mapping[tuple[str, str], str]
+) -> Verified:
+    contract, told = tables.job.group.contract_of(known.type), list[Example]()
+    for source, row in rows.items():
+        payload = payloads.get((known.type, source))
+        if payload is None:
+            told.append(Example(fault=Fault.FOREIGN, source=source))
+        else:
+            told += value_faults(payload, json.loads(row), source, known.layout, contract)
+    faults = Counter({example.source: example.fault for example in told}.values())
+    version = int(done.committed.version) if done.committed is not None else -1
+    return Verified(
+        type=known.type, table=tables.target(known).name, version=version, place=done.end, rows=done.written, sampled=len(rows),
+        faults=dict(faults), examples=tuple(told),
+    )  # fmt: skip
+
+
+def unread(known: KnownType, tables: TypeTables, error: Exception) -> Verified:
+    """A type of which nothing could be found out."""
+    return Verified(type=known.type, table=tables.target(known).name, unread=f"{type(error).__name__}: {error}".splitlines()[0])
+
+
 def _beside(events: DataFrame, held: DataFrame) -> DataFrame:
     """The events and the rows of each `_src`, how many of both there are, and what is wrong with them."""
     told = events.groupBy("_src").agg(
@@ -183,7 +242,3 @@ def _sum(name: str) -> Column:
 
 def _named(fault: Fault, rows: DataFrame) -> list[Example]:
     return [Example(fault=fault, source=row["_src"]) for row in rows.select("_src").orderBy("_src").limit(MAX_EXAMPLES).collect()]
-
-
-def _unread(one: KnownType, table: str, error: Exception) -> Verified:
-    return Verified(type=one.type, table=table, unread=f"{type(error).__name__}: {error}".splitlines()[0])
