@@ -7,7 +7,7 @@ from typing_extensions import assert_never
 
 from lakechime_dagster.assets.change_table import bronze_asset, change_asset
 from lakechime_dagster.assets.checks import check_specs
-from lakechime_dagster.assets.events import event_asset, group_asset, group_check_specs
+from lakechime_dagster.assets.events import event_asset, group_asset, group_check_specs, types_key
 from lakechime_dagster.assets.flows import flow_of, group_flow, log_flow
 from lakechime_dagster.assets.lineage import linked
 from lakechime_dagster.assets.maintenance import maintenance_asset
@@ -227,8 +227,8 @@ def _launch(lake: Lake, flow: Flow, job: dg.JobDefinition, group: EventGroup) ->
 
 
 def _group_keys(lake: Lake, group: EventGroup) -> list[dg.AssetKey]:
-    """The asset of a group, and those of its types that the lake names."""
-    return [asset_key(group.name), *(spec.key for spec in type_specs(lake, group))]
+    """The asset of a group, that of its types, and those of types that the lake names."""
+    return [asset_key(group.name), types_key(group), *(spec.key for spec in type_specs(lake, group))]
 
 
 def _group_job_name(lake: Lake, group: EventGroup) -> str:

@@ -42,6 +42,7 @@ def test_every_table_is_an_asset_and_every_input_an_edge(definitions: dg.Definit
         "gates": {"airport/events"},
         "crews": {"airport/events"},
         "airport_other": {"airport/events"},
+        **dict.fromkeys(("gates__types", "crews__types", "airport_other__types"), {"airport/events"}),
         "gates/gate__changed": {"airport/events"},
         "gold/gate_changes": {"gates/gate__changed"},
     }
@@ -111,7 +112,7 @@ def test_every_computed_table_has_its_checks(definitions: dg.Definitions) -> Non
         found.setdefault(check.asset_key.to_user_string(), set()).add(check.name)
     checked = {"rows_add_up", "no_duplicate_keys", "nothing_quarantined", "inputs_are_declared"}
     computed = ("silver/flights", "gold/route_hour", "gold/daily_delays", "gold/airline_scorecard", "gold/gate_changes")
-    of_types = {"rows_add_up", "no_type_fails", "nothing_waits", "nothing_breaks"}
+    of_types = {"rows_add_up", "no_type_fails", "nothing_waits", "no_value_lost", "nothing_breaks"}
     groups = dict.fromkeys(("gates", "crews", "airport_other"), of_types)
     named = {"gates/gate__changed": {"rows_add_up", "is_written"}}
     assert found == dict.fromkeys(computed, checked) | groups | named | {"airport/events": {"nothing_refused"}}
@@ -212,7 +213,8 @@ def test_every_table_links_to_its_place_on_the_page_where_that_is_said(monkeypat
     graph = build_definitions(demo.lake).resolve_asset_graph()
     links = {key.to_user_string(): graph.get(key).metadata.get("lineage") for key in graph.get_all_asset_keys()}
     without = {key for key, link in links.items() if link is None and not key.startswith("file/")}
-    assert without == {"airport_other", "crews", "gates"}  # groups: their types are tables
+    groups = {"airport_other", "crews", "gates"}
+    assert without == groups | {f"{group}__types" for group in groups}  # whose types are tables
     assert links["gold/daily_delays"] == dg.MetadataValue.url("http://lineage.example/lineage?table=gold.daily_delays")
     assert links["bronze/flights"] == dg.MetadataValue.url("http://lineage.example/lineage?table=bronze.flights")
     assert links["gates/gate__changed"] == dg.MetadataValue.url("http://lineage.example/lineage?table=gates.gate__changed")

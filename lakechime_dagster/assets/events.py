@@ -14,6 +14,7 @@ from lakechime_dagster.assets.lineage import page_link
 from lakechime_dagster.assets.named_types import KINDS, ROWS_ADD_UP, results_of, type_check_specs, type_checks, type_metadata, type_specs
 from lakechime_dagster.assets.report import nothing_new
 from lakechime_dagster.assets.table import attempting_asset, declared
+from lakechime_dagster.assets.verified import conserved
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
@@ -34,7 +35,7 @@ from lakechime_dagster.schema.results import COLD, GroupResult, TypeResult
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers.flow import Flow
 
-NO_TYPE_FAILS, NOTHING_WAITS = "no_type_fails", "nothing_waits"
+NO_TYPE_FAILS, NOTHING_WAITS, NO_VALUE_LOST = "no_type_fails", "nothing_waits", "no_value_lost"
 MAX_SHOWN = 200  # types in a table that people read
 OF_ASSET = frozenset(("metadata", "tags", "code_version", "automation_condition", "freshness_policy"))  # what is no argument of an op
 
@@ -59,6 +60,11 @@ def partitions_of_group(lake: Lake, group: EventGroup) -> dg.DynamicPartitionsDe
     return dg.DynamicPartitionsDefinition(name=f"{lake.name}__{group.name}__types")
 
 
+def types_key(group: EventGroup) -> dg.AssetKey:
+    """The asset whose partitions are the types of a group."""
+    return asset_key(f"{group.name}__types")
+
+
 def group_check_specs(group: EventGroup) -> list[dg.AssetCheckSpec]:
     """The checks that every run of a group reports."""
     key = asset_key(group.name)
@@ -66,6 +72,7 @@ def group_check_specs(group: EventGroup) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(ROWS_ADD_UP, asset=key, description="Of each type: events of the stream = rows written + discarded + pending."),
         dg.AssetCheckSpec(NO_TYPE_FAILS, asset=key, description="Every type could be written; one that could not keeps its place."),
         dg.AssetCheckSpec(NOTHING_WAITS, asset=key, description="No type waits in the stream's table for a table of its own."),
+        dg.AssetCheckSpec(NO_VALUE_LOST, asset=key, description="A few rows of each step hold what their events say."),
         dg.AssetCheckSpec(NOTHING_BREAKS, asset=key, description=ABOUT),
     ]
 
@@ -73,14 +80,15 @@ def group_check_specs(group: EventGroup) -> list[dg.AssetCheckSpec]:
 def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinition:
     """The asset of a group, with those of the types that the lake names as further outputs.
 
-    Its partitions are types; a run does one step of all of them, whichever of these assets are selected.
+    A run does one step of all types, whichever of these assets are selected. The types are partitions of an asset beside it, so that
+    the group itself is launched without naming one.
     """
     key, bronze, types = asset_key(group.name), group.stream.table.name, type_specs(lake, group)
     of_asset = {name: value for name, value in group.dagster.items() if name in OF_ASSET}
     of_op = {name: value for name, value in group.dagster.items() if name not in OF_ASSET}
 
     @dg.multi_asset(
-        name=op_name(group.name), specs=[_group_spec(lake, group, flow, of_asset), *types], can_subset=bool(types),
+        name=op_name(group.name), specs=[_group_spec(group, flow, of_asset), _types_spec(lake, group), *types], can_subset=True,
         check_specs=[*group_check_specs(group), *type_check_specs(lake, group)], backfill_policy=dg.BackfillPolicy.single_run(), **of_op,
     )  # fmt: skip
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> Iterator[dg.MaterializeResult]:
@@ -96,7 +104,7 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
                 running.settled = settle_group(platform, running.flow, running.execution, done.result, [*told])
                 record_types(running, group, done.result.types)
                 log_failures(context, done.result.types)
-                tell_types(context, key, group, partitions_of_group(lake, group), told, platform.settings.lineage_url)
+                tell_types(context, types_key(group), group, partitions_of_group(lake, group), told, platform.settings.lineage_url)
                 said = {"said beside what is declared": dg.MetadataValue.json(_said(platform, group))}
                 result, metadata = done.result, _report(running, done) | said | _projected(context, platform, lake, group)
         except NothingNewError as nothing:
@@ -130,14 +138,26 @@ def _projected(context: dg.AssetExecutionContext, platform: Platform, lake: Lake
     return {f"told in {group.stream.schemas.name}": told.layouts, f"told in {group.stream.variations.name}": told.variations}
 
 
-def _group_spec(lake: Lake, group: EventGroup, flow: Flow, given: Mapping[str, Any]) -> dg.AssetSpec:
+def _group_spec(group: EventGroup, flow: Flow, given: Mapping[str, Any]) -> dg.AssetSpec:
     metadata = {"waits for": flow.condition, "types": group.match, "contract": dg.MetadataValue.json(_contract(group))}
     usual: dict[str, Any] = {
         "key": asset_key(group.name), "deps": [asset_key(group.stream.table.name)], "group_name": group.name,
         "owners": [group.owner] if group.owner else None, "kinds": {*KINDS}, "description": group.description,
-        "partitions_def": partitions_of_group(lake, group),
     }  # fmt: skip
     return dg.AssetSpec(**{**usual, **given, "metadata": metadata | given.get("metadata", {})})
+
+
+def _types_spec(lake: Lake, group: EventGroup) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        types_key(group),
+        deps=[asset_key(group.stream.table.name)],
+        skippable=True,
+        partitions_def=partitions_of_group(lake, group),
+        group_name=group.name,
+        owners=[group.owner] if group.owner else None,
+        kinds={*KINDS},
+        description=f"The types of {group.name}, each a partition; launch some of them to have their events read again.",
+    )
 
 
 def _shown(
@@ -277,12 +297,20 @@ def _checks(key: dg.AssetKey, result: GroupResult) -> list[dg.AssetCheckResult]:
     failed = {one.type: one.failure for one in result.types if one.failure}
     waiting = {one.type: one.hinders for one in result.types if one.hinders and one.type not in failed}
     warn = dg.AssetCheckSeverity.WARN
+    is_stuck = bool(failed) and not any(one.committed for one in result.types)
     return [
         dg.AssetCheckResult(
             asset_key=key, check_name=ROWS_ADD_UP, passed=not unbalanced, metadata={"types that do not add up": ", ".join(unbalanced)}
         ),
-        dg.AssetCheckResult(asset_key=key, check_name=NO_TYPE_FAILS, passed=not failed, severity=warn, metadata=_told(failed)),
+        dg.AssetCheckResult(
+            asset_key=key,
+            check_name=NO_TYPE_FAILS,
+            passed=not failed,
+            severity=dg.AssetCheckSeverity.ERROR if is_stuck else warn,
+            metadata=_told(failed),
+        ),
         dg.AssetCheckResult(asset_key=key, check_name=NOTHING_WAITS, passed=not waiting, severity=warn, metadata=_told(waiting)),
+        conserved(result.verified, key, NO_VALUE_LOST),
     ]
 
 

@@ -59,7 +59,7 @@ def test_named_types_are_assets_of_their_groups_run_with_edges_and_checks() -> N
         assert (one.metadata["dagster/table_name"], "page" in one.metadata) == (".".join(key.path), False)
     assert graph.get(dg.AssetKey(["gold", "bought"])).parent_keys == {BUY}
     assert (graph.get(SHOP).metadata["page"], graph.get(SHOP).tags["team"], graph.get(SHOP).pools) == ("shop", "shop", {"few"})
-    assert definitions.resolve_job_def("ev__shop").asset_layer.executable_asset_keys == {SHOP, BUY, SELL}
+    assert definitions.resolve_job_def("ev__shop").asset_layer.executable_asset_keys == {SHOP, dg.AssetKey("shop__types"), BUY, SELL}
 
 
 @pytest.mark.spark
