@@ -7,7 +7,7 @@ from typing_extensions import assert_never
 
 from lakechime_dagster.assets.change_table import bronze_asset, change_asset
 from lakechime_dagster.assets.checks import check_specs
-from lakechime_dagster.assets.events import event_asset, group_asset, group_check_specs, types_key
+from lakechime_dagster.assets.events import event_asset, failed_group_asset, failed_group_sensor, group_asset, group_check_specs, types_key
 from lakechime_dagster.assets.flows import flow_of, group_flow, log_flow
 from lakechime_dagster.assets.lineage import linked
 from lakechime_dagster.assets.maintenance import maintenance_asset
@@ -67,7 +67,7 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     cluster = load_settings().cluster if cluster is None else cluster
     unread = unread_columns(lake, manifest)
     flows = {table.name: declare_flow(flow_of(table, cluster, unread.get(table.name))) for table in lake.targets}
-    flows |= {group.name: declare_flow(group_flow(lake, group, cluster)) for group in lake.groups}
+    flows |= {group.name: declare_flow(group_flow(lake, group, cluster)) for group in lake.working_groups}
     logs = {one.table: declare_flow(log_flow(one, cluster)) for one in lake.query_logs}
     jobs = _jobs(lake)
     launches = [
@@ -75,7 +75,7 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
         for table in lake.targets
         if table.trigger is not None
     ]
-    launches += [_launch(lake, flows[group.name], jobs[_group_job_name(lake, group)], group) for group in lake.groups]
+    launches += [_launch(lake, flows[group.name], jobs[_group_job_name(lake, group)], group) for group in lake.working_groups]
     launches += [Launch(flow, jobs[_log_job_name(lake)], [asset_key(flow.name)], None, None) for flow in logs.values()]
     reading = [flow.name for flow in logs.values()]
     _check_names([*(table.name for table in lake.targets), *(group.name for group in lake.groups), *reading], op_name, {})
@@ -86,14 +86,17 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
         if len(launches) <= MAX_SENSORS
         else [many_sensor(f"{lake.name}__triggers", launches)]
     )
+    failed = [group for group in lake.groups if group.problem]
+    sensors += [failed_group_sensor(group) for group in failed]
     foreign, planned = foreign_sources(lake), planned_deps(lake, manifest)
     partitioned = {source.name: partitions_of(lake, source) for source in foreign}
     assets: list[dg.AssetSpec | dg.AssetsDefinition] = [
         *(_asset(lake, table, flows, planned.get(table.name, ())) for table in (*foreign, *lake.targets)),
-        *(group_asset(lake, group, flows[group.name]) for group in lake.groups),
+        *(group_asset(lake, group, flows[group.name]) for group in lake.working_groups),
+        *(failed_group_asset(group) for group in failed),
         *(query_log_asset(lake, one, logs[one.table]) for one in lake.query_logs),
     ]
-    known = [*lake.tables, *(table for group in lake.groups for table in named_types(lake, group))]
+    known = [*lake.tables, *(table for group in lake.working_groups for table in named_types(lake, group))]
     names, page_url = {asset_key(table.name): table.name for table in known}, load_settings().lineage_url
     keys = frozenset(key for asset in assets for key in ([asset.key] if isinstance(asset, dg.AssetSpec) else asset.keys))
     tables = dg.Definitions(
@@ -132,7 +135,7 @@ def _asset(
 
 def _maintenance(lake: Lake) -> dg.Definitions:
     """What keeps the files of tables, of a group all at once; nothing in a lake that declares none of it."""
-    tables = [table for table in (*lake.targets, *lake.groups) if table.maintenance is not None]
+    tables = [table for table in (*lake.targets, *lake.working_groups) if table.maintenance is not None]
     if not tables:
         return dg.Definitions()
     name = f"{lake.name}__maintenance"
@@ -158,7 +161,7 @@ def _monitors(lake: Lake) -> dg.Definitions:
 
 def _verify(lake: Lake) -> dg.Definitions:
     """What looks whether each event of groups is in its table; nothing in a lake whose groups do not say when."""
-    groups = [group for group in lake.groups if group.verify is not None]
+    groups = [group for group in lake.working_groups if group.verify is not None]
     if not groups:
         return dg.Definitions()
     name = f"{lake.name}__verify"
@@ -170,8 +173,8 @@ def _verify(lake: Lake) -> dg.Definitions:
 def _alarms(lake: Lake) -> dg.Definitions:
     """What tells people of checks that fail."""
     reported = [spec.key for table in lake.targets for spec in check_specs(table)]
-    reported += [spec.key for group in lake.groups for spec in (*group_check_specs(group), *type_check_specs(lake, group))]
-    reported += [verify_check_key(group) for group in lake.groups if group.verify is not None]
+    reported += [spec.key for group in lake.working_groups for spec in (*group_check_specs(group), *type_check_specs(lake, group))]
+    reported += [verify_check_key(group) for group in lake.working_groups if group.verify is not None]
     keys = [*reported, *(key for table in watched(lake) for key in monitor_check_keys(table))]
     return dg.Definitions(sensors=[alarms_sensor(lake.name, keys, lake.alarms)] if keys else [])
 
@@ -195,7 +198,7 @@ def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
     for table in lake.targets:
         members.setdefault(_job_name(lake, table), []).append(table)
     jobs = {name: dg.define_asset_job(name, selection=_selection(tables)) for name, tables in members.items()}
-    groups = {_group_job_name(lake, group): _selection_of(lake, group) for group in lake.groups}
+    groups = {_group_job_name(lake, group): _selection_of(lake, group) for group in lake.working_groups}
     reading = [asset_key(reading_name(one.table)) for one in lake.query_logs]
     logs = {_log_job_name(lake): dg.AssetSelection.assets(*reading)} if reading else {}
     return jobs | {name: dg.define_asset_job(name, selection=selection) for name, selection in (groups | logs).items()}  # type: ignore[misc]

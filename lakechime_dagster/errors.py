@@ -1,6 +1,9 @@
 """The errors a user of lakechime_dagster can meet, each saying what to do about it."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from urllib.parse import unquote
 
@@ -34,6 +37,24 @@ class DeclarationError(LakeChimeError, ValueError):
         self.field = field
         self.remedy = remedy
         super().__init__(f"{declared}, {field}: {remedy}")
+
+
+_ARE_FAILURES_KEPT: ContextVar[bool] = ContextVar("are_failures_kept", default=False)
+
+
+@contextmanager
+def failures_kept() -> Iterator[None]:
+    """Inside, what can fail by itself keeps the error of its declaration as its `problem`: one part stops no whole location."""
+    token = _ARE_FAILURES_KEPT.set(True)
+    try:
+        yield
+    finally:
+        _ARE_FAILURES_KEPT.reset(token)
+
+
+def are_failures_kept() -> bool:
+    """Whether an error of a declaration is kept with what is declared, in place of being raised."""
+    return _ARE_FAILURES_KEPT.get()
 
 
 class NotFoundError(LakeChimeError, LookupError):

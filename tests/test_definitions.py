@@ -9,8 +9,8 @@ import pytest
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.demo import flights as demo
-from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
+from lakechime_dagster.errors import DeclarationError, LakeChimeError, failures_kept
+from lakechime_dagster.lake import JsonLines, Lake, SourceTable, event_group, event_stream, spark_table, sql_table
 from lakechime_dagster.lake.lake import Table
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every
@@ -42,7 +42,7 @@ def test_every_table_is_an_asset_and_every_input_an_edge(definitions: dg.Definit
         "gates": {"airport/events"},
         "crews": {"airport/events"},
         "airport_other": {"airport/events"},
-        **dict.fromkeys(("gates__types", "crews__types", "airport_other__types"), {"airport/events"}),
+        **{key: {"airport/events"} for key in ("gates__types", "crews__types", "airport_other__types")},
         "gates/gate__changed": {"airport/events"},
         "gold/gate_changes": {"gates/gate__changed"},
     }
@@ -218,3 +218,17 @@ def test_every_table_links_to_its_place_on_the_page_where_that_is_said(monkeypat
     assert links["gold/daily_delays"] == dg.MetadataValue.url("http://lineage.example/lineage?table=gold.daily_delays")
     assert links["bronze/flights"] == dg.MetadataValue.url("http://lineage.example/lineage?table=bronze.flights")
     assert links["gates/gate__changed"] == dg.MetadataValue.url("http://lineage.example/lineage?table=gates.gate__changed")
+
+
+def test_a_failed_group_is_shown_with_its_reason_and_the_others_run() -> None:
+    game = event_stream("game", source=JsonLines("in"))
+    with failures_kept():
+        shop = event_group("shop", game, match="shop.*", max_types=0)
+        definitions = build_definitions(Lake("play", [game, shop, event_group("fights", game, match="fight.*")]))
+    graph = definitions.resolve_asset_graph()
+    shown, other = graph.get(dg.AssetKey("shop")), graph.get(dg.AssetKey("fights"))
+    assert (shown.is_executable, "max_types" in shown.metadata["failed"], other.is_executable) == (False, True, True)
+    sensor = definitions.resolve_sensor_def("shop")
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(LakeChimeError, match="max_types"):
+        sensor(dg.build_sensor_context(instance=instance))
+    assert "play__shop" not in {job.name for job in definitions.resolve_all_job_defs()}

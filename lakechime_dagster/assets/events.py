@@ -22,7 +22,7 @@ from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.resources.lineage.declared import record_types
-from lakechime_dagster.resources.names import op_name
+from lakechime_dagster.resources.names import dagster_name, op_name
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import Attempted, SparkResource
@@ -36,6 +36,7 @@ from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers.flow import Flow
 
 NO_TYPE_FAILS, NOTHING_WAITS, NO_VALUE_LOST = "no_type_fails", "nothing_waits", "no_value_lost"
+FAILED_SECONDS = 60  # between ticks of the sensor of a group that cannot run
 MAX_SHOWN = 200  # types in a table that people read
 OF_ASSET = frozenset(("metadata", "tags", "code_version", "automation_condition", "freshness_policy"))  # what is no argument of an op
 
@@ -136,6 +137,33 @@ def _projected(context: dg.AssetExecutionContext, platform: Platform, lake: Lake
         context.log.warning(f"what is known of the types of {group.stream.name} is not shown yet: {error}")
         return {}
     return {f"told in {group.stream.schemas.name}": told.layouts, f"told in {group.stream.variations.name}": told.variations}
+
+
+def failed_group_asset(group: EventGroup) -> dg.AssetSpec:
+    """The asset of a group that cannot run, as its declaration is wrong."""
+    return dg.AssetSpec(
+        asset_key(group.name),
+        deps=[asset_key(group.stream.table.name)],
+        group_name=group.name,
+        kinds={*KINDS},
+        description=f"Failed: {group.problem}",
+        metadata={"failed": group.problem, "types": group.match},
+    )
+
+
+def failed_group_sensor(group: EventGroup) -> dg.SensorDefinition:
+    """The sensor of such a group, each tick of which fails with the reason: the events wait in the stream's table."""
+
+    @dg.sensor(
+        name=dagster_name(group.name),
+        minimum_interval_seconds=FAILED_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Failed: {group.problem}",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        raise LakeChimeError(f"event group {group.name} does not run: {group.problem}")
+
+    return sensor
 
 
 def _group_spec(group: EventGroup, flow: Flow, given: Mapping[str, Any]) -> dg.AssetSpec:

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.errors import DeclarationError, are_failures_kept, shown
 from lakechime_dagster.lake.type_patterns import is_matched, overlap, specificity
 
 COLUMNS = "columns"
@@ -108,6 +108,7 @@ class Contract:
         include: The changes that may come at all; all of them, where none is named.
         exclude: Those that may not: they are as under `rescue`, a table as under `freeze`, but where a rule for a path says more.
         shared: Rules of the group for paths, of which those hold that say more of a path than any of `paths`.
+        problem: What is wrong with it, where a lake is loaded; the group that has it fails.
         max_columns: How many columns of single values a type gets at most; the group's, or MAX_COLUMNS, where it is not said.
     """
 
@@ -121,8 +122,17 @@ class Contract:
     exclude: Collection[str | Change] = ()
     shared: Mapping[str, PathRule] = field(default_factory=dict, hash=False)
     max_columns: int | None = None
+    problem: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except DeclarationError as error:
+            if not are_failures_kept():
+                raise
+            object.__setattr__(self, "problem", str(error))
+
+    def _check(self) -> None:
         for name in MODES:
             object.__setattr__(self, name, _mode("Contract", name, getattr(self, name)))
         for name in ("include", "exclude"):

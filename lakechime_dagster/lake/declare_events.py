@@ -2,10 +2,12 @@
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import wraps
+from typing import ParamSpec
 
-from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.errors import DeclarationError, are_failures_kept, shown
 from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.contracts import Contract, Pin
 from lakechime_dagster.lake.events import (
@@ -79,6 +81,30 @@ def event_stream(
     return EventStream(name=name, table=table)
 
 
+Given = ParamSpec("Given")
+
+
+def _kept_with_its_problem(declare: Callable[Given, EventGroup]) -> Callable[Given, EventGroup]:
+    """A group whose declaration is wrong is kept with the error, where failures are; not where it is unknown which types it has."""
+
+    @wraps(declare)
+    def declared(*args: Given.args, **options: Given.kwargs) -> EventGroup:
+        try:
+            return declare(*args, **options)
+        except DeclarationError as error:
+            if not are_failures_kept():
+                raise
+            of_types = {name: value for name, value in options.items() if name in ("name", "stream", "match", "moved", "columns")}
+            try:
+                own: Callable[..., EventGroup] = declare
+                return replace(own(*args, **of_types), problem=str(error))
+            except DeclarationError:
+                raise error from None
+
+    return declared
+
+
+@_kept_with_its_problem
 def event_group(
     name: str,
     stream: EventStream,
@@ -175,10 +201,13 @@ def checked_groups(stream: EventStream, groups: Iterable[EventGroup]) -> tuple[E
     """
     several = list(groups)
     for at, one in enumerate(several):
-        for other in several[:at]:
+        for before, other in enumerate(several[:at]):
             if specificity(one.match) == specificity(other.match) and overlap(one.match, other.match):
                 problem = f"{one.match!r} matches types that {other.match!r} of {other.name} matches too, and says as much of them"
-                raise DeclarationError(one.name, "match", f"{problem}; make one of them longer")
+                error = DeclarationError(one.name, "match", f"{problem}; make one of them longer")
+                if not are_failures_kept():
+                    raise error
+                several[at], several[before] = replace(one, problem=str(error)), replace(other, problem=str(error))
     if not any(group.match.strip("*") == "" for group in several):
         about, kept = f"Types of {stream.name} that no other group takes", stream.table.maintenance
         several.append(event_group(stream.name + OTHER, stream, description=about, maintenance=kept))
@@ -215,6 +244,8 @@ def _schedule(name: str, value: object, field_name: str = "every") -> Schedule |
 def _contract(name: str, field_name: str, value: object) -> Contract:
     if not isinstance(value, Contract):
         raise DeclarationError(name, field_name, f"{shown(value)} is no Contract(columns=…, kinds=…)")
+    if value.problem:
+        raise DeclarationError(name, field_name, value.problem)
     return value
 
 

@@ -86,6 +86,7 @@ class EventGroup:
         maintenance: How the files of all its tables are kept, with one budget of a run; they are left alone, where it is not said.
         spark: The driver of its runs, such as the URL of a cluster's master; that of the settings, where it is not said.
         dagster: What its asset is given beside, such as a pool.
+        problem: What is wrong with its declaration. It still has the types that it matches, whose events wait in the stream's table.
     """
 
     name: str
@@ -110,6 +111,7 @@ class EventGroup:
     description: str = ""
     spark: str | None = None
     dagster: Passthrough = field(default_factory=dict, hash=False)
+    problem: str = ""
 
     def contract_of(self, type_name: str) -> Contract:
         """What events of a type may change."""

@@ -93,6 +93,11 @@ class Lake:
         return tuple(table for table in self.tables if not isinstance(table, SourceTable))
 
     @property
+    def working_groups(self) -> tuple[EventGroup, ...]:
+        """The groups of event types whose declarations are right."""
+        return tuple(group for group in self.groups if not group.problem)
+
+    @property
     def computed(self) -> tuple[LakeTable, ...]:
         """The tables that this lake computes, inputs first."""
         return tuple(table for table in self.tables if isinstance(table, LakeTable))

@@ -2,19 +2,20 @@
 
 import importlib
 
-from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.errors import InvalidValueError, failures_kept
 from lakechime_dagster.lake.lake import Lake
 
 
 def load_lake(name: str) -> Lake:
-    """The lake that LAKECHIME_LAKE names.
+    """The lake that LAKECHIME_LAKE names; event groups whose declaration is wrong are in it with their `problem`.
 
     Raises:
         InvalidValueError: when the module or the attribute is not there, or is no Lake.
     """
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute, None)
+        with failures_kept():
+            found = getattr(importlib.import_module(module), attribute, None)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise

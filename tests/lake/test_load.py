@@ -1,8 +1,12 @@
 """Loading a lake by the name that the settings give."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.errors import DeclarationError, InvalidValueError
+from lakechime_dagster.lake.events import owner_of
 from lakechime_dagster.lake.load import load_lake
 
 
@@ -21,3 +25,38 @@ def test_a_lake_is_found_by_module_and_attribute() -> None:
 def test_what_is_no_lake_is_told_with_its_name(name: str, problem: str) -> None:
     with pytest.raises(InvalidValueError, match=problem):
         load_lake(name)
+
+
+GROUPS = """
+from lakechime_dagster.lake import Contract, JsonLines, Lake, event_group, event_stream
+game = event_stream("game", source=JsonLines("in"))
+lake = Lake("play", [
+    game,
+    event_group("shop", game, match="shop.*", types={"shop.buy": Contract(columns="frezee")}),
+    event_group("levels", game, match="level.*", max_types=0),
+    event_group("fights", game, match="fight.*"),
+    event_group("one", game, match="x.*"),
+    event_group("two", game, match="*.x"),
+])
+"""
+
+
+def test_a_group_whose_declaration_is_wrong_fails_alone_and_keeps_its_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "groups_lake.py").write_text(GROUPS)
+    monkeypatch.syspath_prepend(tmp_path)
+    lake = load_lake("groups_lake:lake")
+    monkeypatch.delitem(sys.modules, "groups_lake")
+    assert {group.name: group.problem.partition(": ")[0] for group in lake.groups} == {
+        "shop": "shop, types['shop.buy']", "levels": "levels, max_types", "fights": "", "one": "two, match", "two": "two, match",
+        "game_other": "",
+    }  # fmt: skip
+    assert [owner_of(lake.groups, kind).name for kind in ("shop.buy", "level.up", "other")] == ["shop", "levels", "game_other"]
+    with pytest.raises(DeclarationError, match="frezee"):
+        exec(GROUPS, {})
+
+
+def test_what_is_not_of_one_group_alone_still_stops_the_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wrong_lake.py").write_text(GROUPS.replace('match="level.*"', 'match=""'))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DeclarationError, match="levels, match"):
+        load_lake("wrong_lake:lake")

@@ -50,9 +50,12 @@ def list_(
     groups = declared_groups(platform.settings) if group is None else [group_named(group, platform.settings)]
     newest = _newest(platform, groups)
     documents = [schema_show.document(one, newest.get(each.stream.table.name)) for each in groups for one in types_of(platform, each)]
+    failed = {each.name: each.problem for each in groups if each.problem}
     if as_json:
-        print_json({"types": documents})
+        print_json({"types": documents} | ({"failed_groups": failed} if failed else {}))
         return
+    for name, problem in failed.items():
+        say(f"group {name} failed, and its events wait in the stream's table: {problem}")
     rows = [[*map(_cell, map(one.get, LISTED)), schema_show.state_shown(one)] for one in documents]
     print_table(HEADS, rows, empty=f"no event has come yet to {', '.join(one.name for one in groups)}" if groups else NO_STREAM)
 

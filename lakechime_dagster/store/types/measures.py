@@ -102,9 +102,7 @@ def measures(types: SqlEventTypes) -> Measures:
         totals = _totals(connection, deployment)
         names = sorted({one.group for one in several} | {*totals})
         flows = {row.name: row for row in connection.execute(_flows(deployment, names))}
-        groups = tuple(
-            replace(_group(name, flows.get(name), totals.get(name, {})), stuck_ts=_stuck_ts(several, name)) for name in names
-        )
+        groups = tuple(replace(_group(name, flows.get(name), totals.get(name, {})), stuck_ts=_stuck_ts(several, name)) for name in names)
         lags = tuple(consumer_lags(connection, deployment))
         lanes = {LaneState(state): count for state, count in connection.execute(_lanes(deployment))}
         ticked = connection.execute(sa.select(sa.func.max(ledger.flow.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
