@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, make_asgi_app
 
 from lakechime_dagster.api import session
-from lakechime_dagster.api.body import TooLargeError
+from lakechime_dagster.api.body import LetsSend, TooLargeError
 from lakechime_dagster.api.metrics import StoreCollector
 from lakechime_dagster.api.own_page import NOTICES, NotOurPageError
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
@@ -76,6 +76,7 @@ def build_app(served: Served) -> FastAPI:
             return session.login_page(f"/lineage?{request.url.query}", 401)
         return _refused(401, "Unauthorized", "send Authorization: Bearer and the token of LAKECHIME_API_TOKEN")
 
+    app.add_middleware(LetsSend)
     for kind, status in STATUS.items():
         app.add_exception_handler(kind, partial(_told, status))
 

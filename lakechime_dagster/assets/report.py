@@ -13,7 +13,7 @@ from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.resources.lineage.runs import Recorded
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import SparkAttempt
-from lakechime_dagster.spark.job import SourceResult, TableResult
+from lakechime_dagster.spark.job import Outcome, SourceResult, TableResult
 from lakechime_dagster.triggers.feeds import spans_between
 from lakechime_dagster.triggers.grid import from_milliseconds
 
@@ -77,9 +77,22 @@ def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str
         columns = [dg.TableColumn(name, kind) for name, kind in result.schema]
         metadata["dagster/column_schema"] = dg.MetadataValue.table_schema(dg.TableSchema(columns=columns))
     sentence = f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} deleted, {counts.quarantined} quarantined"
+    if result.outcome is Outcome.SKIPPED:
+        sentence = metadata["superseded"] = superseded(running, result)
     return Report(
         sentence=sentence, metadata=metadata | lineage_metadata(recorded), result=result, statement=recorded and recorded.statement
     )  # fmt: skip
+
+
+def superseded(running: RunningExecution, result: TableResult) -> str:
+    """That another attempt committed the step, and by which run."""
+    execution, committed = running.execution, result.committed
+    by = committed.stamp.attempt if committed is not None else 0
+    run_id = next((one.run_id for one in running.platform.ledger.attempts(execution.execution_id) if one.number == by), None)
+    run = f"run {run_id}" if run_id is not None else "a run that is not known any more"
+    verb = "superseded" if by > execution.attempt else "committed before"
+    attempt = f" (attempt {by})" if by else ""
+    return f"{verb} by {run}{attempt}: version {result.version} is its commit; this run, attempt {execution.attempt}, wrote nothing"
 
 
 def ranges_read(running: RunningExecution, result: TableResult) -> list[str]:

@@ -29,7 +29,7 @@ OPTIONS = {  # of the fields of an event
     "snapshot_id": "--snapshot-id", "prev_snapshot_id": "--prev-snapshot-id", "snapshot_ts": "--snapshot-ts", "tags": "--tag",
     "cluster": "--cluster", "table_uid": "--table-uid", "event_key": "--event-key",
 }  # fmt: skip
-TIME = "TIME"  # ISO 8601 with a zone, or milliseconds since the epoch
+TIME = "TIME"  # ISO 8601, UTC where it names no zone, or milliseconds since the epoch
 
 
 @app.command()

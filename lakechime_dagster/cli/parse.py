@@ -49,7 +49,7 @@ def reading_fields(options: Mapping[str, str]) -> Iterator[None]:
 
 
 def milliseconds(option: str, text: str, otherwise: str = "") -> int:
-    """An ISO 8601 time with a zone, or milliseconds since the epoch; `otherwise` says what else the option takes."""
+    """An ISO 8601 date or time, in UTC where it names no zone, or milliseconds since the epoch; `otherwise`: what else is taken."""
     with reading(option):
         if text.isascii() and text.isdigit() and int(text[:20]) >= EARLIEST:
             return checked_milliseconds("time", int(text[:20]))
@@ -123,8 +123,7 @@ def _iso_time(text: str, otherwise: str) -> dt.datetime:
         moment = None if text.isdigit() else datetime_of_iso(text)
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None:
-        problem = "is not a time" if moment is None else "has no zone"
-        remedy = f"write it as 2013-01-02T06:00Z, with a zone, or in milliseconds since the epoch (13 digits){otherwise}"
-        raise InvalidValueError("time", text, f"{problem}; {remedy}")
-    return moment
+    if moment is None:
+        remedy = f"write it as 2013-01-02T06:00, in UTC or with a zone, or in milliseconds since the epoch (13 digits){otherwise}"
+        raise InvalidValueError("time", text, f"is not a time; {remedy}")
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)

@@ -302,7 +302,7 @@ def _resume_from(text: str) -> "StartFrom | None":
 
 
 def _start_from(option: str, text: str) -> "StartFrom":
-    """`beginning`, `now`, a position, or a time with a zone or in milliseconds."""
+    """`beginning`, `now`, a position, or a time (UTC where it names no zone) or milliseconds."""
     from lakechime_dagster.triggers.grid import from_milliseconds
     from lakechime_dagster.triggers.model import StartFrom
 

@@ -217,5 +217,16 @@ def _keep(running: RunningExecution, stop: threading.Event, log: Callable[[str],
         if not alive:
             if not running.settled:
                 running.lost.set()
-                log(f"attempt {execution.attempt} of execution {execution.execution_id} was superseded")
+                log(f"attempt {execution.attempt} of execution {execution.execution_id} is {_superseded(running)}")
             return
+
+
+def _superseded(running: RunningExecution) -> str:
+    """By whom, as far as that has begun."""
+    try:
+        current = running.platform.ledger.execution(running.execution.execution_id)
+    except LakeChimeError:  # who it is does not matter more than that it is so
+        current = None
+    if current is None or current.run_id is None:
+        return "superseded by a run that has not begun"
+    return f"superseded by run {current.run_id} (attempt {current.attempt})"

@@ -8,12 +8,15 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.assets.checks import check_results
-from lakechime_dagster.assets.report import MAX_EVENTS, Report, combined, events_table, nothing_new
+from lakechime_dagster.assets.report import MAX_EVENTS, Report, combined, events_table, nothing_new, superseded
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.lake import LakeTable, SourceTable, spark_table
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from tests.factories import make_event
+from tests.support.world import World, a_flow, committed, one
 
 NOW = dt.datetime(2024, 5, 2, 12, tzinfo=dt.UTC)
 orders = SourceTable("bronze.orders")
@@ -71,6 +74,24 @@ def test_a_run_that_wrote_nothing_leaves_the_table_as_fresh_as_it_was(hours: int
     before = None if hours is None else int((NOW - dt.timedelta(hours=hours)).timestamp() * 1000)
     (check,) = [one for one in check_results(table, [nothing_new("nothing came")], NOW, before) if one.check_name == "fresh_by_watermark"]
     assert check.passed == is_fresh
+
+
+@pytest.mark.parametrize(
+    ("mine", "by", "told"),
+    [
+        (1, 2, "superseded by run late (attempt 2): version 7 is its commit; this run, attempt 1, wrote nothing"),
+        (2, 1, "committed before by run early (attempt 1): version 7 is its commit; this run, attempt 2, wrote nothing"),
+    ],
+)
+def test_a_run_that_was_overtaken_names_the_run_that_committed(world: World, platform: Platform, mine: int, by: int, told: str) -> None:
+    flow = a_flow(target="silver.orders")
+    world.change(version=0)
+    first = world.ledger.begin(one(world.fire(flow)).execution_id, "early")
+    second = world.ledger.lose(first, "gave no sign of life", immediately=True)
+    assert second is not None
+    attempts = {1: first, 2: world.ledger.begin(second.execution_id, "late")}
+    running = RunningExecution(platform, flow, attempts[mine])
+    assert superseded(running, TableResult(outcome=Outcome.SKIPPED, committed=committed(attempts[by]))) == told
 
 
 def test_the_table_of_consumed_events_is_capped_and_says_how_many_there_were() -> None:

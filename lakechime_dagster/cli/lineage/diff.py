@@ -9,7 +9,9 @@ from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import Json
 from lakechime_dagster.cli.output import print_json, print_table
 
-Since = Annotated[str, typer.Option("--since", metavar="TIME", help="The earlier time: ISO 8601 with a zone, or an age such as 30d.")]
+Since = Annotated[
+    str, typer.Option("--since", metavar="TIME", help="The earlier time: ISO 8601, UTC without a zone, or an age such as 30d.")
+]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="The later one; now unless given.")]
 Tables = Annotated[list[str] | None, typer.Argument(metavar="[TABLE…]", help="Tables that are written; all unless given.")]
 

@@ -30,7 +30,9 @@ class KindName(StrEnum):
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A table, or a column as schema.table.column.")]
 Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="Tables, or columns as schema.table.column.")]
-At = Annotated[str | None, typer.Option("--at", metavar="TIME", help="As recorded then: an ISO 8601 time with a zone, or an age (30d).")]
+At = Annotated[
+    str | None, typer.Option("--at", metavar="TIME", help="As recorded then: an ISO 8601 time, UTC without a zone, or an age (30d).")
+]
 Depth = Annotated[int | None, typer.Option("--depth", min=1, max=MAX_LIMIT, help="At most so many steps.")]
 OfKind = Annotated[
     KindName | None,
