@@ -8,14 +8,16 @@ infinite ones the last, or the first, of the lake.
 """
 
 import datetime
+import json
 import math
 import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
-from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.compat import UTC, StrEnum
 
 Twin = Callable[[Any], str]
 
@@ -83,6 +85,59 @@ def lake_twin(lake_type: str, kind: Kind | None = None) -> Twin:
     if not texts:
         raise ValueError(f"values of {lake_type} have no canonical text")
     return texts[kind or next(iter(texts))][1]
+
+
+def text_of(value: Any) -> str:
+    """The text of a value in a column that holds text since its values are of several types.
+
+    Values that are equal have one text, so that it makes no difference whether a wider type held them before: 1, 1.0 and 1.00
+    are `1`, and midnight is its date. Arrays, maps and structs are JSON, without fields that are null.
+    """
+    match value:
+        case str():
+            return value
+        case bool():
+            return str(value).lower()
+        case float():
+            return _number_text(value)
+        case Decimal():
+            text = _without_zeros(format(value, "f"))
+            return "0" if text == "-0" else text
+        case datetime.datetime():
+            moment = value.astimezone(UTC) if value.tzinfo else value
+            is_date = moment.tzinfo is None and moment.time() == datetime.time()
+            return moment.date().isoformat() if is_date else moment.isoformat(sep=" ")
+        case datetime.date():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case list() | tuple() | Mapping():
+            return _json(value)
+        case _:
+            return str(value)
+
+
+def _number_text(value: float) -> str:
+    if value.is_integer() and abs(value) < _EXACT_WHOLE:
+        return str(int(value))
+    return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value) or ("NaN" if math.isnan(value) else repr(value))
+
+
+def _json(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case list() | tuple():
+            return f"[{','.join(map(_json, value))}]"
+        case Mapping():
+            fields = sorted(((str(name), one) for name, one in value.items() if one is not None), key=lambda field: field[0])
+            return f"{{{','.join(f'{json.dumps(name, ensure_ascii=False)}:{_json(one)}' for name, one in fields)}}}"
+        case bool() | int() | Decimal():
+            return text_of(value)
+        case float() if math.isfinite(value):
+            return text_of(value)
+        case _:
+            return json.dumps(text_of(value), ensure_ascii=False)
 
 
 def _expressions(types: Mapping[str, Mapping[Kind, str]], source_type: str) -> dict[Kind, str]:
@@ -174,6 +229,7 @@ _EPOCH_DAY = datetime.date(1970, 1, 1)
 _EPOCH = datetime.datetime(1970, 1, 1)  # a wall clock
 _UTC_EPOCH = _EPOCH.replace(tzinfo=datetime.timezone.utc)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+_EXACT_WHOLE = 2**53  # below which each whole number is a double of its own
 
 
 def _lake_texts(lake_type: str) -> Mapping[Kind, tuple[str, Twin]]:

@@ -17,7 +17,7 @@ from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic, shard_colu
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name
-from lakechime_dagster.lake.own_columns import is_own_column
+from lakechime_dagster.lake.own_columns import why_refused
 from lakechime_dagster.lake.personal import Personal, PersonalColumns, check_unlisted, checked_personal, column_of
 from lakechime_dagster.lake.readers import checked_readers
 from lakechime_dagster.lake.reads import Passthrough
@@ -90,6 +90,7 @@ def change_table(
     _check_numbers(name, max_delete_ratio, max_continuous_empty_commits)
     _check_history(name, history, source, envelope)
     names, tagged = _checked_names(name, columns or {}, merge), _checked_personal(name, columns or {}, merge)
+    _check_taken(name, merge, types or {}, names)
     clustered = checked_columns(name, "cluster_by", cluster_by)
     check_unlisted(name, "cluster_by", clustered, tagged, "rows lie together by statistics, which it has none of; leave it out")
     there = {here: there for there, here in names.items()}
@@ -225,15 +226,25 @@ def _checked_names(name: str, columns: object, merge: CDCMerge) -> Mapping[str, 
     checked_columns(name, "columns", columns.keys())
     named = {there: here for there, here in columns.items() if not isinstance(here, Personal)}
     here = checked_columns(name, "columns", named.values())
-    own = [one for one in here if is_own_column(one)]
-    if own:
-        raise DeclarationError(name, "columns", f"names {own[0]!r}, which tables have of their own; give it another name")
+    for one in here:
+        if why := why_refused(one):
+            raise DeclarationError(name, "columns", f"names {one!r}: {why}; give it another name")
     left_out = [one for one in here if not merge.takes(one)]
     if left_out:
         raise DeclarationError(
             name, "columns", f"names {left_out[0]!r}, which merge.column_list leaves out; merge speaks of the names here"
         )
     return MappingProxyType(named)
+
+
+def _check_taken(name: str, merge: CDCMerge, types: Mapping[str, str], names: Mapping[str, str]) -> None:
+    """Refuse columns whose names no table can have."""
+    for where, columns in (("merge", merge.keys), ("types", types)):
+        for column in columns:
+            here = names.get(column, column) if where == "types" else column
+            if merge.takes(here) and (why := why_refused(here)):
+                remedy = f"give it another name by columns={{{column!r}: …}}"
+                raise DeclarationError(name, where, f"names {column!r}: {why}; {remedy}, or leave it out by merge.except_column_list")
 
 
 def _checked_personal(name: str, columns: Mapping[str, object], merge: CDCMerge) -> PersonalColumns:

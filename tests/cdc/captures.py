@@ -15,6 +15,7 @@ from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.remembering.table_schema import TableSchema
+from lakechime_dagster.cdc.schemas.values import single
 
 FOLDER = Path(__file__).parent / "captures"
 
@@ -86,7 +87,7 @@ def is_the_same(value: Any, told: str | None) -> bool:
         case bool():
             return told in (("true", "t", "1") if value else ("false", "f", "0"))
         case float():
-            return told is not None and (value == float(told) or (math.isnan(value) and told == "NaN"))
+            return told is not None and (value in (float(told), _single(told)) or (math.isnan(value) and told == "NaN"))
         case bytes():
             return told == value.hex()
         case datetime.date() if told in ("infinity", "-infinity"):
@@ -101,6 +102,14 @@ def is_the_same(value: Any, told: str | None) -> bool:
             return format(value, "f") == told
         case _:
             return str(value) == told
+
+
+def _single(text: str) -> float | None:
+    """The number of 32 bits that a text means, which has no more digits than tell it apart."""
+    try:
+        return single(float(text))
+    except OverflowError:
+        return None
 
 
 def _time_of_day(text: str) -> str | None:

@@ -43,7 +43,7 @@ UNTOLD = {  # by capture and table, the columns that the messages alone do not t
     "postgres-defaults_replaced.stock": {"level", "name", "price"},
     # texts of the database that differ from those of the same numbers
     "mariadb-edges.edges": {"dz", "z"},
-    "postgres-edges.edges": {"n", "r"},
+    "postgres-edges.edges": {"n"},
     # values that the connector, by its settings, does not send as they are
     "mariadb-types.numbers": {"f"},
     "mariadb-types.zero_dates": {"d", "dt", "d_required", "dt_required"},

@@ -161,7 +161,7 @@ WRONG = [
     (lambda: orders(envelope=Maxwell(), types={"id": 5}), "shop.orders, types: {'id': 5} is no map of columns to their types"),
     (lambda: orders(types={"id": "bigint"}), "shop.orders, types: is not read, as messages of Debezium bring their columns' types"),
     (lambda: orders(every="daily"), "shop.orders, every: 'daily' is no schedule; write every(minutes=5)"),
-    (lambda: orders(on_drift="ask"), "shop.orders, on_drift: 'ask' is none of exception, evolve, try_evolve, lenient, ignore"),
+    (lambda: orders(on_drift="ask"), "shop.orders, on_drift: 'ask' is none of exception, evolve, lenient, ignore"),
     (lambda: orders(allowed_lateness=3), "shop.orders, allowed_lateness: 3 is not a positive timedelta"),
     (lambda: orders(allowed_lateness=dt.timedelta(0)), "shop.orders, allowed_lateness: datetime.timedelta(0) is not a positive timedelta"),
     (lambda: orders(readers="duckdb"), "shop.orders, readers: 'duckdb' is not a list of readers; write ['duckdb']"),
@@ -177,7 +177,13 @@ WRONG = [
         lambda: orders(deletes="soft", merge=CDCMerge(keys=("id",), stored_as_scd_type=2)),
         "shop.orders, deletes: 'soft' goes without stored_as_scd_type=2, whose histories keep deleted rows; leave it out",
     ),
-    (lambda: orders(columns={"removed": "__deleted_AT"}), "shop.orders, columns: names '__deleted_AT', which tables have of their own"),
+    (lambda: orders(columns={"removed": "__deleted_AT"}), "shop.orders, columns: names '__deleted_AT': CDC tables have columns of that"),
+    (lambda: orders(columns={"a b": "_Metadata"}), "shop.orders, columns: names '_Metadata': Delta has columns of that name; give it"),
+    (lambda: orders(merge=CDCMerge(keys=("order id",))), "shop.orders, merge: names 'order id': Delta takes no ' ' in names"),
+    (
+        lambda: orders(envelope=Maxwell(), types={"id": "int", "filePath": "string"}),
+        "shop.orders, types: names 'filePath': Delta has columns of that name; give it another name by columns={'filePath': …}, or leave",
+    ),
     (lambda: orders(columns=["id"]), "shop.orders, columns: ['id'] is no map of names"),
     (lambda: orders(columns={"a": "b", "c": "b"}), "shop.orders, columns: names column 'b' twice"),
     (
@@ -211,6 +217,14 @@ WRONG = [
         "shop.orders, types",
     ),
 ]  # fmt: skip
+
+
+def test_a_column_of_a_name_that_no_table_can_have_is_declared_under_another_or_left_out() -> None:
+    types = {"id": "int", "filePath": "string", "a=b": "string"}
+    table = orders(
+        envelope=Maxwell(), types=types, columns={"filePath": "path"}, merge=CDCMerge(keys=("id",), except_column_list=("a=b",))
+    )  # fmt: skip
+    assert table.columns == {"filePath": "path"}
 
 
 @pytest.mark.parametrize(("declare", "message"), WRONG)

@@ -7,7 +7,9 @@ are what the database says, and go back where its own do. The row of a key that 
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from lakechime_dagster.cdc.canonical import text_of
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.meaning import fold
 from lakechime_dagster.cdc.meaning.events import Event, State, states_of
@@ -181,7 +183,12 @@ def _go_on(rows: list[HistoryRow], row: Row | None, event: Event, track: TrackHi
 def _is_same(one: Row, other: Row, track: TrackHistory) -> bool:
     """Whether two rows have the same values in the tracked columns; one that a row does not have is null."""
     values = [(one.get(name), other.get(name)) for name in one.keys() | other.keys() if name in track]
-    return all(old == new or encoded(old) == encoded(new) for old, new in values)  # not a number equals itself as text
+    return all(old == new or encoded(old) == encoded(new) or _is_one_text(old, new) for old, new in values)  # NaN equals itself as text
+
+
+def _is_one_text(one: Any, other: Any) -> bool:
+    """Whether values, of which one alone is text, are the same in a column that holds text as it has values of several types."""
+    return isinstance(one, str) is not isinstance(other, str) and None not in (one, other) and text_of(one) == text_of(other)
 
 
 def _states(histories: Histories, key: Key, below: Order) -> Iterator[State]:

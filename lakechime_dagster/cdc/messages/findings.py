@@ -1,6 +1,6 @@
 """What a look at some messages finds of how their connector is set up, each with its remedy."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.messages.message import parts_of
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader
 from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, OtherTable, Reading, Record, Tombstone, TransactionEnd, Unreadable
+from lakechime_dagster.cdc.schemas.drift import why_not_taken
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 
@@ -121,6 +122,21 @@ def without_transactions(sample: Sample) -> list[Finding]:
     problem = f"{_of(bare, sample)} tell no transaction, so that transactions= says nothing of whether all came"
     remedy = f"{TRANSACTIONS}; where it flattens, name transaction.id,transaction.data_collection_order in `add.fields`"
     return [Finding(Weight.WARNING, "transactions", problem, remedy)]
+
+
+def untaken(sample: Sample, names: Mapping[str, str], takes: Callable[[str], bool]) -> list[Finding]:
+    """The columns that a table cannot have, by the names there of those that are declared, where it takes them."""
+    carried = dict.fromkeys((name for _, change in sample.changes for name in change.columns), "string")
+    refused: dict[str, str] = {}
+    for name, ddl in {**carried, **sample.columns}.items():
+        here = names.get(name, name)
+        if takes(here) and (why := why_not_taken(here, ddl)):
+            refused[name] = why
+    if not refused:
+        return []
+    problem = "; ".join(f"{name!r} is left out: {why}" for name, why in refused.items())
+    remedy = f"give another name by columns={{{', '.join(f'{name!r}: …' for name in refused)}}}, or name it in merge.except_column_list"
+    return [Finding(Weight.ERROR, "columns", problem, remedy)]
 
 
 def _unreadable(sample: Sample) -> Iterator[Finding]:

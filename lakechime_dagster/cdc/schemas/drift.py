@@ -1,8 +1,9 @@
 """What becomes of a table's columns when changes bring others.
 
 Types are in Spark's words, and ordered as Delta widens them: one is wider than another if it holds exactly all its values
-and Delta makes it of the other without writing the table's files again. So two types have one least wider type, or none:
-it makes no difference in which order schemas are seen, nor in how many steps, but to the order in which columns are added.
+and Delta makes it of the other without writing the table's files again. So two types have one least wider type, or none,
+and then the column is text: it makes no difference in which order schemas are seen, nor in how many steps, but to the order in
+which columns are added.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,9 @@ from lakechime_dagster.cdc.ddl import Array, Decimal, Map, Simple, Struct, Type,
 from lakechime_dagster.cdc.schemas.values import MAX_PRECISION
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.names import folded
+from lakechime_dagster.lake.own_columns import refused_characters, why_refused
 
+TEXT = "string"  # of a column whose values no other type holds
 _WIDER = {  # of each type all that are wider, the less wide ones first
     "tinyint": ("smallint", "int", "bigint", "double"),
     "smallint": ("int", "bigint", "double"),
@@ -44,6 +47,30 @@ def is_widening_in_place(known: str, wanted: str) -> bool:
     return _least(parsed(known), parsed(wanted)) == parsed(wanted)
 
 
+def why_not_taken(name: str, ddl: str) -> str | None:
+    """Why a table cannot have a column of this name and type; None where it can."""
+    if why := why_refused(name):
+        return why
+    found = next((why for field in _fields(parsed(ddl)) if (why := refused_characters(field))), None)
+    return found and f"of a field in it: {found}"
+
+
+def _fields(known: Type) -> Iterator[str]:
+    """The names of all fields of structs in a type."""
+    match known:
+        case Struct(fields):
+            yield from fields
+            for inner in fields.values():
+                yield from _fields(inner)
+        case Array(items):
+            yield from _fields(items)
+        case Map(keys, values):
+            yield from _fields(keys)
+            yield from _fields(values)
+        case _:
+            return
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evolution:
     """What becomes of a table's columns.
@@ -52,37 +79,38 @@ class Evolution:
         columns: What the table has then, and the type of each; as before where something is refused.
         added: The columns to be added, in the order in which they are first seen.
         widened: The columns to be widened, and to what.
-        left_out: The columns that the table does not take.
+        left_out: The columns that the table does not take, and why.
         missing: The columns of the table that some of the schemas lack.
         conflicts: The columns that do not hold all values, and why; those that the table has stay as they are, others are not
             added.
+        texts: The columns that hold text since no other type holds all their values, and why.
         refused: Why nothing may change; empty where the policy allows it.
     """
 
     columns: Mapping[str, str]
     added: Mapping[str, str] = field(default_factory=dict)
     widened: Mapping[str, str] = field(default_factory=dict)
-    left_out: frozenset[str] = frozenset()
+    left_out: Mapping[str, str] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
     conflicts: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
 
 
-def evolved(known: Mapping[str, str], seen: Iterable[Mapping[str, str]], policy: Drift) -> Evolution:
+def evolved(known: Mapping[str, str], seen: Iterable[Mapping[str, str]], policy: Drift, keys: Collection[str] = ()) -> Evolution:
     """What becomes of the columns that a table is known to have when rows of these schemas come.
 
     A value that fits its column in one of the schemas fits it afterwards too, but for columns in `conflicts` and `left_out`,
-    and where something is refused. A table without columns is not there yet: it gets them by any policy.
+    and where something is refused. A table without columns is not there yet: it gets them by any policy. Values of types that
+    no other type holds are text. Of the columns of the `keys` this is refused: other keys may have the same text.
     """
     found = _followed(known, list(seen))
-    refused = tuple(_refused(known, found, policy))
-    if refused:
-        return replace(found, columns=dict(known), added={}, widened={}, refused=refused)
     if policy is Drift.IGNORE and known:
         narrow = {name: f"the column is {known[name]}, and stays so; values are {wider}" for name, wider in found.widened.items()}
-        left_out = frozenset(found.added)
-        return replace(found, columns=dict(known), added={}, widened={}, left_out=left_out, conflicts={**found.conflicts, **narrow})
-    return found
+        conflicts, left_out = {**found.conflicts, **narrow}, dict.fromkeys(found.added, "on_drift=Drift.IGNORE adds no columns")
+        return replace(found, columns=dict(known), added={}, widened={}, texts={}, left_out=left_out, conflicts=conflicts)
+    refused = tuple(_refused(known, found, policy, keys))
+    return replace(found, columns=dict(known), added={}, widened={}, texts={}, refused=refused) if refused else found
 
 
 def _followed(known: Mapping[str, str], schemas: Collection[Mapping[str, str]]) -> Evolution:
@@ -93,31 +121,39 @@ def _followed(known: Mapping[str, str], schemas: Collection[Mapping[str, str]]) 
             met.setdefault(name, []).append(ddl)
     conflicts = {name: why for name, why in _clashes(met).items() if name not in known}
     least: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, ddls in met.items():
+        if name in conflicts:
+            continue
         wide_enough = _least_of(ddls)
         if wide_enough is None:
-            conflicts[name] = f"no type of a table holds the values of {' and '.join(sorted(set(ddls)))}"
-        elif name not in conflicts:
-            least[name] = wide_enough
+            texts[name] = f"its values are {' and '.join(sorted(set(ddls)))}, which no type but text holds"
+        least[name] = wide_enough or TEXT
     return Evolution(
         columns={**known, **least},
         added={name: ddl for name, ddl in least.items() if name not in known},
         widened={name: ddl for name, ddl in least.items() if ddl != known.get(name, ddl)},
         missing=frozenset(name for name in known if any(name not in schema for schema in schemas)),
         conflicts=conflicts,
+        texts=texts,
     )
 
 
-def _refused(known: Mapping[str, str], found: Evolution, policy: Drift) -> Iterator[str]:
+def _refused(known: Mapping[str, str], found: Evolution, policy: Drift, keys: Collection[str]) -> Iterator[str]:
     """What of an evolution the policy does not allow, and what to do about it."""
+    for name, why in found.texts.items():
+        if name in keys:
+            yield f"column {name} of the key: {why}; declare another table for the messages from the change of its type on"
     if policy in (Drift.EXCEPTION, Drift.EVOLVE):
-        for name, why in found.conflicts.items():
-            yield f"column {name}: {why}; declare its type, leave it out, or let rows wait with on_drift=Drift.LENIENT"
+        for name, why in {**found.conflicts, **found.texts}.items():
+            yield f"column {name}: {why}; declare its type, leave it out, or let its values be text with on_drift=Drift.LENIENT"
     if policy is Drift.EXCEPTION and known:
         drift = {name: f"is new, of type {ddl}" for name, ddl in found.added.items()}
         drift |= {name: f"is {known[name]} and its values are {ddl}" for name, ddl in found.widened.items()}
         drift |= dict.fromkeys(sorted(found.missing), "is missing in rows that came")
         for name, what in drift.items():
+            if name in found.texts:
+                continue  # it is refused above
             yield f"column {name} {what}: on_drift=Drift.EXCEPTION lets no column change; declare Drift.LENIENT to follow"
 
 

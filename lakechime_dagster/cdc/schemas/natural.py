@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lakechime_dagster.cdc.schemas.columns import decoded
-from lakechime_dagster.cdc.schemas.values import AS_WRITTEN, EXACT, MAX_PRECISION, Decode, InexactNumberError, ValueType
+from lakechime_dagster.cdc.schemas.values import AS_WRITTEN, EXACT, MAX_PRECISION, Decode, InexactNumberError, ValueType, single
 from lakechime_dagster.compat import date_of_iso, datetime_of_iso
 from lakechime_dagster.lake.envelopes import BinaryText
 
@@ -134,6 +134,13 @@ def _float(value: Any) -> float:
     return found
 
 
+def _single(value: Any) -> float:
+    try:
+        return single(_float(value))
+    except OverflowError:
+        raise ValueError("it is too large") from None
+
+
 def _decimal(precision: int, scale: int) -> Decode:
     unit, limit = Decimal(1).scaleb(-scale), Decimal(1).scaleb(precision - scale)
     reason = f"it has at most {precision - scale} digits before the point and {scale} after it"
@@ -212,7 +219,7 @@ _BY_TYPE: dict[str, Decode] = {
     "smallint": _integer(16),
     "int": _integer(32),
     "bigint": _integer(64),
-    "float": _float,
+    "float": _single,
     "double": _float,
     "string": AS_WRITTEN.decode,
     "date": _date,

@@ -9,6 +9,7 @@ import datetime
 import decimal
 import hashlib
 import json
+import struct
 import uuid
 from base64 import b64encode
 from binascii import a2b_base64
@@ -130,6 +131,19 @@ def _float(value: Any) -> float:
     if isinstance(value, bool):
         raise TypeError("is no number")
     return float(value)  # text too: NaN and the infinities have no JSON number
+
+
+def _single(value: Any) -> float:
+    return single(_float(value))
+
+
+def single(value: float) -> float:
+    """The number of 32 bits that is nearest to a double, as the double that equals it.
+
+    Raises:
+        OverflowError: It is too large.
+    """
+    return struct.unpack("f", struct.pack("f", value))[0]
 
 
 def _boolean(value: Any) -> bool:
@@ -283,7 +297,7 @@ _BY_TYPE: dict[str, Callable[[ConnectSchema], ValueType]] = {
     "int16": _integer(-(2**15), 2**15 - 1, "smallint"),
     "int32": _integer(-(2**31), 2**31 - 1, "int"),
     "int64": _long,
-    "float": _always("float", _float),
+    "float": _always("float", _single),
     "double": _always("double", _float),
     "string": _always("string", _text),
     "bytes": _always("binary", _bytes),

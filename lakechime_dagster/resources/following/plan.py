@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.messages.findings import TRANSACTIONS, Finding, Sample, Weight, findings, without_transactions
+from lakechime_dagster.cdc.messages.findings import TRANSACTIONS, Finding, Sample, Weight, findings, untaken, without_transactions
 from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.cdc.messages.source_types import check_types, check_unsigned
@@ -80,6 +80,7 @@ def plan_of(followed: Followed, flow: Flow, url: str | None = None, source_table
         sample = Sample.read(bronze.envelope, messages.message_keys, records, messages.reader())
     except ValueError as problem:  # of what is declared; a message that cannot be read is none
         found.append(Finding(Weight.ERROR, "types", str(problem), f"`lakechime cdc types {followed.table.name}` writes types={{…}}"))
+    found += untaken(sample, followed.table.columns, followed.table.merge.takes)
     found += without_transactions(sample) if bronze.feed.transactions else []
     found += findings(sample) if records else [] if found else [_nothing_yet()]
     if url is not None:

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from lakechime_dagster.cdc.canonical import text_of
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.meaning.fold import AFTER_ALL, BEFORE_ALL, Ended, Row
 from lakechime_dagster.cdc.meaning.merging import Fate, KeyStep, Known, merged
@@ -36,8 +37,9 @@ from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, OtherT
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.remembering.defaults import Defaults, Schema
 from lakechime_dagster.cdc.remembering.state import Role, StateRow, change_of, change_row, known_of, remembered
+from lakechime_dagster.cdc.schemas.drift import why_not_taken
 from lakechime_dagster.compat import UTC
-from lakechime_dagster.lake.own_columns import DELETED_AT, END_AT, END_SEQ, HIDDEN, OWN_COLUMNS, START_AT, START_SEQ, is_own_column
+from lakechime_dagster.lake.own_columns import DELETED_AT, END_AT, END_SEQ, HIDDEN, OWN_COLUMNS, START_AT, START_SEQ
 from lakechime_dagster.spark.batches import CHUNK, Batches, record_batches, rows_of
 
 SPAN_TYPES = {START_AT: "timestamp", END_AT: "timestamp", START_SEQ: "string", END_SEQ: "string"}
@@ -62,8 +64,8 @@ def table_columns(columns: Mapping[str, str], *, has_history: bool, keeps_delete
 
 
 def shared_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """The columns of a table that its database's table has too; those of names that the table has of its own are not taken."""
-    return {name: ddl for name, ddl in columns.items() if not is_own_column(name)}
+    """The columns of a table that its database's table has too, without those that no table can have."""
+    return {name: ddl for name, ddl in columns.items() if why_not_taken(name, ddl) is None}
 
 
 def merged_ddl(columns: Mapping[str, str]) -> str:
@@ -220,6 +222,22 @@ class KeyColumns:
             yield pa.RecordBatch.from_arrays(arrays, schema=self.out)
 
 
+@dataclass(frozen=True)
+class AsText:
+    """Rows of which some columns become text, since no other type holds all their values any more."""
+
+    out: pa.Schema
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays([self._column(batch.column(one.name), one.type) for one in self.out], schema=self.out)
+
+    def _column(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
+        if values.type == kind:
+            return values
+        return pa.array([conformed(python_value(value, values.type), kind) for value in values.to_pylist()], kind)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Merging:
     """Merges the changes of each group of keys, which come one group after another, into `merged_ddl`.
@@ -235,7 +253,6 @@ class Merging:
     defaults: Defaults = field(default_factory=Defaults)
     tracked: Tracked | None = None
     soft: Soft | None = None
-    casts: bool = False  # a value of another type becomes one of the column's, or null where it cannot
 
     def __call__(self, batches: Batches) -> Batches:
         counts, found = Counter[tuple[str, str | None]](), list[tuple[Any, ...]]()
@@ -322,8 +339,7 @@ class Merging:
             yield Need.DELETE, {**self._key_columns(step.key, types), START_SEQ: order_text(start)}
 
     def _columns(self, row: Row, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
-        as_type = cast if self.casts else conformed
-        return {name: as_type(row.get(name), kind) for name, kind in types.items() if name not in OWN_COLUMNS}
+        return {name: conformed(row.get(name), kind) for name, kind in types.items() if name not in OWN_COLUMNS}
 
     def _key_columns(self, key: Key, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
         return {name: conformed(value, types[name]) for name, value in zip(self.keys, key, strict=True)}
@@ -349,9 +365,11 @@ def deleted_at(ended: Ended | None) -> datetime | None:
 
 
 def conformed(value: Any, kind: pa.DataType) -> Any:
-    """A value of a narrower type as one of the table's type."""
+    """A value of a narrower type as one of the table's type, which is text where no other type holds all values of a column."""
     if value is None:
         return None
+    if pa.types.is_string(kind):
+        return value if type(value) is str else text_of(value)
     if pa.types.is_decimal(kind):
         return Decimal(value)
     if pa.types.is_floating(kind):
@@ -359,14 +377,6 @@ def conformed(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_timestamp(kind) and type(value) is date:
         return datetime(value.year, value.month, value.day)
     return value
-
-
-def cast(value: Any, kind: pa.DataType) -> Any:
-    """A value of any type as one of the table's type; null where it is none."""
-    try:
-        return pa.scalar(conformed(value, kind)).cast(kind).as_py()
-    except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
-        return None
 
 
 def python_value(value: Any, kind: pa.DataType) -> Any:
@@ -377,4 +387,6 @@ def python_value(value: Any, kind: pa.DataType) -> Any:
         return {name: python_value(one, kind.item_type) for name, one in value}
     if pa.types.is_list(kind):
         return [python_value(one, kind.value_type) for one in value]
+    if pa.types.is_struct(kind):
+        return {one.name: python_value(value[one.name], one.type) for one in kind}
     return value

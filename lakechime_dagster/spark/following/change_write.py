@@ -1,15 +1,17 @@
 """Writes what a step made of a table that follows a database: one commit, or none where nothing differs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.meaning.needs import Need
+from lakechime_dagster.cdc.schemas.drift import TEXT
+from lakechime_dagster.spark.batches import on_batches
 from lakechime_dagster.spark.commit import CHANGE_FEED, Target, append, append_nothing, commit, create_if_missing, merge, replace_all
 from lakechime_dagster.spark.compare import OPERATION
-from lakechime_dagster.spark.ddl import struct_of
-from lakechime_dagster.spark.following.change_rows import What
+from lakechime_dagster.spark.ddl import arrow_of, columns_of, ddl_of, struct_of
+from lakechime_dagster.spark.following.change_rows import AsText, What
 from lakechime_dagster.spark.following.stages import Merge
 from lakechime_dagster.spark.names import column
 from lakechime_dagster.spark.narrow import MAX_LISTED, are_listed
@@ -48,7 +50,7 @@ def write_rows(
         if is_new and target.log.version > 0:
             return lambda: replace_all(changes.drop(OPERATION), target)
         if evolution.widened:
-            return lambda: replace_all(_rewritten(spark, target, changes, columns), target)
+            return lambda: replace_all(_rewritten(spark, target, changes, columns, evolution.texts), target)
         if 0 < merged.changed == merged.rows(Need.INSERT):
             return lambda: append(changes.drop(OPERATION), target)
         if merged.changed or (evolution.added and not is_new):
@@ -67,9 +69,13 @@ def _merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_small:
         merge(spark, target, changes, is_bounded=True, listed=MAX_LISTED)
 
 
-def _rewritten(spark: SparkSession, target: Target, changes: DataFrame, columns: str) -> DataFrame:
-    """All rows in the types that the columns have now."""
+def _rewritten(spark: SparkSession, target: Target, changes: DataFrame, columns: str, texts: Collection[str]) -> DataFrame:
+    """All rows in the types that the columns have now; some became text."""
     now, keys, wanted = target.read(spark), list(target.keys), struct_of(columns)
+    before = columns_of(now.schema)
+    if any(before.get(name, TEXT) != TEXT for name in texts):
+        ddl = ddl_of({name: TEXT if name in texts else kind for name, kind in before.items()})
+        now = on_batches(now, AsText(arrow_of(ddl)), ddl)
     cast = [(column(one.name) if one.name in now.columns else F.lit(None)).cast(one.dataType).alias(one.name) for one in wanted]
     stays = now.select(*cast).join(changes.select(*map(column, keys)), keys, "left_anti").select(*map(column, wanted.names))
     return stays.unionByName(changes.where(F.col(OPERATION) != Need.DELETE).drop(OPERATION))

@@ -15,13 +15,12 @@ from lakechime_dagster.cdc.meaning.merging import Fate
 from lakechime_dagster.cdc.meaning.needs import Need
 from lakechime_dagster.cdc.remembering.open_transactions import NOT_ASKED, Asked, Until
 from lakechime_dagster.cdc.remembering.state import COLUMNS, Role
-from lakechime_dagster.cdc.schemas.drift import Evolution, evolved
+from lakechime_dagster.cdc.schemas.drift import Evolution, evolved, why_not_taken
 from lakechime_dagster.dce.commits import TableSize
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake.change_tables import STATE
-from lakechime_dagster.lake.drift import Drift
-from lakechime_dagster.lake.own_columns import DELETED_AT, HIDDEN, SPAN, START_SEQ, is_own_column
+from lakechime_dagster.lake.own_columns import DELETED_AT, HIDDEN, SPAN, START_SEQ
 from lakechime_dagster.spark.commit import (
     Target,
     append,
@@ -245,12 +244,13 @@ class Step:
     def _evolution(self, heard: Heard) -> Evolution:
         known = {} if heard.is_new or self._table is None else columns_of(self._table.schema)
         schemas = [schema.types for schema in heard.seen.schemas]
-        evolution = evolved(shared_columns(known), map(shared_columns, schemas), self.job.on_drift)
+        evolution = evolved(shared_columns(known), map(shared_columns, schemas), self.job.on_drift, self.job.merge.keys)
         if evolution.refused:
             raise LaneHeldError(f"{self.job.name}: {'; '.join(evolution.refused)}")
         begins = {DELETED_AT: "timestamp"} if self.job.keeps_deleted and known and DELETED_AT not in known else {}
-        clashing = {name for types in schemas for name in types.keys() - shared_columns(types).keys()}
-        return replace(evolution, added={**evolution.added, **begins}, left_out=evolution.left_out | clashing)
+        refused = {name: why for types in schemas for name, ddl in types.items() if (why := why_not_taken(name, ddl))}
+        remedies = {name: f"{why}; give it another name by columns={{{name!r}: …}}" for name, why in refused.items()}
+        return replace(evolution, added={**evolution.added, **begins}, left_out={**evolution.left_out, **remedies})
 
     def _complete(self, heard: Heard, known: Until | None) -> tuple[int, int] | None:
         """From when up to when the step says that nothing can come any more; None where that is no later than before."""
@@ -269,7 +269,7 @@ class Step:
 
     def _merge(self, heard: Heard) -> Merge:
         evolution, good, conflicting = self._evolution(heard), heard.told, None
-        if evolution.conflicts and self.job.on_drift is not Drift.TRY_EVOLVE:
+        if evolution.conflicts:
             told, is_bad = heard.told.frame, is_conflicting(heard.seen, evolution)
             good, conflicting = self._compute.rows(told.where(~is_bad)), told.where(is_bad)
         groups = components([*heard.seen.links, *heard.known.links])
@@ -280,7 +280,6 @@ class Step:
         return Merging(
             out=arrow_of(self._ddl(evolution)), keys=self.job.merge.keys, truncated=orders_of(heard.ends), frontiers=heard.known.frontier,
             defaults=heard.defaults, tracked=self.job.tracked(heard.ends), soft=self.job.soft(heard.ends),
-            casts=self.job.on_drift is Drift.TRY_EVOLVE,
         )  # fmt: skip
 
     def _ddl(self, evolution: Evolution) -> str:
@@ -413,12 +412,9 @@ def _source(job: ChangeJob, read: RangeRead) -> SourceResult:
 
 def _notes(evolution: Evolution, asked: Asked) -> tuple[str, ...]:
     notes = [f"column {name} was added, as {ddl}" for name, ddl in evolution.added.items()]
-    notes += [f"column {name} was widened to {ddl}; all rows were written anew" for name, ddl in evolution.widened.items()]
-    notes += [f"column {name} is not taken{_why_not(name)}" for name in sorted(evolution.left_out)]
+    why = {name: f", as {why}" for name, why in evolution.texts.items()}
+    notes += [f"column {name} was widened to {ddl}{why.get(name, '')}; all rows were rewritten" for name, ddl in evolution.widened.items()]
+    notes += [f"column {name} is not taken: {why}" for name, why in sorted(evolution.left_out.items())]
     notes += [f"column {name}: {why}" for name, why in evolution.conflicts.items()]
     notes += [f"{NOT_ASKED}: {asked.problem}"] if asked.problem else []
     return tuple(notes)
-
-
-def _why_not(name: str) -> str:
-    return f": it is one that tables have of their own; give it another name by columns={{{name!r}: …}}" if is_own_column(name) else ""

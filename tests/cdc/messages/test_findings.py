@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.messages.findings import Finding, Sample, Weight, findings
+from lakechime_dagster.cdc.messages.findings import Finding, Sample, Weight, findings, untaken
 from lakechime_dagster.cdc.messages.readers import MessageFormat
 from lakechime_dagster.cdc.messages.reading import TableFilter
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
-from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record
+from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record, struct
 
 SCHEMA = envelope_schema()
 TYPES = {"id": "bigint", "name": "string"}
@@ -155,3 +155,19 @@ def test_rows_without_a_position_beside_changes_that_have_one_are_told() -> None
     assert "position" not in found(update(), read)
     told = found(update(), update(source=nowhere))["position"]
     assert (told.weight, "source.file,source.pos" in told.remedy) == (Weight.ERROR, True)
+
+
+def test_columns_that_a_table_cannot_have_are_named_with_the_remedy() -> None:
+    names = ("filePath", "_CHANGE_TYPE", "a b", "__cdc", "renamed,", "ignored,", "ok")
+    nested = {"field": "nested", **struct(("x;y", "int32", True))}
+    schema = envelope_schema(("id", "int32", False), *((name, "string", True) for name in names), nested)
+    record = make_record(make_payload(after={"id": 1, **dict.fromkeys(names, "x"), "nested": {"x;y": 1}}), schema=schema)
+    sample = Sample.read(Debezium(), ("id",), [record], MessageFormat(envelope=Debezium(), keys=("id",)).reader())
+    (finding,) = untaken(sample, {"renamed,": "renamed"}, lambda name: name != "ignored,")
+    assert finding.weight is Weight.ERROR
+    assert finding.problem == (
+        "'filePath' is left out: Delta has columns of that name; '_CHANGE_TYPE' is left out: Delta has columns of that name; "
+        "'a b' is left out: Delta takes no ' ' in names; '__cdc' is left out: CDC tables have columns of that name themselves; "
+        "'nested' is left out: of a field in it: Delta takes no ';' in names"
+    )
+    assert finding.remedy.startswith("give another name by columns={'filePath': …, '_CHANGE_TYPE': …, 'a b': …, '__cdc': …, 'nested': …}")

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.lake import Drift
 from lakechime_dagster.lake.envelopes import PLACEHOLDER, Maxwell
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.support.follows import Followed, read
@@ -90,12 +91,30 @@ def levels(table: Followed) -> dict[int, int | None]:
     return {row["id"]: row["level"] for row in table.rows}
 
 
+def test_a_column_of_which_no_type_holds_all_values_is_text_in_one_step_and_in_two(spark: SparkSession, tmp_path: Path) -> None:
+    first, last = [order(1, at=1), order(3, at=2, amount=-7)], [with_text(2, at=3, amount="x")]
+    for folder, steps in (("one", [first + last]), ("two", [first, last])):
+        table = Followed(spark, tmp_path / folder, ("id",))
+        for records in steps:
+            table.tell(records)
+            result = table.run()
+            assert "quarantined" not in result.events
+        assert dict(result.schema) == {"id": "int", "name": "string", "amount": "string"}
+        assert [(row["id"], row["amount"]) for row in table.rows] == [(1, "5"), (2, "x"), (3, "-7")]
+
+
+def with_text(number: int, *, at: int, amount: str) -> Record:
+    """An order after its amount became text in the database."""
+    columns = [("id", "int32", False), ("name", "string", True), ("amount", "string", True)]
+    payload = make_payload(source=at_position(at), after={"id": number, "name": "Eve", "amount": amount})
+    return make_record(payload, schema=envelope_schema(*columns), key={"id": number}, offset=at)
+
+
 def test_what_cannot_be_read_or_does_not_fit_is_quarantined_with_its_place_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Followed(spark, tmp_path, ("id",), options={"on_drift": Drift.IGNORE})
     table.tell([order(1, at=1)])
     table.run()
-    text = [("id", "int32", False), ("name", "string", True), ("amount", "string", True)]
-    other = make_record(make_payload(source=at_position(3), after={"id": 3, "name": "Eve", "amount": "x"}), schema=envelope_schema(*text))
+    other = with_text(3, at=3, amount="x")
     table.tell([replace(order(1, at=2), value=b"no JSON", offset=2), replace(other, offset=3), order(2, at=4)])
     result = table.run()
     assert result.events == {"applied": 1, "quarantined": 2}
@@ -123,6 +142,25 @@ def test_columns_are_chosen_and_named_as_is_declared(spark: SparkSession, tmp_pa
     table.tell([order(1, at=3, amount=9), deletion(2, at=4)])
     table.run()
     assert table.rows == [{"order_id": 1, "amt": 9}]
+
+
+def test_columns_of_names_that_a_table_cannot_have_are_left_out_and_block_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = Followed(spark, tmp_path, ("id",), options={"names": {"a b": "a_b"}})
+    table.tell([order(1, at=1), order(2, at=2)])
+    table.run()
+    refused = ("filePath", "_change_type", "x,y", "__cdc")
+    columns = [("id", "int32", False), ("name", "string", True), ("amount", "int64", True)]
+    columns += [(name, "string", True) for name in (*refused, "a b")]
+    for at in (3, 4):
+        row = {"id": 1, "name": "Eve", "amount": at, "a b": "taken", **dict.fromkeys(refused, "x")}
+        payload = make_payload("u", source=at_position(at), after=row)
+        table.tell([make_record(payload, schema=envelope_schema(*columns), key={"id": 1}, offset=at)])
+        result = table.run()
+        assert result.events == {"applied": 1}
+        assert [note for note in result.notes if "filePath" in note] == [
+            "column filePath is not taken: Delta has columns of that name; give it another name by columns={'filePath': …}"
+        ]
+    assert table.rows[0] == {"id": 1, "name": "Eve", "amount": 4, "a_b": "taken"}
 
 
 def test_a_table_is_laid_out_for_those_who_read_it(spark: SparkSession, tmp_path: Path) -> None:
