@@ -8,7 +8,8 @@ from typing import TypeVar
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
-One, Result = TypeVar("One"), TypeVar("Result")
+One = TypeVar("One")
+Result = TypeVar("Result")
 
 
 @contextmanager

@@ -170,7 +170,7 @@ def _joined(events: DataFrame) -> DataFrame:
     each = events.groupBy("type", "hash").agg(
         F.min_by("payload", "_src").alias("payload"), F.min("_src").alias("source"), some(sender()).alias("senders")
     )
-    pairs = each.select("type", "source", "senders", "payload").mapInArrow(_pairs, _PAIRS)
+    pairs = each.select("type", "source", "senders", "payload").mapInArrow(_pairs, _PAIRS)  # type: ignore[arg-type]
     senders = F.array_sort(F.array_distinct(F.flatten(F.collect_set("senders"))))
     by_pair = pairs.groupBy("type", "path", "kind").agg(
         F.count(F.lit(1)).alias("n"), F.min("source").alias("source"), F.slice(senders, 1, MAX_SENDERS).alias("senders")
