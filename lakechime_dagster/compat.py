@@ -8,10 +8,14 @@ if sys.version_info >= (3, 11):
     from datetime import UTC
     from enum import StrEnum
 
+    import tomllib
+
     date_of_iso = dt.date.fromisoformat
     datetime_of_iso = dt.datetime.fromisoformat
 else:
     from enum import Enum
+
+    import tomli as tomllib  # Dagster requires it
 
     UTC = dt.timezone.utc
     _DATE = r"(\d{4})(-?)(\d\d)\2(\d\d)"
@@ -55,4 +59,4 @@ else:
         return dt.timezone(-offset if text.startswith("-") else offset)
 
 
-__all__ = ["UTC", "StrEnum", "date_of_iso", "datetime_of_iso"]
+__all__ = ["UTC", "StrEnum", "date_of_iso", "datetime_of_iso", "tomllib"]

@@ -6,15 +6,17 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
+from lakechime_dagster.compat import tomllib
 from lakechime_dagster.errors import InvalidValueError, without_password
 from lakechime_dagster.masters import REMEDY, is_driver
 
-MARKER = "workspace.yaml"  # the file beside which the home folder and .env lie
+MARKER = "workspace.yaml"  # of a project, as a `pyproject.toml` with a table of Dagster; home folder and `.env` are in the project's root
+HOME = ".lakechime"
 
 REMEDIES = {  # where a rule's own words would not tell what to write
     "conf": 'is not a JSON object of texts; write {"spark.x": "y"}',
@@ -88,7 +90,7 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _defaults_beside_home(cls, values: dict[str, object]) -> dict[str, object]:
-        home = in_project(str(values.get("home") or ".lakechime"))
+        home = in_project(str(values["home"])) if values.get("home") else default_home()[0]
         values["home"] = home
         values["store_url"] = _store_in_project(str(values.get("store_url") or f"sqlite:///{home / 'dce.sqlite'}"))
         values["warehouse"] = location_in_project(str(values.get("warehouse") or home / "warehouse"))
@@ -141,9 +143,52 @@ def _shown_conf(value: object) -> object:
 
 
 def project_folder(start: Path | None = None) -> Path:
-    """The folder of the nearest workspace.yaml at or above the current one, else the current one."""
+    """The root of the project of a folder, by default of the current one; a folder that is in no project is its own."""
     start = start or Path.cwd()
-    return next((folder for folder in (start, *start.parents) if (folder / MARKER).is_file()), start)
+    return project_root(start) or start
+
+
+def project_root(start: Path) -> Path | None:
+    """The nearest folder, at or above, with a workspace.yaml or a project of Dagster; else with a home folder that has a store."""
+    above = (start, *start.parents)
+    root = next((folder for folder in above if (folder / MARKER).is_file() or project_tables(folder)), None)
+    return root or next((folder for folder in above if (folder / HOME / "dce.sqlite").is_file()), None)
+
+
+def project_tables(folder: Path) -> dict[str, Any]:
+    """What `pyproject.toml` of a folder says in `tool.dg` and `tool.dagster`; nothing where there is no such file, or it cannot be read."""
+    try:
+        tools = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {})
+    except (OSError, ValueError):
+        return {}
+    return {name: tools[name] for name in ("dg", "dagster") if name in tools}
+
+
+def definitions_module(folder: Path) -> str | None:
+    """The module of a project's definitions, as `dg` and `dagster dev` find it; None where `pyproject.toml` names none."""
+    tables = project_tables(folder)
+    project = tables.get("dg", {}).get("project", {})
+    root = project.get("root_module")
+    return project.get("code_location_target_module") or (f"{root}.definitions" if root else tables.get("dagster", {}).get("module_name"))
+
+
+def default_home() -> tuple[Path, str]:
+    """The home folder where no setting names one, and why it is this: so that no command in a sub-folder creates a second store."""
+    current = Path.cwd()
+    if (root := project_root(current)) is not None:
+        return (root / HOME).resolve(), f"in the project {root}"
+    if dagster_home := os.environ.get("DAGSTER_HOME"):
+        return (Path(dagster_home).expanduser() / "lakechime").resolve(), "in DAGSTER_HOME"
+    return (current / HOME).resolve(), "in the current folder, which is in no project"
+
+
+def make_home(home: Path) -> None:
+    """Create the home folder where it is missing; git ignores a new one as a whole."""
+    try:
+        home.mkdir(parents=True)
+    except FileExistsError:
+        return
+    (home / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
 def in_project(path: str | Path) -> Path:

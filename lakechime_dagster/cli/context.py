@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, TypeVar
 
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, shown
-from lakechime_dagster.settings import Settings, load_settings, project_folder
+from lakechime_dagster.settings import Settings, definitions_module, load_settings, project_folder
 
 if TYPE_CHECKING:
     from lakechime_dagster.lake import ChangeTable, Lake
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.triggers.flow import Flow
 
 Result = TypeVar("Result")
+SHIPPED = "lakechime_dagster.definitions"  # which shows the lake of LAKECHIME_LAKE
 
 
 def open_platform(*, dry_run: bool = False) -> "Platform":
@@ -39,11 +40,13 @@ def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[s
         from lakechime_dagster.resources.lakechime_resource import declared_flows as declared
 
         return declared()
+    settings = load_settings()
+    if "lake" not in settings.model_fields_set and (own := definitions_module(project_folder())) not in (None, SHIPPED):
+        return _loaded(f"the definitions of {own}", lambda: _flows_of_definitions(str(own)))
     from lakechime_dagster.assets.flows import flow_of, group_flow, log_flow
     from lakechime_dagster.lineage.planned.manifest import manifest_in
     from lakechime_dagster.lineage.planned.unread import unread_columns
 
-    settings = load_settings()
     lake = declared_lake(settings)
     unread = unread_columns(lake, manifest_in(project_folder()))
     tables = [table for table in lake.targets if manual or table.trigger is not None]
@@ -51,6 +54,19 @@ def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[s
     flows |= {group.name: group_flow(lake, group, settings.cluster) for group in lake.groups}
     logs = [log_flow(one, settings.cluster) for one in lake.query_logs]
     return flows | {flow.name: flow for flow in logs}
+
+
+def _flows_of_definitions(module: str) -> "dict[str, Flow]":
+    """The flows that a project's definitions declare; those that are made by a function are made, as Dagster does."""
+    import dagster as dg
+
+    from lakechime_dagster.resources.lakechime_resource import declared_flows as declared
+
+    lazy = type(dg.definitions(lambda: dg.Definitions()))
+    for value in list(vars(importlib.import_module(module)).values()):
+        if isinstance(value, lazy):
+            value()
+    return declared()
 
 
 def declared_lake(settings: Settings) -> "Lake":
@@ -105,9 +121,10 @@ def flow_known(platform: "Platform", name: str, module: str | None, *, dry_run: 
 
 def _loaded(what: str, load: Callable[[], Result]) -> Result:
     """What a user's module declares; what it prints while it is imported does not mix with a command's result."""
-    folder = str(project_folder())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    root = project_folder()
+    for folder in (str(root), str(root / "src")):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
     try:
         with redirect_stdout(sys.stderr):
             return load()

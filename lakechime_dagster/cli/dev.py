@@ -19,7 +19,7 @@ from lakechime_dagster.cli.demo import DATABASE_URL, DEMO_LAKE
 from lakechime_dagster.cli.output import note, relay, say
 from lakechime_dagster.cli.processes import Child, end_children, start_child
 from lakechime_dagster.errors import LakeChimeError, needs
-from lakechime_dagster.settings import MARKER, Settings, load_settings, project_folder
+from lakechime_dagster.settings import MARKER, Settings, load_settings, make_home, project_folder
 
 if TYPE_CHECKING:
     from lakechime_dagster.demo.servers.reservations import Reservations
@@ -251,7 +251,7 @@ def _only_one(home: Path) -> Iterator[None]:
     from lakechime_dagster.lock import locked
 
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        make_home(home)
         with locked(home / "dev.lock", 0):
             yield
     except TimeoutError:

@@ -126,4 +126,4 @@ def _iso_time(text: str, otherwise: str) -> dt.datetime:
     if moment is None:
         remedy = f"write it as 2013-01-02T06:00, in UTC or with a zone, or in milliseconds since the epoch (13 digits){otherwise}"
         raise InvalidValueError("time", text, f"is not a time; {remedy}")
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.timezone.utc)

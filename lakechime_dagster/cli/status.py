@@ -8,7 +8,7 @@ from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.options import Json
 from lakechime_dagster.cli.output import one_line, print_facts, print_json, print_table, say, when
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.settings import Settings
+from lakechime_dagster.settings import Settings, default_home
 
 
 def status(as_json: Json = False) -> None:
@@ -26,6 +26,7 @@ def status(as_json: Json = False) -> None:
         "version": version("lakechime-dagster"),
         "deployment": settings.deployment,
         "home": str(settings.home),
+        "home_found": default_home()[1] if settings.home == default_home()[0] else "by LAKECHIME_HOME",
         "lake": settings.lake,
         "lake_name": _lake_name(settings),
         "store": settings.shown_store_url,

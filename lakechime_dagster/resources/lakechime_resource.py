@@ -5,6 +5,7 @@ Declaring one imports neither the store nor SQLAlchemy: a process that only load
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from lakechime_dagster.resources.platform import Platform
     from lakechime_dagster.resources.running import RunningExecution
+
+dg.DagsterLibraryRegistry.register("lakechime-dagster", version("lakechime-dagster"), is_dagster_package=False)
 
 RunContext = dg.AssetExecutionContext | dg.OpExecutionContext
 _FLOWS: dict[str, Flow] = {}  # the flows of this code location, by name; filled as it is loaded

@@ -1,6 +1,7 @@
 """The platform of a process: store, ledger and the logs of tables, opened once from the settings."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError, needs
 from lakechime_dagster.schema.replay import Drained
-from lakechime_dagster.settings import Settings, load_settings, location_in_project
+from lakechime_dagster.settings import Settings, load_settings, location_in_project, make_home
 from lakechime_dagster.store.engine import memory_engine, open_engine
 from lakechime_dagster.store.evaluation import Evaluator
 from lakechime_dagster.store.events import SqlDCEStore
@@ -154,6 +155,9 @@ def open_platform_without_store() -> tuple[Platform, str]:
 
 @lru_cache(maxsize=8)
 def _opened_at(store_url: str, deployment: str, home: Path) -> tuple[SqlDCEStore, Ledger, Evaluator]:
+    if store_url == f"sqlite:///{home / 'dce.sqlite'}":
+        with suppress(OSError):  # to connect reports what is wrong there
+            make_home(home)
     engine = open_engine(store_url)
     upgrade(engine)
     return _parts(SqlDCEStore(engine), deployment)
