@@ -23,7 +23,6 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.spark.drivers.jvm import Gateway
-from lakechime_dagster.spark.drivers.without_pandas import spare_pandas
 
 PACKAGES = ("io", "java", "org", "scala")
 CLASSES = ("org.apache.spark.api.python.PythonUtils", "org.apache.spark.sql.api.python.PythonSQLUtils")
@@ -83,7 +82,6 @@ def connect(gateway: Gateway, *, is_shared: bool) -> Connection:
         gateway: Where the JVM listens.
         is_shared: Whether other processes use it too: we then never stop it.
     """
-    spare_pandas()
     with _environment(PYSPARK_GATEWAY_PORT=str(gateway.port), PYSPARK_GATEWAY_SECRET=gateway.secret):
         client = _spared(launch_gateway())
     try:
