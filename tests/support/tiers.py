@@ -33,6 +33,7 @@ ON_SPARK = (
     "tests/resources/test_recording.py",
 )  # in tier 1 one worker has all of them, and so the only Spark session
 LONG = ("spark", "deployments", "tests/spark/test_refresh.py", "tests/spark/following/test_follow.py", "shop")  # first
+SERVERS = {"browser", "connect", "kafka", "logical_postgres", "mariadb", "postgres_server"}  # fixtures
 SAID = "said"
 
 
@@ -56,7 +57,7 @@ def tier_of(item: pytest.Item) -> str:
     for tier in TIERS:
         if tier in markers:
             return tier
-    if markers & {"services", "e2e"} or "browser" in getattr(item, "fixturenames", ()):
+    if markers & {"services", "e2e"} or SERVERS & set(getattr(item, "fixturenames", ())):
         callspec = getattr(item, "callspec", None)
         is_on_postgres = callspec is not None and "postgres" in callspec.params.values()
         return "tier3" if is_on_postgres and "dialect" not in markers else "tier2"
