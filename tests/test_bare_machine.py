@@ -28,6 +28,7 @@ def package_cache() -> str:
     return subprocess.run([uv, "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.tier3
 @pytest.mark.e2e
 @pytest.mark.skipif("LAKECHIME_TEST_BARE" in os.environ, reason="this is the bare machine already")
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a git clone to clone from")

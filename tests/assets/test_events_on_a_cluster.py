@@ -13,7 +13,7 @@ from tests.support.follows import read
 from tests.support.processes import REPOSITORY, environment, program
 from tests.support.streams import event
 
-pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.e2e]
+pytestmark = [pytest.mark.tier3, pytest.mark.spark, pytest.mark.services, pytest.mark.e2e]
 
 __all__ = ["master"]
 

@@ -40,6 +40,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.wait(30)
 
 
+@pytest.mark.tier3
 def test_a_merge_runs_on_the_executors_of_a_cluster(master: str, tmp_path: Path, spark_jars: Path) -> None:
     code = """
         with open_here() as driver:

@@ -105,7 +105,7 @@ def test_clients_of_a_warm_driver_have_each_their_own_revision(tmp_path: Path, s
     assert len(list((tmp_path / "the tokenizers").glob("*.jar"))) == 2
 
 
-@pytest.mark.services
+@pytest.mark.tier3
 def test_executors_of_a_cluster_have_it_from_the_driver(master: str, tmp_path: Path, spark_jars: Path) -> None:
     settings = small_settings(master, conf={"spark.executor.memory": "512m", "spark.cores.max": "2"})
     code = CLIENT + "\n    with open_here() as driver: say(reasons(driver))\n"
