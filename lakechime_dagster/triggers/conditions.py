@@ -136,10 +136,10 @@ def _checked(field: str, item: LevelSpec) -> LevelSpec:
     if _depends(item):
         return item
     try:
-        (level,) = checked_partition((item,)) or ()
+        levels = checked_partition((item,))
     except InvalidValueError as error:
         raise InvalidValueError(field, item, error.remedy) from None
-    return item if isinstance(item, dt.date) else level
+    return item if levels is None or isinstance(item, dt.date) else levels[0]
 
 
 def _at(item: LevelSpec, moment: dt.datetime, zone: str) -> object:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.dagster_dev import dagster_dev
 from tests.support.processes import REPOSITORY, program
-from tests.test_documents import code_of
+from tests.test_examples import code_of
 
 pytestmark = [pytest.mark.tier3, pytest.mark.e2e]
 

@@ -105,7 +105,7 @@ def check(world: World, flows: Sequence[Flow], history: list[tuple[str, dict]], 
             _tick(world, flows, sweep, every_event, is_hasty)
         elif action == "register":
             # a drop that is registered after what it does not withdraw was folded is a matter of test_folded_history.py
-            event = event | {"operation_type": OperationType.APPEND} if has_folded else event
+            event = {**event, "operation_type": OperationType.APPEND} if has_folded else event
             every_event += [] if (registered := world.change(**event)) in every_event else [registered]
         elif action == "fold":
             has_folded = _folded(world, every_event) or has_folded

@@ -68,7 +68,8 @@ def _laid_out(lake: Lake, name: str) -> Iterator[str]:
 def _conditions(table: LakeTable, name: str) -> Iterator[str]:
     """What the declaration says of rows beside the code, as text: a column that may stand in it counts as read."""
     yield from table.expect.values()
-    yield from table.key_columns.get(name, {}).values()
+    for columns in table.key_columns.get(name, {}).values():
+        yield from columns.values()
     yield from (column for read in table.reads.values() if name in (read.table, read.rejoin) for column in read.on)
     if table.watermark is not None:
         yield table.watermark

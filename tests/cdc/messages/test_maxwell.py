@@ -218,7 +218,7 @@ def test_rows_depend_on_no_order_and_no_split_where_messages_lack_declared_colum
         for old, new in told[-1].rows:
             before = rows.pop((old["id"],), {}) if old else {}
             if new:
-                rows[(new["id"],)] = dict.fromkeys(TYPES) | before | new
+                rows[(new["id"],)] = {**dict.fromkeys(TYPES), **before, **new}
     changes = [change for record in messages(told, dice, has_positions=True) for change in changes_of(READER, record)]
     lake = Lake()
     follow_in_parts(lake, dice.sample(changes, len(changes)), dice)
