@@ -62,7 +62,7 @@ def _flows_of_definitions(module: str) -> "dict[str, Flow]":
 
     from lakechime_dagster.resources.lakechime_resource import declared_flows as declared
 
-    lazy = type(dg.definitions(lambda: dg.Definitions()))
+    lazy: type = type(dg.definitions(lambda: dg.Definitions()))
     for value in list(vars(importlib.import_module(module)).values()):
         if isinstance(value, lazy):
             value()

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster_shared.libraries import DagsterLibraryRegistry
 
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.errors import LaneConflictError, NotFoundError, needs
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.resources.platform import Platform
     from lakechime_dagster.resources.running import RunningExecution
 
-dg.DagsterLibraryRegistry.register("lakechime-dagster", version("lakechime-dagster"), is_dagster_package=False)
+DagsterLibraryRegistry.register("lakechime-dagster", version("lakechime-dagster"), is_dagster_package=False)
 
 RunContext = dg.AssetExecutionContext | dg.OpExecutionContext
 _FLOWS: dict[str, Flow] = {}  # the flows of this code location, by name; filled as it is loaded

@@ -222,7 +222,7 @@ def test_rows_depend_on_no_order_and_no_split_where_messages_lack_declared_colum
     changes = [change for record in messages(told, dice, has_positions=True) for change in changes_of(READER, record)]
     lake = Lake()
     follow_in_parts(lake, dice.sample(changes, len(changes)), dice)
-    assert {key: dict.fromkeys(TYPES) | row for key, row in lake.rows.items()} == rows
+    assert {key: {**dict.fromkeys(TYPES), **row} for key, row in lake.rows.items()} == rows
 
 
 def without(row: Row, names: Sequence[str]) -> Row:
