@@ -47,7 +47,14 @@ def test_the_lake_with_a_stream_loads_as_printed():
     names: dict = {"__name__": "streamed_lake"}
     exec(compile(code_of("docs/events.md", "Declare"), "events.md", "exec"), names)
     assets = build_definitions(names["lake"]).resolve_asset_graph().get_all_asset_keys()
-    assert {key.to_user_string() for key in assets} == {"file/in/*.jsonl", "game/events", "game_other", "shop"}
+    assert {key.to_user_string() for key in assets} == {
+        "file/in/*.jsonl",
+        "game/events",
+        "game_other",
+        "game_other__types",
+        "shop",
+        "shop__types",
+    }
     assert names["shop"].table("shop.buy").name == "shop.shop__buy"
 
 

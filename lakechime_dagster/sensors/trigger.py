@@ -1,13 +1,13 @@
 """Sensors from triggers: `lakechime_sensor` puts a trigger on any Dagster job or asset."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
-from lakechime_dagster.lake.graph import find_cycle
 from lakechime_dagster.resources.lakechime_resource import declare_flow, declared_flows
 from lakechime_dagster.resources.names import dagster_name, run_tags
 from lakechime_dagster.settings import load_settings
@@ -80,11 +80,32 @@ def _check_ends(flow: Flow) -> None:
     """
     flows, cluster = declared_flows() | {flow.name: flow}, load_settings().cluster
     writers = [one for one in flows.values() if one.target is not None]
-    ring = find_cycle({name: [one.name for one in writers if one.wakes(reader, cluster)] for name, reader in flows.items()})
-    if ring and not all(flows[name].is_partitioned for name in ring):
-        remedy = "leave one of them out, or let it wait for tags that these commits do not have"
-        problem = f"would fire for ever: {' ← '.join(ring)}, each by the commits of the next"
-        raise DeclarationError(flow.name, "trigger, writes", f"{problem}; {remedy}")
+    inputs = {name: [one.name for one in writers if one.wakes(reader, cluster)] for name, reader in flows.items()}
+    for name in [one.name for one in flows.values() if not one.is_partitioned]:
+        there, back = _path(inputs, flow.name, name), _path(inputs, name, flow.name)
+        if there and back:
+            ring = there if name == flow.name else [*there, *back[1:]]
+            remedy = "leave one of them out, or let it wait for tags that these commits do not have"
+            problem = f"would fire for ever: {' ← '.join(ring)}, each by the commits of the next"
+            raise DeclarationError(flow.name, "trigger, writes", f"{problem}; {remedy}")
+
+
+def _path(inputs: Mapping[str, Sequence[str]], start: str, end: str) -> list[str]:
+    """The shortest path from a trigger to one whose commits wake it, by way of others; empty if there is none."""
+    reached: dict[str, str] = {}
+    waiting = deque([start])
+    while waiting and end not in reached:
+        reader = waiting.popleft()
+        for name in inputs[reader]:
+            if name not in reached:
+                reached[name] = reader
+                waiting.append(name)
+    if end not in reached:
+        return []
+    path = [reached[end], end]
+    while path[0] != start:
+        path.insert(0, reached[path[0]])
+    return path
 
 
 def _cluster_of(trigger: PartitionTrigger | SnapshotTrigger) -> str:

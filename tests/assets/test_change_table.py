@@ -62,6 +62,7 @@ def messages(location: Location) -> list[tuple[str, int, str]]:
     return sorted((row["topic"], row["offset"], row["kind"]) for row in found)
 
 
+@pytest.mark.tier2
 def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table(location: Location, folder: Path) -> None:
     assert "nothing new in" in location.tick("shop_orders__changes").skip_message
     (folder / "a.jsonl").write_bytes(told(1, 10) + told(2, 20, at=2) + b"{damaged\n")

@@ -157,6 +157,7 @@ def test_a_group_may_have_a_driver_and_a_pool_of_its_own() -> None:
     assert spark_of(settings, event_group("other", stream)) == settings.spark
 
 
+@pytest.mark.tier2
 @spark
 def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: Game) -> None:
     assert game.tick("shop").run_requests == []

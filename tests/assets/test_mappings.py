@@ -21,6 +21,8 @@ from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, Sch
 from lakechime_dagster.triggers.flow import Flow, partition_key
 from lakechime_dagster.triggers.model import FireKey
 
+pytestmark = pytest.mark.tier2
+
 DAY, HOUR = {"day": "date"}, {"day": "date", "hour": "int"}
 calls = SourceTable("bronze.calls", partitioned_by=HOUR)  # by its own partitions a table's key is named, by the others' it waits
 rates, weather = SourceTable("bronze.rates", partitioned_by=DAY), SourceTable("bronze.weather", partitioned_by=HOUR)

@@ -19,6 +19,8 @@ LAKE = """
 from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
 
+pytestmark = pytest.mark.tier2
+
 weather = SourceTable("bronze.weather", partitioned_by={"day": "date"})
 silver = spark_table(
     "silver.flights", keys=["id"], reads={"weather": weather.changes()}, trigger=SnapshotTrigger()

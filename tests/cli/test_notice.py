@@ -25,6 +25,8 @@ from tests.support.cli import Answer, Cli
 from tests.support.inboxes import MailServer, Webhook
 from tests.support.tables import write
 
+pytestmark = pytest.mark.tier2
+
 HUMID = ("bronze.weather.humid", "--kind", "deprecation", "--what", "The station stops measuring it.", "--action", "Use dew points.")
 WHY = ("--who", "me", "--reason", "it is over")
 

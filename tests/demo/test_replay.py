@@ -17,6 +17,8 @@ from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.store.events import SqlDCEStore
 from tests.support.stores import fresh_memory
 
+pytestmark = pytest.mark.tier2
+
 
 class World:
     """A home folder and a store to replay into."""

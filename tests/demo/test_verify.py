@@ -29,6 +29,8 @@ from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
 from tests.support.stores import fresh_memory
 
+pytestmark = pytest.mark.tier2
+
 HOURS = 40  # one day complete, the next one under way
 
 

@@ -40,6 +40,7 @@ def started() -> Iterator[list[WarmHost]]:
         host.stop()
 
 
+@pytest.mark.tier2
 def test_two_clients_share_the_jvm_but_neither_views_nor_confs(host: WarmHost, spark_jars: Path) -> None:
     with start_client(
         """
@@ -81,6 +82,7 @@ def test_a_client_keeps_its_handler_of_ctrl_c(host: WarmHost, spark_jars: Path) 
     assert run_client(code, host.home, spark_jars, SETTINGS) == ["True", "True"]
 
 
+@pytest.mark.tier2
 def test_the_job_of_a_killed_client_goes_on_until_the_next_one_cancels_its_tag(host: WarmHost, spark_jars: Path) -> None:
     with start_client(
         """

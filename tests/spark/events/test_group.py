@@ -43,7 +43,7 @@ def sources(game: Stream, kind: str) -> list[str]:
     return [row["_src"] for row in game.rows(kind)]
 
 
-@pytest.mark.tier1
+@pytest.mark.tier2
 def test_each_type_gets_a_table_when_its_first_event_comes(game: Stream) -> None:
     game.drop(event("buy", item="hat", price=3), event("jump", height=1.5), event("buy", item="cap", price=4))
     done = game.run()
@@ -298,6 +298,7 @@ def test_the_tables_tell_where_to_go_on_when_the_store_is_lost(game: Stream) -> 
     assert (done["buy"].rows, done["buy"].written) == (2, 2)  # with those of its last commit, of which the store learns again
 
 
+@pytest.mark.tier2
 def test_a_type_that_cannot_be_written_hinders_no_other_and_loses_nothing(game: Stream) -> None:
     location = Path(game.location("buy"))
     location.parent.mkdir(parents=True)

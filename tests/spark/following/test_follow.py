@@ -165,6 +165,7 @@ def heartbeat() -> Record:
     return make_record({"ts_ms": 5}, key=None, offset=3)
 
 
+@pytest.mark.tier2
 def test_a_table_is_rebuilt_from_its_bronze_table(spark: SparkSession, tmp_path: Path) -> None:
     table = Followed(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3)])

@@ -19,7 +19,7 @@ from tests.support.orders import at_position, deletion, levelled, order
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.tier1
+@pytest.mark.tier2
 def test_columns_are_added_and_widened_as_messages_bring_them(spark: SparkSession, tmp_path: Path) -> None:
     table = Followed(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2)])

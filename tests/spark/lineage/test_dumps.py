@@ -92,7 +92,6 @@ def test_what_several_nodes_share_is_told_once(spark: SparkSession, dumper: Plan
     assert (len(columns), names_of(nested(dump)).count("AttributeReference")) == (1, 20)
 
 
-@pytest.mark.tier1
 def test_where_a_leaf_and_a_target_are_is_told(spark: SparkSession, dumper: PlanDumper, tmp_path: Path) -> None:
     source, target = tmp_path / "source table", tmp_path / "target"
     spark.range(3).write.format("delta").save(str(source))
