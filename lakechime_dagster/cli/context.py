@@ -41,8 +41,8 @@ def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[s
 
         return declared()
     settings = load_settings()
-    if "lake" not in settings.model_fields_set and (own := definitions_module(project_folder())) not in (None, SHIPPED):
-        return _loaded(f"the definitions of {own}", lambda: _flows_of_definitions(str(own)))
+    if own := _own_definitions(settings):
+        return _loaded(f"the definitions of {own}", lambda: _flows_of_definitions(own))
     from lakechime_dagster.assets.flows import flow_of, group_flow, log_flow
     from lakechime_dagster.lineage.planned.manifest import manifest_in
     from lakechime_dagster.lineage.planned.unread import unread_columns
@@ -70,10 +70,22 @@ def _flows_of_definitions(module: str) -> "dict[str, Flow]":
 
 
 def declared_lake(settings: Settings) -> "Lake":
-    """The lake that LAKECHIME_LAKE names."""
-    from lakechime_dagster.lake.load import load_lake
+    """The lake that LAKECHIME_LAKE names, else that of the project's own definitions, else the flights lake.
 
+    Raises:
+        LakeChimeError: it cannot be loaded, or the module of the definitions has no lake, or several.
+    """
+    from lakechime_dagster.lake.load import lake_in, load_lake
+
+    if own := _own_definitions(settings):
+        return _loaded(f"the definitions of {own}", lambda: lake_in(own))
     return _loaded(f"the lake {settings.lake}", lambda: load_lake(settings.lake))
+
+
+def _own_definitions(settings: Settings) -> str | None:
+    """The module of the project's own definitions, where LAKECHIME_LAKE names no lake."""
+    own = definitions_module(project_folder())
+    return None if own == SHIPPED or "lake" in settings.model_fields_set else own
 
 
 def followed_tables(settings: Settings) -> "list[ChangeTable]":

@@ -23,3 +23,18 @@ def load_lake(name: str) -> Lake:
     if not isinstance(found, Lake):
         raise InvalidValueError("LAKECHIME_LAKE", name, f"{module} has no Lake of the name {attribute}")
     return found
+
+
+def lake_in(module: str) -> Lake:
+    """The only lake among the names of a module.
+
+    Raises:
+        InvalidValueError: it has none, or several.
+    """
+    with failures_kept():
+        found = {id(value): value for value in vars(importlib.import_module(module)).values() if isinstance(value, Lake)}
+    if len(found) != 1:
+        remedy = f"is not set, and {module} has {len(found) or 'no'} lakes; set it to yours, as module:attribute"
+        raise InvalidValueError("LAKECHIME_LAKE", "", remedy)
+    (lake,) = found.values()
+    return lake

@@ -1,5 +1,9 @@
 """`lakechime status`: one look."""
 
+import importlib
+import sys
+from pathlib import Path
+
 import pytest
 from sqlalchemy.engine.url import make_url
 
@@ -31,6 +35,21 @@ def test_a_lake_that_cannot_be_loaded_is_said_and_hides_nothing(lakechime: Cli, 
     listed = lakechime("trigger", "list", "--json")
     assert (listed.code, listed.json) == (0, {"triggers": []})
     assert listed.err.startswith("warning: ")
+
+
+def test_the_lake_of_a_project_is_that_of_its_own_definitions(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path.cwd()
+    monkeypatch.syspath_prepend(folder)
+    (folder / "pyproject.toml").write_text('[tool.dg.project]\nroot_module = "own_project"\n')
+    (folder / "own_project").mkdir()
+    definitions = folder / "own_project" / "definitions.py"
+    definitions.write_text("from lakechime_dagster import Lake, SourceTable\n\nlake = Lake('own', [SourceTable('a.b')])\n")
+    assert lakechime("status", "--json").json["lake_name"] == "own"
+    assert [one["name"] for one in lakechime("table", "list", "--json").json["tables"]] == ["a.b"]
+    definitions.write_text("x = 1\n")
+    monkeypatch.delitem(sys.modules, "own_project.definitions")
+    importlib.invalidate_caches()
+    assert "own_project.definitions has no lakes" in lakechime("status", "--json").json["lake_name"]
 
 
 @pytest.mark.services
