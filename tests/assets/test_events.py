@@ -181,7 +181,8 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
     assert (game.numbers("shop.buy"), game.kept("shop.buy")[-1]["item"], game.numbers("shop.sell")) == ([1, 3, 4], "hat", [2])
     assert game.events("shop.shop__buy")[1:] == [("1", None, {"schema_version": "2"})]
     assert game.tick("shop").run_requests == []
-    assert [request.asset_selection for request in game.tick("game_other").run_requests] == [[dg.AssetKey("game_other")]]
+    selected = [request.asset_selection for request in game.tick("game_other").run_requests]
+    assert selected == [[dg.AssetKey("game_other"), dg.AssetKey("game_other__types")]]
 
     standing = {one.statement.target: one for one in LineageStandings(game.platform.store.engine).all()}
     assert "game.events.$.n" in {str(source.ref) for one in standing["shop.shop__buy"].statement.columns for source in one.sources}
