@@ -15,11 +15,11 @@ from lakechime_dagster.triggers.lanes import LaneState
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli
 
+pytestmark = pytest.mark.tier2
+
 LAKE = """
 from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
-
-pytestmark = pytest.mark.tier2
 
 weather = SourceTable("bronze.weather", partitioned_by={"day": "date"})
 silver = spark_table(
