@@ -7,8 +7,6 @@ from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.messages.reading import (
-    EnvelopeReader,
-    TableFilter,
     as_text,
     coordinate,
     message_of,
@@ -16,36 +14,16 @@ from lakechime_dagster.cdc.messages.reading import (
     shown,
 )
 from lakechime_dagster.cdc.messages.record import Changes, Control, Reading, Record, Tombstone
-from lakechime_dagster.cdc.messages.row_schemas import Declared, RowSchemas
+from lakechime_dagster.cdc.messages.row_schemas import RowReader
 from lakechime_dagster.cdc.messages.rows import Part, Rows
-from lakechime_dagster.lake.envelopes import Canal
 
 OPERATIONS = {"INSERT": Operation.CREATE, "UPDATE": Operation.UPDATE, "DELETE": Operation.DELETE, "TRUNCATE": Operation.TRUNCATE}
 _NAME = r"(`[^`]+`|[\w$]+)"
 _TRUNCATION = re.compile(rf"\s*(?:/\*.*?\*/\s*)*TRUNCATE\s+(?:TABLE\s+)?(?:{_NAME}\s*\.\s*)?{_NAME}\s*;?\s*", re.IGNORECASE | re.DOTALL)
 
 
-class CanalReader(EnvelopeReader):
-    """Reads the messages of one table's topics.
-
-    Args:
-        envelope: The declared envelope.
-        keys: The columns of the table's key, in their order.
-        types: The type that the lake declares for each column of a row.
-        schemas: What tells the types instead.
-        only: The tables whose messages are read.
-    """
-
-    def __init__(
-        self,
-        envelope: Canal,
-        keys: Sequence[str],
-        types: Mapping[str, str],
-        schemas: RowSchemas | None = None,
-        only: TableFilter | None = None,
-    ) -> None:
-        self._only = only or TableFilter()
-        self._schemas = schemas or Declared(keys, types, envelope.binary, envelope.absent)
+class CanalReader(RowReader):
+    """Reads the messages of Canal of one table's topics."""
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         payload = message_of(record, "Canal", is_exact)

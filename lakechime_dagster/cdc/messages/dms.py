@@ -6,7 +6,6 @@ from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.messages.reading import (
-    EnvelopeReader,
     TableFilter,
     as_object,
     as_text,
@@ -16,7 +15,7 @@ from lakechime_dagster.cdc.messages.reading import (
     shown,
 )
 from lakechime_dagster.cdc.messages.record import Changes, Control, Reading, Record, Tombstone
-from lakechime_dagster.cdc.messages.row_schemas import Declared, RowSchemas
+from lakechime_dagster.cdc.messages.row_schemas import RowReader, RowSchemas
 from lakechime_dagster.cdc.messages.rows import Part
 from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.position import binlog_place
@@ -30,16 +29,8 @@ _PARTS = ("data", "metadata", "control")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
-class DmsReader(EnvelopeReader):
-    """Reads the messages of one table's topics.
-
-    Args:
-        envelope: The declared envelope.
-        keys: The columns of the table's key, in their order.
-        types: The type that the lake declares for each column of a row.
-        schemas: What tells the types instead.
-        only: The tables whose messages are read.
-    """
+class DmsReader(RowReader):
+    """Reads the messages of AWS DMS of one table's topics."""
 
     def __init__(
         self,
@@ -49,8 +40,7 @@ class DmsReader(EnvelopeReader):
         schemas: RowSchemas | None = None,
         only: TableFilter | None = None,
     ) -> None:
-        self._only = only or TableFilter()
-        self._schemas = schemas or Declared(keys, types, envelope.binary, envelope.absent)
+        super().__init__(envelope, keys, types, schemas, only)
         self._prefix = envelope.before_prefix
 
     def _read(self, record: Record, is_exact: bool) -> Reading:

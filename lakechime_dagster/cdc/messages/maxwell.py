@@ -1,12 +1,9 @@
 """Maxwell's envelope: a message for each row."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.messages.reading import (
-    EnvelopeReader,
-    TableFilter,
     as_text,
     coordinate,
     message_of,
@@ -14,11 +11,10 @@ from lakechime_dagster.cdc.messages.reading import (
     shown,
 )
 from lakechime_dagster.cdc.messages.record import Changes, Control, Reading, Record, Tombstone
-from lakechime_dagster.cdc.messages.row_schemas import Declared, RowSchemas
+from lakechime_dagster.cdc.messages.row_schemas import RowReader
 from lakechime_dagster.cdc.messages.rows import Part
 from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.position import binlog_place
-from lakechime_dagster.lake.envelopes import Maxwell
 
 READ = "bootstrap-insert"
 OPERATIONS = {"insert": Operation.CREATE, "update": Operation.UPDATE, "delete": Operation.DELETE, READ: Operation.READ}
@@ -26,27 +22,8 @@ _OF_SCHEMAS = ("table-", "database-")  # create, alter, drop
 _OF_BOOTSTRAPS = ("bootstrap-start", "bootstrap-complete")
 
 
-class MaxwellReader(EnvelopeReader):
-    """Reads the messages of one table's topics.
-
-    Args:
-        envelope: The declared envelope.
-        keys: The columns of the table's key, in their order.
-        types: The type that the lake declares for each column of a row.
-        schemas: What tells the types instead.
-        only: The tables whose messages are read.
-    """
-
-    def __init__(
-        self,
-        envelope: Maxwell,
-        keys: Sequence[str],
-        types: Mapping[str, str],
-        schemas: RowSchemas | None = None,
-        only: TableFilter | None = None,
-    ) -> None:
-        self._only = only or TableFilter()
-        self._schemas = schemas or Declared(keys, types, envelope.binary, envelope.absent)
+class MaxwellReader(RowReader):
+    """Reads the messages of Maxwell of one table's topics."""
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         payload = message_of(record, "Maxwell", is_exact)

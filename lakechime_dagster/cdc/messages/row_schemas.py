@@ -9,13 +9,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from lakechime_dagster.cdc.messages.reading import EnvelopeReader, TableFilter
 from lakechime_dagster.cdc.messages.rows import Rows
 from lakechime_dagster.cdc.messages.source_types import lake_type
 from lakechime_dagster.cdc.order import Position
 from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 from lakechime_dagster.cdc.schemas.drift import widened
 from lakechime_dagster.cdc.schemas.natural import AsTheyStand, NaturalColumns
-from lakechime_dagster.lake.envelopes import Absent, BinaryText
+from lakechime_dagster.lake.envelopes import Absent, BinaryText, Canal, Dms, Maxwell
 
 _EXACT = re.compile(r"(?:tiny|small|big)?int|decimal\(\d+,\d+\)")
 
@@ -168,3 +169,26 @@ def _common(one: str, other: str) -> str | None:
 def _not_always(around: Sequence[TableSchema]) -> str:
     places = " and ".join(str(one.order.position) for one in (around[0], around[-1]))
     return f"it is null, or was not there, as {around[0].table} had it at one of {places} alone; let the tool write nulls"
+
+
+class RowReader(EnvelopeReader):
+    """Reads the messages of one table's topics that hold rows without their types.
+
+    Args:
+        envelope: The declared envelope.
+        keys: The columns of the table's key, in their order.
+        types: The type that the lake declares for each column of a row.
+        schemas: The types of the columns where they are not declared.
+        only: The tables whose messages are read.
+    """
+
+    def __init__(
+        self,
+        envelope: Canal | Maxwell | Dms,
+        keys: Sequence[str],
+        types: Mapping[str, str],
+        schemas: RowSchemas | None = None,
+        only: TableFilter | None = None,
+    ) -> None:
+        self._only = only or TableFilter()
+        self._schemas = schemas or Declared(keys, types, envelope.binary, envelope.absent)
