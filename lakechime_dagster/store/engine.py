@@ -188,6 +188,8 @@ def _lives(engine: Engine, connection: Any) -> bool:
 def _translate(context: ExceptionContext) -> None:
     """Say in the product's words what a driver reports about a store that is not there, locked, full or not upgraded."""
     error, engine = context.original_exception, context.engine
+    if not isinstance(error, Exception):
+        return  # Ctrl-C, which SQLAlchemy reports as a disconnect
     where = shown_url(engine.url) if engine is not None else "the store"
     if context.connection is None or context.is_disconnect:
         raise StoreUnreachableError(f"The DCE store {where} cannot be reached: {_reason(error)}.") from error
