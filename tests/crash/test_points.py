@@ -13,26 +13,37 @@ from tests.support.processes import is_alive
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
 
 EARLY = (Point.AFTER_CLAIM, Point.AFTER_RUN_REQUEST)  # these take code server and daemon along, so before the runs of others
-IN_RUNS = (Point.AFTER_RUN_START, Point.DURING_SPARK_JOB, Point.AFTER_COMMIT, Point.AFTER_REGISTRATION, Point.BETWEEN_COMMITS, Point.ZOMBIE)
-AROUND_RUNS = (Point.CODE_SERVER, Point.DAEMON, Point.WARM_DRIVER, Point.STORE)
+IN_RUNS = (Point.DURING_SPARK_JOB, Point.AFTER_COMMIT, Point.AFTER_REGISTRATION, Point.BETWEEN_COMMITS, Point.ZOMBIE)
+AROUND_RUNS = (Point.AFTER_RUN_START, Point.CODE_SERVER, Point.DAEMON, Point.WARM_DRIVER, Point.STORE)
 
 
-def test_a_kill_at_any_point_loses_doubles_and_blocks_nothing(deployment: Deployment, say: Callable[[str], None]) -> None:
+@pytest.mark.parametrize(
+    ("rounds", "changes_follow"),
+    [
+        pytest.param((EARLY, IN_RUNS), False, id="transactions", marks=pytest.mark.tier2),
+        pytest.param((EARLY, IN_RUNS, AROUND_RUNS), True, id="every process", marks=pytest.mark.tier3),
+    ],
+)
+def test_a_kill_at_any_point_loses_doubles_and_blocks_nothing(
+    deployment: Deployment, say: Callable[[str], None], rounds: tuple[tuple[Point, ...], ...], changes_follow: bool
+) -> None:
+    """Between any two transactions that belong together; with `changes_follow`, while further changes arrive."""
+    points = [point for one in rounds for point in one]
     try:
-        for points in (EARLY, IN_RUNS, AROUND_RUNS):
-            strike(deployment, points)
-        for point in Point:
+        for one in rounds:
+            strike(deployment, one, changes_follow)
+        for point in points:
             deployment.await_true(lambda point=point: deployment.is_consumed(point), f"{point.target} has consumed everything", 180)
         deployment.await_true(lambda: not deployment.unfinished_runs(), "every Dagster run has ended", 90)
     finally:
-        verdict = deployment.judge(Point)
-        reached = [point for point in Point if deployment.switch.reached_by(point) is not None]
-        say(f"{len(Point)} points, {len(reached)} reached, {verdict}")
-    assert reached == list(Point)
-    assert verdict.is_clean, (verdict, deployment.story(Point))
+        verdict = deployment.judge(points)
+        reached = [point for point in points if deployment.switch.reached_by(point) is not None]
+        say(f"{len(points)} points, {len(reached)} reached, {verdict}")
+    assert reached == points
+    assert verdict.is_clean, (verdict, deployment.story(points))
 
 
-def strike(deployment: Deployment, points: tuple[Point, ...]) -> None:
+def strike(deployment: Deployment, points: tuple[Point, ...], changes_follow: bool) -> None:
     """Let a change come to each point, and another one as soon as the point is reached."""
     for point in points:
         deployment.switch.arm(point)
@@ -43,7 +54,8 @@ def strike(deployment: Deployment, points: tuple[Point, ...]) -> None:
         point = next(point for point in waiting if deployment.switch.reached_by(point))
         waiting.remove(point)
         strike_others(deployment, point)
-        deployment.change(point)
+        if changes_follow:
+            deployment.change(point)
     if Point.ZOMBIE in points:
         wake_zombie(deployment)
 
