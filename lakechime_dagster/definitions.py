@@ -93,7 +93,7 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     assets: list[dg.AssetSpec | dg.AssetsDefinition] = [
         *(_asset(lake, table, flows, planned.get(table.name, ())) for table in (*foreign, *lake.targets)),
         *(group_asset(lake, group, flows[group.name]) for group in lake.working_groups),
-        *(failed_group_asset(group) for group in failed),
+        *(failed_group_asset(lake, group) for group in failed),
         *(query_log_asset(lake, one, logs[one.table]) for one in lake.query_logs),
     ]
     known = [*lake.tables, *(table for group in lake.working_groups for table in named_types(lake, group))]

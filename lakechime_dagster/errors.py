@@ -57,6 +57,13 @@ def are_failures_kept() -> bool:
     return _ARE_FAILURES_KEPT.get()
 
 
+def keep_or_raise(declared: object, error: DeclarationError) -> None:
+    """Keep the error with the frozen value of whose declaration it is, as its `problem`; raise it where failures are not kept."""
+    if not are_failures_kept():
+        raise error
+    object.__setattr__(declared, "problem", str(error))
+
+
 class NotFoundError(LakeChimeError, LookupError):
     """Nothing of that name is there."""
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import re
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -13,6 +14,9 @@ from lakechime_dagster.errors import DeclarationError, LakeChimeError, failures_
 from lakechime_dagster.lake import JsonLines, Lake, SourceTable, event_group, event_stream, spark_table, sql_table
 from lakechime_dagster.lake.lake import Table
 from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.resources.streams.event_types import event_types
+from lakechime_dagster.store.types.measures import measures
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every
 
 
@@ -220,7 +224,8 @@ def test_every_table_links_to_its_place_on_the_page_where_that_is_said(monkeypat
     assert links["gates/gate__changed"] == dg.MetadataValue.url("http://lineage.example/lineage?table=gates.gate__changed")
 
 
-def test_a_failed_group_is_shown_with_its_reason_and_the_others_run() -> None:
+def test_a_failed_group_is_shown_with_its_reason_and_the_others_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
     game = event_stream("game", source=JsonLines("in"))
     with failures_kept():
         shop = event_group("shop", game, match="shop.*", max_types=0)
@@ -231,4 +236,6 @@ def test_a_failed_group_is_shown_with_its_reason_and_the_others_run() -> None:
     sensor = definitions.resolve_sensor_def("shop")
     with dg.DagsterInstance.ephemeral() as instance, pytest.raises(LakeChimeError, match="max_types"):
         sensor(dg.build_sensor_context(instance=instance))
+    found = measures(event_types(open_platform()))
+    assert [(one.group, "max_types" in one.problem) for one in found.groups] == [("shop", True)]
     assert "play__shop" not in {job.name for job in definitions.resolve_all_job_defs()}

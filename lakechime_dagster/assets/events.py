@@ -23,7 +23,7 @@ from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.resources.lineage.declared import record_types
 from lakechime_dagster.resources.names import dagster_name, op_name
-from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import Attempted, SparkResource
 from lakechime_dagster.resources.streams.event_types import event_breaks, event_hints, event_replays, event_types, move_types, settle_group
@@ -33,6 +33,7 @@ from lakechime_dagster.schema.replay import REBUILT
 from lakechime_dagster.schema.repository import KnownType
 from lakechime_dagster.schema.results import COLD, GroupResult, TypeResult
 from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.types.measures import note_problem
 from lakechime_dagster.triggers.flow import Flow
 
 NO_TYPE_FAILS, NOTHING_WAITS, NO_VALUE_LOST = "no_type_fails", "nothing_waits", "no_value_lost"
@@ -139,11 +140,11 @@ def _projected(context: dg.AssetExecutionContext, platform: Platform, lake: Lake
     return {f"told in {group.stream.schemas.name}": told.layouts, f"told in {group.stream.variations.name}": told.variations}
 
 
-def failed_group_asset(group: EventGroup) -> dg.AssetSpec:
+def failed_group_asset(lake: Lake, group: EventGroup) -> dg.AssetSpec:
     """The asset of a group that cannot run, as its declaration is wrong."""
     return dg.AssetSpec(
         asset_key(group.name),
-        deps=[asset_key(group.stream.table.name)],
+        deps=[asset_key(group.stream.table.name)] if group.stream.table in lake.tables else [],
         group_name=group.name,
         kinds={*KINDS},
         description=f"Failed: {group.problem}",
@@ -152,7 +153,7 @@ def failed_group_asset(group: EventGroup) -> dg.AssetSpec:
 
 
 def failed_group_sensor(group: EventGroup) -> dg.SensorDefinition:
-    """The sensor of such a group, each tick of which fails with the reason: the events wait in the stream's table."""
+    """The sensor of such a group: each tick fails with the reason, and notes it for metrics. The events wait in the stream's table."""
 
     @dg.sensor(
         name=dagster_name(group.name),
@@ -161,6 +162,7 @@ def failed_group_sensor(group: EventGroup) -> dg.SensorDefinition:
         description=f"Failed: {group.problem}",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        note_problem(event_types(open_platform()), group.name, group.problem)
         raise LakeChimeError(f"event group {group.name} does not run: {group.problem}")
 
     return sensor

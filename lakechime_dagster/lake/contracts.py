@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.errors import DeclarationError, are_failures_kept, shown
+from lakechime_dagster.errors import DeclarationError, keep_or_raise, shown
 from lakechime_dagster.lake.type_patterns import is_matched, overlap, specificity
 
 COLUMNS = "columns"
@@ -83,8 +83,15 @@ class PathRule:
 
     columns: str | Mode | None = None
     kinds: str | Mode | None = None
+    problem: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except DeclarationError as error:
+            keep_or_raise(self, error)
+
+    def _check(self) -> None:
         for name in ("columns", "kinds"):
             said = getattr(self, name)
             object.__setattr__(self, name, None if said is None else _mode("PathRule", name, said))
@@ -128,9 +135,7 @@ class Contract:
         try:
             self._check()
         except DeclarationError as error:
-            if not are_failures_kept():
-                raise
-            object.__setattr__(self, "problem", str(error))
+            keep_or_raise(self, error)
 
     def _check(self) -> None:
         for name in MODES:
@@ -258,6 +263,8 @@ def _check_paths(paths: object) -> None:
             raise DeclarationError("Contract", "paths", f"{shown(pattern)} is no pattern of paths; write such as '/payload/*'")
         if not isinstance(rule, PathRule):
             raise DeclarationError("Contract", "paths", f"{shown(rule)} of {pattern} is no PathRule(columns=…, kinds=…)")
+        if rule.problem:
+            raise DeclarationError("Contract", "paths", f"{pattern}: {rule.problem}")
     for one, other in combinations(paths, 2):
         if specificity(one) == specificity(other) and overlap(one, other):
             problem = f"{other!r} matches paths that {one!r} matches too, and says as much of them; make one of them longer"

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import wraps
 from typing import ParamSpec
@@ -25,7 +25,7 @@ from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.maintenance import Maintenance, checked_maintenance
 from lakechime_dagster.lake.moved_types import MAX_GROUP_NAME, checked_moved
 from lakechime_dagster.lake.names import PART, checked_owner, checked_table_name
-from lakechime_dagster.lake.personal import PersonalColumns, checked_personal_paths
+from lakechime_dagster.lake.personal import PersonalColumns, checked_personal_paths, personal_paths_of
 from lakechime_dagster.lake.reads import Passthrough
 from lakechime_dagster.lake.table_rows import AnySource, TableRows
 from lakechime_dagster.lake.type_patterns import ANY, is_matched, overlap, specificity
@@ -85,7 +85,7 @@ Given = ParamSpec("Given")
 
 
 def _kept_with_its_problem(declare: Callable[Given, EventGroup]) -> Callable[Given, EventGroup]:
-    """A group whose declaration is wrong is kept with the error, where failures are; not where it is unknown which types it has."""
+    """A group whose declaration is wrong is kept with the error, where failures are, as far as its parameters can be used."""
 
     @wraps(declare)
     def declared(*args: Given.args, **options: Given.kwargs) -> EventGroup:
@@ -94,14 +94,38 @@ def _kept_with_its_problem(declare: Callable[Given, EventGroup]) -> Callable[Giv
         except DeclarationError as error:
             if not are_failures_kept():
                 raise
-            of_types = {name: value for name, value in options.items() if name in ("name", "stream", "match", "moved", "columns")}
-            try:
-                own: Callable[..., EventGroup] = declare
-                return replace(own(*args, **of_types), problem=str(error))
-            except DeclarationError:
-                raise error from None
+            return _failed(declare, dict(zip(("name", "stream"), args, strict=False)) | options, error)
 
     return declared
+
+
+def _failed(declare: Callable[..., EventGroup], options: Mapping[str, object], error: DeclarationError) -> EventGroup:
+    """The group by those of its parameters that say which types it has and where; a wrong one is as if it were left out."""
+    name, stream = options.get("name"), options.get("stream")
+    own = {field: options[field] for field in ("name", "stream", "match", "moved", "columns") if field in options}
+    unknown: set[str] = set()
+    while True:
+        try:
+            return replace(declare(**own), problem=str(error), unknown=frozenset(unknown))
+        except DeclarationError as other:
+            if other.field in unknown:
+                raise
+            unknown.add(other.field)
+            if other.field == "name":
+                own["name"] = usable_name(name, {stream.name} if isinstance(stream, EventStream) else ())
+            elif other.field == "stream":
+                own["stream"] = event_stream("unknown", source=JsonLines("unknown"))
+            elif other.field == "columns":
+                own["columns"] = personal_paths_of(own["columns"])
+            else:
+                del own[other.field]
+
+
+def usable_name(name: object, taken: Collection[str]) -> str:
+    """A name under which a group is shown whose own cannot be used, or is one of `taken`."""
+    plain = re.sub(r"\W+", "_", str(name), flags=re.ASCII).strip("_")[: MAX_GROUP_NAME - 4] or "group"
+    others = {one.casefold() for one in taken}
+    return next(one for one in (plain, *(f"{plain}_{at}" for at in range(2, len(others) + 3))) if one.casefold() not in others)
 
 
 @_kept_with_its_problem
@@ -193,24 +217,34 @@ def event_group(
     )  # fmt: skip
 
 
-def checked_groups(stream: EventStream, groups: Iterable[EventGroup]) -> tuple[EventGroup, ...]:
+def checked_groups(stream: EventStream, groups: Iterable[EventGroup], unplaced: Iterable[EventGroup] = ()) -> tuple[EventGroup, ...]:
     """The groups of a stream; where none takes all types, one more does, kept as the stream's table is: `<stream>_other`.
+
+    A group that takes what no other does fails, too, while it is unknown which types another one has: `unplaced` are those of
+    which even the stream is unknown.
 
     Raises:
         DeclarationError: some type would be of two groups as much as of each other.
     """
     several = list(groups)
+    unmatched = [*unplaced, *(one for one in several if "match" in one.unknown)]
     for at, one in enumerate(several):
         for before, other in enumerate(several[:at]):
-            if specificity(one.match) == specificity(other.match) and overlap(one.match, other.match):
+            is_known = one not in unmatched and other not in unmatched
+            if is_known and specificity(one.match) == specificity(other.match) and overlap(one.match, other.match):
                 problem = f"{one.match!r} matches types that {other.match!r} of {other.name} matches too, and says as much of them"
                 error = DeclarationError(one.name, "match", f"{problem}; make one of them longer")
-                if not are_failures_kept():
-                    raise error
-                several[at], several[before] = replace(one, problem=str(error)), replace(other, problem=str(error))
-    if not any(group.match.strip("*") == "" for group in several):
+                several[at], several[before] = one.failed(error), other.failed(error)
+    if not any(group.match.strip("*") == "" for group in several if group not in unmatched):
         about, kept = f"Types of {stream.name} that no other group takes", stream.table.maintenance
         several.append(event_group(stream.name + OTHER, stream, description=about, maintenance=kept))
+    for unknown in unmatched[:1]:
+        several = [
+            one.failed(DeclarationError(one.name, "match", f"waits until it is known which types {unknown.name} has ({unknown.problem})"))
+            if one.match.strip("*") == "" and one not in unmatched
+            else one
+            for one in several
+        ]
     return tuple(several)
 
 

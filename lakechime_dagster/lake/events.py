@@ -3,8 +3,9 @@
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.errors import DeclarationError, are_failures_kept, shown
 from lakechime_dagster.lake.contracts import COLUMNS, Contract, Hint, Mode, with_hint
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
@@ -87,6 +88,8 @@ class EventGroup:
         spark: The driver of its runs, such as the URL of a cluster's master; that of the settings, where it is not said.
         dagster: What its asset is given beside, such as a pool.
         problem: What is wrong with its declaration. It still has the types that it matches, whose events wait in the stream's table.
+        unknown: The parameters of its declaration among `name`, `stream`, `match`, `moved` and `columns` whose values are wrong, so
+            that the group has others in their place.
     """
 
     name: str
@@ -112,6 +115,18 @@ class EventGroup:
     spark: str | None = None
     dagster: Passthrough = field(default_factory=dict, hash=False)
     problem: str = ""
+    unknown: frozenset[str] = frozenset()
+
+    def failed(self, error: DeclarationError, **known: Any) -> "EventGroup":
+        """The group with what is wrong with it, where failures are kept; `known` are values in place of those that are wrong.
+
+        Raises:
+            DeclarationError: failures are not kept.
+        """
+        if not are_failures_kept():
+            raise error
+        problem = "; ".join(filter(None, (self.problem, str(error))))
+        return replace(self, problem=problem, unknown=self.unknown | known.keys(), **known)
 
     def contract_of(self, type_name: str) -> Contract:
         """What events of a type may change."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.errors import DeclarationError, keep_or_raise, shown
 from lakechime_dagster.triggers.grid import Schedule, every
 
 DAY = dt.timedelta(days=1)
@@ -44,8 +44,15 @@ class Maintenance:
     orphans_after: dt.timedelta = 3 * DAY
     remove_orphans: bool = False
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    problem: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except DeclarationError as error:
+            keep_or_raise(self, error)
+
+    def _check(self) -> None:
         if not isinstance(self.every, Schedule):
             raise _wrong("every", self.every, "is no schedule; write every(days=1)")
         for name, least in (("budget", 1), ("small_file", 1), ("target_file", 1), ("min_files", 2)):
@@ -84,6 +91,8 @@ def _checked_properties(value: object) -> Mapping[str, str]:
 
 def checked_maintenance(table: str, value: object) -> Maintenance | None:
     """The maintenance of a table, or None for one that is left alone."""
+    if isinstance(value, Maintenance) and value.problem:
+        raise DeclarationError(table, "maintenance", value.problem)
     if value is None or isinstance(value, Maintenance):
         return value
     raise DeclarationError(table, "maintenance", f"{shown(value)} is no Maintenance(…)")

@@ -38,23 +38,34 @@ def checked_moved(name: str, stream: EventStream, match: str, moved: object) -> 
     return dict(moved)
 
 
-def check_moved(groups: Iterable[EventGroup], streams: Iterable[EventStream]) -> None:
-    """Refuse what no group can take over: a type that another has, and tables of another stream.
+def check_moved(groups: Iterable[EventGroup], streams: Iterable[EventStream]) -> tuple[EventGroup, ...]:
+    """The groups, of which those fail that take over what they cannot: a type that another has, and tables of another stream.
 
     Raises:
-        DeclarationError: naming the group, the type and the remedy.
+        DeclarationError: naming the group, the type and the remedy, where failures are not kept.
     """
-    several, names = list(groups), {stream.name.casefold(): stream for stream in streams}
-    homes: dict[str, EventGroup] = {}
+    several, names = list(groups), {stream.name.casefold() for stream in streams}
+    streams_of = {group.name.casefold(): group for group in several}
     for group in several:
-        for pattern, home in group.moved.items():
-            owner = group if "*" in pattern else owner_of([one for one in several if one.stream == group.stream], pattern)
-            if owner.name != group.name:
-                raise DeclarationError(group.name, "moved", f"{shown(pattern)} is a type of {owner.name}, which says more of its name")
-            if home.casefold() in names:
-                raise DeclarationError(group.name, "moved", f"{home} is a stream, which has no types of its own; leave it out")
-        for home in group.homes:
-            other = homes.setdefault(home.casefold(), group)
-            if other.stream != group.stream:
-                problem = f"tables of {home} are filled from {other.stream.name} by {other.name}; a table is of one stream"
-                raise DeclarationError(group.name, "moved", problem)
+        for home in group.moved.values():
+            streams_of.setdefault(home.casefold(), group)
+    found: list[EventGroup] = []
+    for group in several:
+        beside = [one for one in several if one.stream == group.stream]
+        problem = next(filter(None, (_moved_wrongly(group, *one, beside, names, streams_of) for one in group.moved.items())), "")
+        found.append(group.failed(DeclarationError(group.name, "moved", problem), moved={}) if problem else group)
+    return tuple(found)
+
+
+def _moved_wrongly(
+    group: EventGroup, pattern: str, home: str, beside: list[EventGroup], streams: set[str], having: Mapping[str, EventGroup]
+) -> str:
+    """Why a group cannot take over types from a home; nothing where it can."""
+    owner, other = group if "*" in pattern else owner_of(beside, pattern), having[home.casefold()]
+    if owner.name != group.name:
+        return f"{shown(pattern)} is a type of {owner.name}, which says more of its name"
+    if home.casefold() in streams:
+        return f"{home} is a stream, which has no types of its own; leave it out"
+    if other.stream != group.stream:
+        return f"tables of {home} are filled from {other.stream.name} by {other.name}; a table is of one stream"
+    return ""

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.errors import DeclarationError, keep_or_raise, shown
 from lakechime_dagster.lake.names import checked_columns
 
 CATEGORY = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
@@ -18,11 +18,12 @@ class Personal:
     """That a column holds personal data of a category: a word such as `email`, by which a person's own values are told apart."""
 
     category: str
+    problem: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.category, str) or not CATEGORY.fullmatch(self.category):
             problem = f"{shown(self.category)} is no word of small letters, digits and _, such as 'email'; write personal('email')"
-            raise DeclarationError("personal()", "category", problem)
+            keep_or_raise(self, DeclarationError("personal()", "category", problem))
 
 
 def personal(category: str) -> Personal:
@@ -56,6 +57,8 @@ def checked_personal(table: str, value: object, *, levels: Iterable[str] = (), k
     for name, tag in value.items():
         if not isinstance(tag, Personal):
             raise DeclarationError(table, "columns", f'{shown(tag)} of {shown(name)} is no personal("email")')
+        if tag.problem:
+            raise DeclarationError(table, "columns", f"{shown(name)}: {tag.problem}")
         if not COLUMN.fullmatch(name):
             problem = f"{shown(name)} is no column; write such as 'email', 'user.email' within a struct, 'payload:$.user.email' within JSON"
             raise DeclarationError(table, "columns", problem)
@@ -80,7 +83,16 @@ def checked_personal_paths(group: str, value: object) -> PersonalColumns:
             raise DeclarationError(group, "columns", f"{shown(path)} is no path; write such as '/user/email' or '/items[]/email'")
         if not isinstance(tag, Personal):
             raise DeclarationError(group, "columns", f'{shown(tag)} of {shown(path)} is no personal("email")')
+        if tag.problem:
+            raise DeclarationError(group, "columns", f"{shown(path)}: {tag.problem}")
     return MappingProxyType(dict(value))
+
+
+def personal_paths_of(value: object) -> PersonalColumns:
+    """The paths of a wrong declaration that are surely meant to be personal, of the category `unknown` where that is wrong."""
+    paths = value.items() if isinstance(value, Mapping) else ()
+    known = {path: tag for path, tag in paths if isinstance(path, str) and PATH.fullmatch(path)}
+    return {path: tag if isinstance(tag, Personal) and not tag.problem else Personal("unknown") for path, tag in known.items()}
 
 
 def check_unlisted(table: str, field: str, names: Iterable[str], tagged: PersonalColumns, why: str) -> None:

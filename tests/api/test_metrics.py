@@ -22,7 +22,8 @@ from lakechime_dagster.schema.results import GroupResult, Sent, TypeResult
 from lakechime_dagster.store import ledger_schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.ledger import Claim
-from lakechime_dagster.store.types.measures import measures
+from lakechime_dagster.store.types import schema
+from lakechime_dagster.store.types.measures import PROBLEM_HOLDS_MS, measures, note_problem
 from lakechime_dagster.store.types.repository import SqlEventTypes
 from lakechime_dagster.store.types.totals import add_to_group
 from lakechime_dagster.triggers.lanes import LaneState
@@ -239,3 +240,14 @@ def test_it_is_served_as_prometheus_reads_it(types: SqlEventTypes) -> None:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_group_whose_declaration_is_wrong_is_failed_until_its_sensor_notes_it_no_more(
+    engine: Engine, types: SqlEventTypes, value: Value
+) -> None:
+    for problem in ("max_types: 0", "match: ''"):
+        note_problem(types, "shop", problem)
+    assert [value("group_state", group="shop", state=state) for state in ("live", "idle", "failed")] == [0, 0, 1]
+    with writing(engine) as connection:
+        connection.execute(sa.update(schema.group_problem).values(noted_ts=schema.group_problem.c.noted_ts - PROBLEM_HOLDS_MS))
+    assert value("group_state", group="shop", state="failed") is None

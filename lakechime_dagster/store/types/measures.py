@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.dialect import now_ms
-from lakechime_dagster.store.engine import reading
+from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.lag import ConsumerLag, consumer_lags
 from lakechime_dagster.store.types import schema as events
 from lakechime_dagster.store.types.producers import Producer, summed_up
@@ -56,6 +56,7 @@ class GroupMeasures:
         state: Of its lane; None before its first tick.
         open_ts: When its open execution was claimed, which is at this `attempt`.
         stuck_ts: Since when it could write no type: one fails since then, and none has had a commit.
+        problem: Why it does not run at all, as its declaration is wrong.
         totals: By counter and label.
     """
 
@@ -64,6 +65,7 @@ class GroupMeasures:
     open_ts: int | None = None
     attempt: int = 0
     stuck_ts: int | None = None
+    problem: str = ""
     totals: Mapping[tuple[str, str], float]
 
 
@@ -93,6 +95,18 @@ class Measures:
         return found
 
 
+PROBLEM_HOLDS_MS = 5 * 60_000  # since its sensor noted it last, which ticks each minute
+
+
+def note_problem(types: SqlEventTypes, group: str, problem: str) -> None:
+    """Note that a group does not run, and why; it counts as failed until PROBLEM_HOLDS_MS after the last note."""
+    table = events.group_problem
+    with writing(types.engine) as connection:
+        connection.execute(sa.delete(table).where(table.c.deployment == types.deployment, table.c.group_name == group))
+        noted = {"deployment": types.deployment, "group_name": group, "problem": problem, "noted_ts": now_ms(connection)}
+        connection.execute(sa.insert(table).values(noted))
+
+
 def measures(types: SqlEventTypes) -> Measures:
     """What is there now, the busiest types first."""
     deployment = types.deployment
@@ -100,14 +114,22 @@ def measures(types: SqlEventTypes) -> Measures:
         reasons = _reasons(connection, deployment)
         several = tuple(_type(row, reasons.get(row.type_id, {})) for row in connection.execute(_types(deployment)))
         totals = _totals(connection, deployment)
-        names = sorted({one.group for one in several} | {*totals})
+        now = now_ms(connection)
+        problems = _problems(connection, deployment, now)
+        names = sorted({one.group for one in several} | {*totals, *problems})
         flows = {row.name: row for row in connection.execute(_flows(deployment, names))}
-        groups = tuple(replace(_group(name, flows.get(name), totals.get(name, {})), stuck_ts=_stuck_ts(several, name)) for name in names)
+        groups = tuple(
+            replace(
+                _group(name, flows.get(name), totals.get(name, {})),
+                stuck_ts=_stuck_ts(several, name),
+                problem=problems.get(name, ""),
+            )
+            for name in names
+        )
         lags = tuple(consumer_lags(connection, deployment))
         lanes = {LaneState(state): count for state, count in connection.execute(_lanes(deployment))}
         ticked = connection.execute(sa.select(sa.func.max(ledger.flow.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
         senders = tuple(summed_up(connection, [events.event_type.c.deployment == deployment]))
-        now = now_ms(connection)
         return Measures(now=now, types=several, producers=senders, groups=groups, lags=lags, lanes=lanes, ticked_ts=ticked)
 
 
@@ -153,6 +175,13 @@ def _totals(connection: Connection, deployment: str) -> dict[str, dict[tuple[str
     for row in connection.execute(sa.select(events.group_total).where(events.group_total.c.deployment == deployment)):
         found.setdefault(row.group_name, {})[row.counter, row.label] = row.total
     return found
+
+
+def _problems(connection: Connection, deployment: str, now: int) -> dict[str, str]:
+    """By group why it does not run, of those whose sensors noted it lately."""
+    table = events.group_problem.c
+    lately = sa.select(table.group_name, table.problem).where(table.deployment == deployment, table.noted_ts > now - PROBLEM_HOLDS_MS)
+    return {row.group_name: row.problem for row in connection.execute(lately)}
 
 
 def _lives(deployment: str) -> tuple[sa.ColumnElement[bool], ...]:

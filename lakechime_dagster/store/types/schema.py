@@ -210,6 +210,16 @@ group_patterns = sa.Table(
     sa.Column("patterns", sa.JSON, nullable=False),  # by group
 )
 
+# Why a group whose declaration is wrong does not run, as its sensor noted it last.
+group_problem = sa.Table(
+    "lc_group_problem",
+    metadata,
+    sa.Column("deployment", sa.String(64), primary_key=True),
+    sa.Column("group_name", sa.String(64), primary_key=True),
+    sa.Column("problem", sa.Text, nullable=False),
+    sa.Column("noted_ts", sa.BigInteger, nullable=False),
+)
+
 # What the settled steps of a group did in sum, apart from its types: rows refused by reason, seconds by phase.
 group_total = sa.Table(
     "lc_group_total",
