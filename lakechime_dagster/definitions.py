@@ -65,6 +65,7 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     """
     refuse_personal_levels(lake, manifest)
     cluster = load_settings().cluster if cluster is None else cluster
+    _check_accounts(lake)
     unread = unread_columns(lake, manifest)
     flows = {table.name: declare_flow(flow_of(table, cluster, unread.get(table.name))) for table in lake.targets}
     flows |= {group.name: declare_flow(group_flow(lake, group, cluster)) for group in lake.working_groups}
@@ -202,6 +203,13 @@ def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
     reading = [asset_key(reading_name(one.table)) for one in lake.query_logs]
     logs = {_log_job_name(lake): dg.AssetSelection.assets(*reading)} if reading else {}
     return jobs | {name: dg.define_asset_job(name, selection=selection) for name, selection in (groups | logs).items()}  # type: ignore[misc]
+
+
+def _check_accounts(lake: Lake) -> None:
+    """Refuse accounts that have no effect in the warehouse, where tables lie that declare no location of their own."""
+    for table in lake.targets:
+        if table.write_as is not None and table.location is None:
+            table.write_as.check_at(table.name, load_settings().warehouse)
 
 
 def _checks(table: Target) -> list[dg.AssetCheckKey] | None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
@@ -32,6 +33,19 @@ def folded(column: str) -> str:
 def _folded_character(one: str) -> str:
     upper = next((upper for upper in (one.upper(), one.title()) if len(upper) == 1), one)
     return upper.lower()[0]
+
+
+def table_of_lake(declared: str, field: str, table: object) -> Any:
+    """The name of a table of the same lake, of whatever names one.
+
+    Raises:
+        DeclarationError: it names a cluster: all tables of a lake are of the lake's own.
+    """
+    name = getattr(table, "name", table)
+    if cluster := getattr(table, "cluster", ""):
+        remedy = "all tables of a lake are of its own cluster: leave the cluster out, or copy the table into the lake"
+        raise DeclarationError(declared, field, f"names {name} of the cluster {shown(cluster)}; {remedy}")
+    return name
 
 
 def checked_table_name(name: object, kind: str, limit: int = MAX_TARGET_NAME) -> str:

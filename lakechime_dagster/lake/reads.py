@@ -10,7 +10,7 @@ from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import NamedTable
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.lake.names import checked_columns
+from lakechime_dagster.lake.names import checked_columns, table_of_lake
 from lakechime_dagster.triggers import PartitionCondition
 from lakechime_dagster.triggers.conditions import LevelSpec
 
@@ -78,7 +78,7 @@ class Readable:
     def changes(self, *, rejoin: NamedTable | str | None = None, on: Iterable[str] = ()) -> Read:
         """The rows that changed, and with `rejoin` those whose partner, by the columns `on`, changed."""
         columns = checked_columns(self.name, "changes(on=)", on)
-        other = rejoin if rejoin is None or isinstance(rejoin, str) else rejoin.name
+        other = rejoin if rejoin is None or isinstance(rejoin, str) else table_of_lake(self.name, "changes(rejoin=)", rejoin)
         if (other is None) != (not columns):
             remedy = "needs on=[columns that both tables have]" if other else "joins nothing; give rejoin=table too"
             raise DeclarationError(self.name, "changes(rejoin=, on=)", remedy)

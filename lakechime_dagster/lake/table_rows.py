@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from lakechime_dagster.dce.store import NamedTable
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.feeds import Feed
-from lakechime_dagster.lake.names import checked_table_name
+from lakechime_dagster.lake.names import checked_table_name, table_of_lake
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class TableRows:
     payload: str = field(default="payload", kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "table", checked_table_name(getattr(self.table, "name", self.table), "TableRows"))
+        name = self.table if isinstance(self.table, str) else table_of_lake("TableRows", "table", self.table)
+        object.__setattr__(self, "table", checked_table_name(name, "TableRows"))
         if not isinstance(self.payload, str) or not self.payload.strip():
             raise DeclarationError(f"TableRows {self.table}", "payload", f"{shown(self.payload)} is not the name of a column")
 

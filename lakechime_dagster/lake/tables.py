@@ -196,7 +196,7 @@ def check_common(table: Readable) -> None:
     if table.fresh_within is not None and not (isinstance(table.fresh_within, dt.timedelta) and table.fresh_within > dt.timedelta(0)):
         raise DeclarationError(name, "fresh_within", f"{shown(table.fresh_within)} is not a positive timedelta")
     checked_maintenance(name, getattr(table, "maintenance", None))
-    checked_account(name, getattr(table, "write_as", None))
+    checked_account(name, getattr(table, "write_as", None), table.location)
     if not isinstance(table.description, str):
         raise DeclarationError(name, "description", f"{shown(table.description)} is not text")
     if not isinstance(table.dagster, Mapping):

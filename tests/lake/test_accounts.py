@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
+import dagster as dg
 import pytest
 
+from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
-from lakechime_dagster.lake import Account, CDCMerge, Debezium, JsonLines, change_table, sql_table
+from lakechime_dagster.lake import Account, CDCMerge, Debezium, JsonLines, Lake, SourceTable, change_table, sql_table
 
 WRITER = Account("shop-writer", {"fs.s3a.access.key": "$SHOP_KEY", "fs.s3a.endpoint": "https://store"})
 
@@ -14,7 +17,6 @@ WRITER = Account("shop-writer", {"fs.s3a.access.key": "$SHOP_KEY", "fs.s3a.endpo
 def test_a_session_gets_the_settings_and_a_file_system_of_its_own() -> None:
     found = WRITER.confs("s3a://lake/shop/orders", {"SHOP_KEY": "secret"})
     assert found == {"fs.s3a.impl.disable.cache": "true", "fs.s3a.access.key": "secret", "fs.s3a.endpoint": "https://store"}
-    assert "fs.file.impl.disable.cache" in WRITER.confs("/lake/shop", {"SHOP_KEY": "secret"})
     assert "fs.s3a" not in repr(WRITER)
 
 
@@ -27,6 +29,26 @@ def test_the_messages_of_a_followed_table_are_written_by_its_account() -> None:
     merge = CDCMerge(keys=("id",))
     table = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=merge, write_as=WRITER)
     assert table.write_as is table.bronze.write_as is WRITER
+
+
+@pytest.mark.parametrize("location", ["/lake/orders", "lake/orders", "file:///lake/orders", "hdfs://names/lake/orders"])
+def test_an_account_that_has_no_effect_is_refused(location: str) -> None:
+    settings = {"fs.permissions.umask-mode": "077", **WRITER.settings}
+    writer = Account("shop-writer", settings)
+    with pytest.raises(DeclarationError, match=r"a\.b, write_as: fs\.s3a\.access\.key of Account\('shop-writer'\) has no effect at"):
+        sql_table("a.b", sql="SELECT n FROM a.c", write_as=writer, location=location)
+    with pytest.raises(DeclarationError, match="has no effect"):
+        writer.confs(location, {"SHOP_KEY": "secret"})
+    assert Account("shop-writer", {"fs.permissions.umask-mode": "077"}).confs(location, {})["fs.permissions.umask-mode"] == "077"
+
+
+def test_an_account_that_has_no_effect_in_the_warehouse_is_refused_at_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lake = Lake("shop", [SourceTable("a.c"), sql_table("a.b", sql="SELECT n FROM a.c", write_as=WRITER)])
+    monkeypatch.setenv("LAKECHIME_WAREHOUSE", str(tmp_path))
+    with pytest.raises(DeclarationError, match=r"a\.b, write_as: fs\.s3a"):
+        build_definitions(lake)
+    monkeypatch.setenv("LAKECHIME_WAREHOUSE", "s3a://lake")
+    assert build_definitions(lake).resolve_asset_graph().has(dg.AssetKey(["a", "b"]))
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [

@@ -29,7 +29,7 @@ from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.events import owner_of
 from lakechime_dagster.lake.type_patterns import is_matched, specificity
-from lakechime_dagster.triggers import SnapshotTrigger, every
+from lakechime_dagster.triggers import SnapshotTrigger, TableName, every
 
 
 def stream(name: str = "game", **declared: Any) -> EventStream:
@@ -199,6 +199,10 @@ STREAMS = [
     ),
     (lambda: stream(source=SourceTable("bronze.raw")), "game, source: SourceTable(name='bronze.raw'"),
     (lambda: TableRows("bronze raw"), "'bronze raw', name: the part 'bronze raw' must be of letters"),
+    (
+        lambda: TableRows(TableName("bronze.raw", cluster="eu")),
+        "TableRows, table: names bronze.raw of the cluster 'eu'; all tables of a lake",
+    ),
     (lambda: TableRows("bronze.raw", payload=" "), "TableRows bronze.raw, payload: ' ' is not the name of a column"),
     (lambda: stream(source=JsonLines("in", records=True)), "game, source: records=True is of tables that follow a database"),
     (

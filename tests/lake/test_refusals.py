@@ -9,7 +9,7 @@ import pytest
 
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import Lake, Read, ReadMode, SourceTable, sql_table
-from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, TableName, every, tick
 from tests.lake.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_table, planes, weather
 
 DAY = {"flight_date": "date"}
@@ -115,6 +115,10 @@ READS = [
     (lambda: make_table(compute=lambda flights, limit: flights), "parameter 'limit': is no input; reads= names flights"),
     (lambda: flights.changes(rejoin=weather), "bronze.flights, changes(rejoin=, on=): needs on=[columns that both tables have]"),
     (lambda: flights.changes(on=["origin"]), "bronze.flights, changes(rejoin=, on=): joins nothing; give rejoin=table too"),
+    (
+        lambda: flights.changes(rejoin=TableName("bronze.weather", cluster="eu"), on=["origin"]),
+        "bronze.flights, changes(rejoin=): names bronze.weather of the cluster 'eu'; all tables of a lake are of its own cluster",
+    ),
     (lambda: flights.changes(rejoin=flights, on=["x"]), "changes(rejoin=): is the table itself"),
     (lambda: flights.snapshot(on_change="drop"), "bronze.flights, snapshot(on_change=): 'drop' is not 'ignore'"),
     (lambda: planes.partitions(day=1), "bronze.planes, partitions: is not partitioned; declare partitioned_by="),
