@@ -9,9 +9,9 @@ import logging
 import dagster as dg
 
 from lakechime_dagster.assets.outside import outside_specs
-from lakechime_dagster.lake.load import load_lake
+from lakechime_dagster.lake.load import find_lake
 from lakechime_dagster.resources.lineage.outside import look_outside
-from lakechime_dagster.settings import Settings, load_settings
+from lakechime_dagster.settings import Settings, lake_name, load_settings, own_definitions
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 def outside_definitions(settings: Settings) -> dg.Definitions:
     """What is outside of the lake of these settings, as its store tells at this moment."""
     try:
-        lake = load_lake(settings.lake)
+        lake = find_lake(own_definitions(settings), lake_name(settings))
         looked = look_outside(settings, lake)
         specs = outside_specs(looked, lake, settings.lineage_url)
     except Exception as error:  # noqa: BLE001 - a lake may fail in any way; the location that runs it says so

@@ -15,6 +15,7 @@ from lakechime_dagster.compat import tomllib
 from lakechime_dagster.errors import InvalidValueError, without_password
 from lakechime_dagster.masters import REMEDY, is_driver
 
+SHIPPED = "lakechime_dagster.definitions"  # shows the lake of LAKECHIME_LAKE, the flights demo where it is not set
 MARKER = "workspace.yaml"  # of a project, as a `pyproject.toml` with a table of Dagster; home folder and `.env` are in the project's root
 HOME = ".lakechime"
 
@@ -170,6 +171,18 @@ def definitions_module(folder: Path) -> str | None:
     project = tables.get("dg", {}).get("project", {})
     root = project.get("root_module")
     return project.get("code_location_target_module") or (f"{root}.definitions" if root else tables.get("dagster", {}).get("module_name"))
+
+
+def own_definitions(settings: Settings) -> str | None:
+    """The module of the project's own definitions, where LAKECHIME_LAKE names no lake."""
+    own = definitions_module(project_folder())
+    return None if own == SHIPPED or "lake" in settings.model_fields_set else own
+
+
+def lake_name(settings: Settings) -> str | None:
+    """The name of the lake, as `module:attribute`; the demo's only in a project that loads the shipped definitions."""
+    is_asked_for = "lake" in settings.model_fields_set or definitions_module(project_folder()) == SHIPPED
+    return settings.lake if is_asked_for else None
 
 
 def default_home() -> tuple[Path, str]:

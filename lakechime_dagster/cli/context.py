@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, TypeVar
 
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, shown
-from lakechime_dagster.settings import Settings, definitions_module, load_settings, project_folder
+from lakechime_dagster.settings import Settings, lake_name, load_settings, own_definitions, project_folder
 
 if TYPE_CHECKING:
     from lakechime_dagster.lake import ChangeTable, Lake
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lakechime_dagster.triggers.flow import Flow
 
 Result = TypeVar("Result")
-SHIPPED = "lakechime_dagster.definitions"  # which shows the lake of LAKECHIME_LAKE
 
 
 def open_platform(*, dry_run: bool = False) -> "Platform":
@@ -41,7 +40,7 @@ def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[s
 
         return declared()
     settings = load_settings()
-    if own := _own_definitions(settings):
+    if own := own_definitions(settings):
         return _loaded(f"the definitions of {own}", lambda: _flows_of_definitions(own))
     from lakechime_dagster.assets.flows import flow_of, group_flow, log_flow
     from lakechime_dagster.lineage.planned.manifest import manifest_in
@@ -70,22 +69,15 @@ def _flows_of_definitions(module: str) -> "dict[str, Flow]":
 
 
 def declared_lake(settings: Settings) -> "Lake":
-    """The lake that LAKECHIME_LAKE names, else that of the project's own definitions, else the flights lake.
+    """The lake that LAKECHIME_LAKE names, else the one in the project's own definitions.
 
     Raises:
-        LakeChimeError: it cannot be loaded, or the module of the definitions has no lake, or several.
+        LakeChimeError: there is none, or it cannot be loaded.
     """
-    from lakechime_dagster.lake.load import lake_in, load_lake
+    from lakechime_dagster.lake.load import find_lake
 
-    if own := _own_definitions(settings):
-        return _loaded(f"the definitions of {own}", lambda: lake_in(own))
-    return _loaded(f"the lake {settings.lake}", lambda: load_lake(settings.lake))
-
-
-def _own_definitions(settings: Settings) -> str | None:
-    """The module of the project's own definitions, where LAKECHIME_LAKE names no lake."""
-    own = definitions_module(project_folder())
-    return None if own == SHIPPED or "lake" in settings.model_fields_set else own
+    own, name = own_definitions(settings), lake_name(settings)
+    return _loaded(f"the lake of {own}" if own else f"the lake {name}", lambda: find_lake(own, name))
 
 
 def followed_tables(settings: Settings) -> "list[ChangeTable]":

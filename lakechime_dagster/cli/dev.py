@@ -19,7 +19,7 @@ from lakechime_dagster.cli.demo import DATABASE_URL, DEMO_LAKE
 from lakechime_dagster.cli.output import note, relay, say
 from lakechime_dagster.cli.processes import Child, end_children, start_child
 from lakechime_dagster.errors import LakeChimeError, needs
-from lakechime_dagster.settings import MARKER, Settings, load_settings, make_home, project_folder
+from lakechime_dagster.settings import MARKER, Settings, lake_name, load_settings, make_home, own_definitions, project_folder
 
 if TYPE_CHECKING:
     from lakechime_dagster.demo.servers.reservations import Reservations
@@ -59,7 +59,12 @@ def dev(
     lineage_port = 0 if settings.lineage_url or find_spec("fastapi") is None else free_port(LINEAGE_PORT)
     with ExitStack() as stack:
         stack.enter_context(_only_one(settings.home))
-        is_demo = settings.lake == DEMO_LAKE
+        own = own_definitions(settings)
+        if own is None and lake_name(settings) is None and not (folder / MARKER).is_file():
+            from lakechime_dagster.lake.load import NO_LAKE
+
+            raise LakeChimeError(NO_LAKE)
+        is_demo = own is None and lake_name(settings) == DEMO_LAKE
         stop = _stop_on_signals()
         reservations = stack.enter_context(_reservations(settings)) if is_demo else None
         deployment = Deployment(
@@ -161,17 +166,17 @@ class Deployment:
                 "LAKECHIME_HOME": str(self.settings.home),
                 "LAKECHIME_WEBSERVER_URL": self.settings.webserver_url or f"http://{HOST}:{self.port}",
                 "PYTHONUNBUFFERED": "1",
-                "PYTHONPATH": os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
+                "PYTHONPATH": os.pathsep.join([str(self.folder), str(self.folder / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]),
             }
         )
 
     def _workspace(self) -> Path:
-        """The project's workspace file; where there is none, one of the home folder for the installed package."""
+        """The project's workspace file; where there is none, one in the home folder, for the project's definitions or the package's."""
         own = self.folder / MARKER
         if own.is_file():
             return own
         path = self.settings.home / MARKER
-        path.write_text(workspace_text(self.folder), encoding="utf-8")
+        path.write_text(workspace_text(self.folder, own_definitions(self.settings)), encoding="utf-8")
         return path
 
     def _tell(self) -> None:
@@ -205,12 +210,13 @@ def dagster_yaml() -> str:
     return files("lakechime_dagster.cli").joinpath("dagster.yaml").read_text(encoding="utf-8")
 
 
-def workspace_text(folder: Path) -> str:
-    """A workspace of the installed package, with a project's folder to import from."""
+def workspace_text(folder: Path, own: str | None = None) -> str:
+    """A workspace that imports from a project's folder: the module of its own definitions, or the package's; and `outside`."""
+    modules = {own.partition(".")[0]: own, "outside": LOCATIONS["outside"]} if own else LOCATIONS
     quoted = str(folder).replace("'", "''")
     locations = [
         f"  - python_module:\n      module_name: {module}\n      working_directory: '{quoted}'\n      location_name: {name}\n"
-        for name, module in LOCATIONS.items()
+        for name, module in modules.items()
     ]
     return "".join(["load_from:\n", *locations])
 
@@ -272,7 +278,7 @@ def _prepare_store(settings: Settings) -> None:
     from lakechime_dagster.store.upgrade import upgrade
 
     upgrade(open_engine(settings.store_url))
-    note(f"lakechime| store {settings.shown_store_url}, lake {settings.lake}, home {settings.home}")
+    note(f"lakechime| store {settings.shown_store_url}, lake {own_definitions(settings) or settings.lake}, home {settings.home}")
 
 
 def _start_warm(settings: Settings) -> "WarmHost | None":

@@ -8,7 +8,7 @@ from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.options import Json
 from lakechime_dagster.cli.output import one_line, print_facts, print_json, print_table, say, when
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.settings import Settings, default_home
+from lakechime_dagster.settings import Settings, default_home, lake_name, own_definitions
 
 
 def status(as_json: Json = False) -> None:
@@ -27,7 +27,7 @@ def status(as_json: Json = False) -> None:
         "deployment": settings.deployment,
         "home": str(settings.home),
         "home_found": default_home()[1] if settings.home == default_home()[0] else "by LAKECHIME_HOME",
-        "lake": settings.lake,
+        "lake": _lake_source(settings),
         "lake_name": _lake_name(settings),
         "store": settings.shown_store_url,
         "store_version": newest_version(),
@@ -56,6 +56,11 @@ def status(as_json: Json = False) -> None:
         say("")
         told = [[one.table, one.check, one.severity, when(one.since_ms), one_line(one.text)] for one in alarms]
         print_table(["table", "fails", "severity", "since", "as"], told, empty="no check fails")
+
+
+def _lake_source(settings: Settings) -> str:
+    """Where the lake is declared: a module, or a name as `module:attribute`."""
+    return own_definitions(settings) or lake_name(settings) or "none"
 
 
 def _lake_name(settings: Settings) -> str:

@@ -1,9 +1,27 @@
-"""Finding a lake by its name, `module:attribute`."""
+"""Finding the lake of a project: by the name `module:attribute`, or in the project's own definitions."""
 
 import importlib
 
-from lakechime_dagster.errors import InvalidValueError, failures_kept
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError, failures_kept
 from lakechime_dagster.lake.lake import Lake
+
+NO_LAKE = (
+    "no lake is declared here: run this in a project whose pyproject.toml names its definitions, "
+    "or set LAKECHIME_LAKE to your lake as module:attribute; lakechime_dagster.demo.flights:lake is the demo"
+)
+
+
+def find_lake(definitions: str | None, name: str | None) -> Lake:
+    """The lake of a project: the only one in its own definitions, else the one of that name.
+
+    Raises:
+        LakeChimeError: neither is given, the lake cannot be found, or the definitions hold none or several.
+    """
+    if definitions:
+        return lake_in(definitions)
+    if name:
+        return load_lake(name)
+    raise LakeChimeError(NO_LAKE)
 
 
 def load_lake(name: str) -> Lake:

@@ -136,6 +136,8 @@ def test_the_workspace_of_an_installed_package_imports_from_the_project(tmp_path
         {"module_name": f"lakechime_dagster.{module}", "working_directory": str(folder), "location_name": name}
         for name, module in (("lakechime_dagster", "definitions"), ("outside", "outside"))
     ]
+    own, _ = yaml.safe_load(workspace_text(folder, "shop.definitions"))["load_from"]
+    assert (own["python_module"]["module_name"], own["python_module"]["location_name"]) == ("shop.definitions", "shop")
 
 
 def test_a_second_deployment_in_the_same_home_is_refused(lakechime: Cli) -> None:

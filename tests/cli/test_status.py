@@ -39,6 +39,9 @@ def test_a_lake_that_cannot_be_loaded_is_said_and_hides_nothing(lakechime: Cli, 
 
 def test_the_lake_of_a_project_is_that_of_its_own_definitions(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path.cwd()
+    monkeypatch.delenv("LAKECHIME_LAKE")
+    assert lakechime("status", "--json").json["lake"] == "none"
+    assert "no lake is declared here" in lakechime("cdc", "plan", "a.b", "--json").json["error"]["message"]
     monkeypatch.syspath_prepend(folder)
     (folder / "pyproject.toml").write_text('[tool.dg.project]\nroot_module = "own_project"\n')
     (folder / "own_project").mkdir()

@@ -54,10 +54,11 @@ class Cli:
 
 @pytest.fixture
 def lakechime(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
-    """The command line in an empty folder, with no setting of the outside."""
+    """The command line in an empty folder, with no setting of the outside, on the flights demo."""
     for name in [name for name in os.environ if name.startswith("LAKECHIME_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("LAKECHIME_LAKE", "lakechime_dagster.demo.flights:lake")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
