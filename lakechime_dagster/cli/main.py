@@ -6,12 +6,14 @@ Exit codes: 0 done, 1 error, 2 usage, 3 nothing found.
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.metadata import version
 from io import TextIOWrapper
 from typing import Annotated
 
 import typer
+import typer.main
 from pydantic import ValidationError
 
 from lakechime_dagster.cli import backfill, dce, demo, dev, drop, execution, maintain, metrics, status, store, table, trigger
@@ -64,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to fail
     try:
         with needs(" ".join(["`lakechime", *(word for word in arguments[:2] if not word.startswith("-"))]) + "`"):
-            return app(arguments, prog_name="lakechime", standalone_mode=False) or 0
+            return _command()(arguments, prog_name="lakechime", standalone_mode=False) or 0
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except typer.Exit as ended:
@@ -83,6 +85,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         what = f"this should not have happened ({type(error).__name__}); LAKECHIME_LOG_LEVEL=DEBUG shows where"
         _report(LakeChimeError(what), as_json)
         return ERROR
+
+
+@cache
+def _command() -> Callable[..., int | None]:
+    """All commands, constructed once a process: that takes longer than most of them run."""
+    return typer.main.get_command(app)
 
 
 def _log_level() -> str:

@@ -38,13 +38,15 @@ def line(text: str | bytes) -> Bad:
 
 
 def newer_store(lakechime: Cli) -> None:
-    lakechime("store", "upgrade")
     write_version(lakechime.home / "dce.sqlite", "9999")
 
 
 def not_a_store(lakechime: Cli) -> None:
-    lakechime.home.mkdir()
     (lakechime.home / "dce.sqlite").write_bytes(b"this is no database" * 100)
+
+
+def no_store(lakechime: Cli) -> None:
+    (lakechime.home / "dce.sqlite").unlink()
 
 
 def broken_table(lakechime: Cli) -> None:
@@ -151,7 +153,7 @@ CASES = {
     "host that is not there": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "postgresql://ops:secret@no-such-host.invalid/dce"}),
     "store of a newer version": Bad(["dce", "list"], prepare=newer_store),
     "store that is no database": Bad(["dce", "list"], prepare=not_a_store),
-    "store without tables": Bad(["store", "check"]),
+    "store without tables": Bad(["store", "check"], prepare=no_store),
     "home that is a file": Bad(["dce", "list"], environment={"LAKECHIME_HOME": "/dev/null/home"}),
     "table that is not there": Bad(["table", "reconcile", "bronze.nothing"]),
     "table that cannot be read": Bad(["table", "reconcile", "bronze.broken"], prepare=broken_table),

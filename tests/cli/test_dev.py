@@ -141,20 +141,19 @@ def test_the_workspace_of_an_installed_package_imports_from_the_project(tmp_path
 
 
 def test_a_second_deployment_in_the_same_home_is_refused(lakechime: Cli) -> None:
-    lakechime.home.mkdir()
     with locked(lakechime.home / "dev.lock"):
         answer = lakechime("dev", "--port", str(free_port()))
     assert (answer.code, answer.out) == (1, "")
     assert answer.err.startswith("error: another `lakechime dev` runs in ")
 
 
-def test_a_database_whose_programs_are_missing_is_refused_before_anything_starts(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_whose_programs_are_missing_is_refused_at_once(lakechime_anew: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECHIME_DEMO_CDC", "1")
     monkeypatch.setenv("PATH", "")
-    answer = lakechime("dev", "--port", str(free_port()))
+    answer = lakechime_anew("dev", "--port", str(free_port()))
     assert (answer.code, answer.out) == (1, "")
     assert re.fullmatch(r"error: mariadbd and mariadb-install-db not found on PATH; install MariaDB's server .+\n", answer.err)
-    assert not (lakechime.home / "dce.sqlite").exists()
+    assert not (lakechime_anew.home / "dce.sqlite").exists()
 
 
 @pytest.mark.skipif(any(shutil.which(program) is None for program in PROGRAMS), reason="needs MariaDB to get so far")

@@ -46,18 +46,18 @@ def process(*arguments: str, home: Path, **environment: str) -> subprocess.Compl
         ("notice done 1 --reason why", 3),
     ],
 )
-def test_a_dry_run_in_an_empty_home_leaves_it_empty(lakechime: Cli, command: str, code: int) -> None:
-    assert lakechime(*command.split(), "--dry-run", "--json").code == code
-    assert lakechime("store", "check").code == 1
-    assert not lakechime.home.exists()
+def test_a_dry_run_in_an_empty_home_leaves_it_empty(lakechime_anew: Cli, command: str, code: int) -> None:
+    assert lakechime_anew(*command.split(), "--dry-run", "--json").code == code
+    assert lakechime_anew("store", "check").code == 1
+    assert not lakechime_anew.home.exists()
 
 
-def test_a_dry_run_leaves_a_database_without_our_tables_as_it_is(lakechime: Cli) -> None:
-    lakechime.home.mkdir()
-    file = lakechime.home / "dce.sqlite"
+def test_a_dry_run_leaves_a_database_without_our_tables_as_it_is(lakechime_anew: Cli) -> None:
+    lakechime_anew.home.mkdir()
+    file = lakechime_anew.home / "dce.sqlite"
     connection = sqlite3.connect(file)
     connection.execute("CREATE TABLE of_somebody_else (one)")
-    assert lakechime("dce", "register", "--table", "a.b", "--dry-run").code == 0
+    assert lakechime_anew("dce", "register", "--table", "a.b", "--dry-run").code == 0
     assert [name for (name,) in connection.execute("SELECT name FROM sqlite_master")] == ["of_somebody_else"]
     connection.close()
 

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,8 @@ WHY = ("--who", "me", "--reason", "it is over")
 
 
 @pytest.fixture
-def notice(
-    lakechime: Cli, monkeypatch: pytest.MonkeyPatch, mail_server: MailServer, webhook: Webhook, upgraded_sqlite: Path
-) -> Cli:  # fmt: skip
+def notice(lakechime: Cli, monkeypatch: pytest.MonkeyPatch, mail_server: MailServer, webhook: Webhook) -> Cli:
     """The command line of a lake with owners, whose channels are real servers."""
-    lakechime.home.mkdir()
-    shutil.copy(upgraded_sqlite, lakechime.home / "dce.sqlite")
     monkeypatch.setenv("LAKECHIME_LAKE", "tests.cli.weather_lake:lake")
     monkeypatch.setenv("LAKECHIME_NOTICE_URLS", '{"team:bi": "$BI_HOOK", "*@*": "$MAIL", "team:ops": "$BI_HOOK"}')
     monkeypatch.setenv("BI_HOOK", webhook.url)

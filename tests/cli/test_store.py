@@ -17,15 +17,15 @@ MODULE = ["--module", "tests.cli.flows"]
 ALL = ["--before", "2999-01-01T00:00Z"]
 
 
-def test_check_refuses_a_store_without_tables_and_upgrade_makes_them(lakechime: Cli) -> None:
-    refused = lakechime("store", "check", "--json")
+def test_check_refuses_a_store_without_tables_and_upgrade_makes_them(lakechime_anew: Cli) -> None:
+    refused = lakechime_anew("store", "check", "--json")
     assert (refused.code, refused.json["error"]["type"]) == (1, "StoreVersionError")
-    would = lakechime("store", "upgrade", "--dry-run", "--json").json
+    would = lakechime_anew("store", "upgrade", "--dry-run", "--json").json
     assert (would["before"], would["after"]) == (None, newest_version())
-    assert lakechime("store", "check").code == 1
-    assert lakechime("store", "upgrade", "--json").json["after"] == newest_version()
-    assert lakechime("store", "check", "--json").json["version"] == newest_version()
-    assert lakechime("store", "upgrade").out.endswith(f"has version {newest_version()} already\n")
+    assert lakechime_anew("store", "check").code == 1
+    assert lakechime_anew("store", "upgrade", "--json").json["after"] == newest_version()
+    assert lakechime_anew("store", "check", "--json").json["version"] == newest_version()
+    assert lakechime_anew("store", "upgrade").out.endswith(f"has version {newest_version()} already\n")
 
 
 def test_expire_leaves_what_a_lane_still_needs(lakechime: Cli) -> None:

@@ -1,9 +1,7 @@
 """What people sent goes on by itself: retries and reminders, through real servers; nothing that nobody sent is told."""
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -56,11 +54,7 @@ class Daemon:
 
 
 @pytest.fixture
-def daemon(
-    lakechime: Cli, monkeypatch: pytest.MonkeyPatch, mail_server: MailServer, webhook: Webhook, upgraded_sqlite: Path
-) -> Iterator[Daemon]:  # fmt: skip
-    lakechime.home.mkdir()
-    shutil.copy(upgraded_sqlite, lakechime.home / "dce.sqlite")
+def daemon(lakechime: Cli, monkeypatch: pytest.MonkeyPatch, mail_server: MailServer, webhook: Webhook) -> Iterator[Daemon]:
     settings = {"LAKECHIME_LAKE": "tests.cli.weather_lake:lake", "LAKECHIME_NOTICE_URLS": CHANNELS, "BI_HOOK": webhook.url}
     for name, value in (settings | {"MAIL": mail_server.url("{owner}")}).items():
         monkeypatch.setenv(name, value)

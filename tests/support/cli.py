@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from lakechime_dagster.cli.main import main
 from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.settings import make_home
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,16 @@ class Cli:
 
 
 @pytest.fixture
-def lakechime(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
-    """The command line in an empty folder, with no setting of the outside, on the flights demo."""
+def lakechime(lakechime_anew: Cli, upgraded_sqlite: Path) -> Cli:
+    """The command line in a folder with an empty store, with no setting of the outside, on the flights demo."""
+    make_home(lakechime_anew.home)
+    shutil.copy(upgraded_sqlite, lakechime_anew.home / "dce.sqlite")
+    return lakechime_anew
+
+
+@pytest.fixture
+def lakechime_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
+    """The command line in an empty folder, with no setting of the outside: its first command makes the store."""
     for name in [name for name in os.environ if name.startswith("LAKECHIME_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path / "home"))
