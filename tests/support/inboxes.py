@@ -82,7 +82,7 @@ def webhook() -> Iterator[Webhook]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     found = Webhook(f"json://127.0.0.1:{server.server_port}/secret-path")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield found
     server.shutdown()
     server.server_close()

@@ -39,12 +39,18 @@ def upgraded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def fresh_memory() -> Engine:
-    """An engine on an empty, upgraded SQLite database in memory, for one thread."""
-    engine = memory_engine()
+def fresh_memory(engine: Engine | None = None) -> Engine:
+    """An engine on an empty, upgraded SQLite database in memory, for one thread; one that is given loses what it had."""
+    engine = engine or memory_engine()
     with _upgraded_memory().connect() as source, engine.connect() as target:
         source.connection.driver_connection.backup(target.connection.driver_connection)  # type: ignore[union-attr]
     return engine
+
+
+@cache
+def _reused() -> Engine:
+    """An engine has compiled the statements of earlier tests, which takes longer than to run them."""
+    return memory_engine()
 
 
 @cache
@@ -58,10 +64,12 @@ def _upgraded_memory() -> Engine:
 @pytest.fixture
 def sqlite_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """An engine on an empty, upgraded SQLite database: in memory, or a file for a test marked `several_connections`."""
-    is_shared = request.node.get_closest_marker("several_connections") is not None
-    engine = request.getfixturevalue("sqlite_file") if is_shared else fresh_memory()
-    yield engine
-    engine.dispose()
+    if request.node.get_closest_marker("several_connections") is None:
+        yield fresh_memory(_reused())
+    else:
+        engine = request.getfixturevalue("sqlite_file")
+        yield engine
+        engine.dispose()
 
 
 @pytest.fixture
