@@ -71,7 +71,7 @@ def daemon(home: Path) -> Iterator[None]:
 
 
 def measure(events: int) -> list[Journey]:
-    with tempfile.TemporaryDirectory(prefix="lakechime-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="lakechime-bench-", ignore_cleanup_errors=True) as folder:  # in which the last run still ends
         home = Path(folder)
         (home / "dagster").mkdir()
         (home / "seen").mkdir()
