@@ -10,6 +10,8 @@ PACKAGE = Path(lakechime_dagster.__path__[0])
 
 def makers_of_commit_events(source: str) -> list[int]:
     """The lines that construct an event with a snapshot."""
+    if "snapshot_id" not in source:  # most files, which need not be parsed
+        return []
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     made = [call for call in calls if getattr(call.func, "id", getattr(call.func, "attr", "")) == "DataChangeEvent"]
     return [call.lineno for call in made if "snapshot_id" in {keyword.arg for keyword in call.keywords}]

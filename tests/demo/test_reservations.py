@@ -25,7 +25,7 @@ def kind(change: Change) -> str:
     return "update" if change.before == change.after[KEYS[change.table]] else "key change"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(plans)
 def test_every_change_is_of_a_row_that_is_there_and_no_key_is_there_twice(plan: Plan) -> None:
     there = set[tuple[str, Any]]()
@@ -38,7 +38,7 @@ def test_every_change_is_of_a_row_that_is_there_and_no_key_is_there_twice(plan: 
             there.add(key)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(plans)
 def test_bookings_are_made_changed_given_another_key_and_deleted(plan: Plan) -> None:
     kinds = collections.Counter(kind(change) for change in all_changes(plan) if change.table == "bookings")
@@ -46,7 +46,7 @@ def test_bookings_are_made_changed_given_another_key_and_deleted(plan: Plan) -> 
     assert kinds["insert"] > 500 * plan.days
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(plans, st.integers(0, 100))
 def test_a_seed_says_the_same_each_time(plan: Plan, tick: int) -> None:
     assert changes(plan, tick) == changes(Plan(seed=plan.seed, days=plan.days), tick)

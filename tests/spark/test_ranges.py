@@ -142,7 +142,6 @@ def test_a_change_feed_that_began_within_the_range_is_not_relied_on(spark: Spark
     assert read_range(spark, source.log, source.range(3)).method is ReadMethod.CHANGE_FEED
 
 
-@pytest.mark.tier2
 def test_deletion_vectors_are_read_by_either_method(spark: SparkSession, tmp_path: Path) -> None:
     location = tmp_path / "t"
     for feed in (True, False):

@@ -122,7 +122,6 @@ def computed_anew(spark: SparkSession, sources: dict[str, Source]) -> dict[str, 
             spark.catalog.dropTempView(alias)
 
 
-@pytest.mark.tier2
 def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession, tmp_path: Path) -> None:
     flights, weather = flights_source(tmp_path), weather_source(tmp_path)
     rejoin = {"flights": {"rejoin": "weather", "on": ("origin",)}, "weather": {"mode": ReadMode.SNAPSHOT}}
@@ -207,7 +206,6 @@ def test_the_watermark_never_goes_back_but_in_a_table_that_is_replaced(spark: Sp
     assert flow.run(refresh=RefreshMode.FULL).watermark == 1356998400000
 
 
-@pytest.mark.tier2
 def test_a_range_that_may_not_be_read_incrementally_replaces_the_target_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
     flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
@@ -288,7 +286,6 @@ def test_an_input_that_the_lane_has_not_read_before_is_added_to_what_it_wrote(sp
     assert both.rows == [(1,), (2,), (3,), (4,)]
 
 
-@pytest.mark.tier2
 def test_fired_partitions_are_recomputed_and_nothing_beside_them(spark: SparkSession, tmp_path: Path) -> None:
     flights, weather = flights_source(tmp_path), weather_source(tmp_path)
     flow = make_flow(

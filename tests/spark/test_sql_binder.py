@@ -325,7 +325,6 @@ def difference(bound: DataFrame, plain: DataFrame) -> str:
     return "" if given == right else f"{given} instead of {right}"
 
 
-@pytest.mark.tier2
 def test_a_statement_gives_over_bound_tables_what_it_gives_over_tables_of_the_catalog(spark: SparkSession, catalog: Frames) -> None:
     wrong = {}
     for sql in statements():

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from lakechime_dagster.lineage.columns import Source
@@ -21,6 +22,7 @@ GENERATED = {"generated": {"double_amount": ("amount",)}}
 Dumps = tuple[Dump, ...]
 
 
+@cache
 def stored(name: str) -> dict[str, Dumps]:
     """The dumps of one part of the zoo, by shape."""
     return {shape: read(dumps) for shape, dumps in json.loads((ZOO / f"{name}.json").read_text(encoding="utf-8")).items()}

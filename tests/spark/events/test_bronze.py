@@ -85,7 +85,6 @@ def fed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> 
     return Fed(spark, job)
 
 
-@pytest.mark.tier2
 def test_each_line_is_there_once_with_what_is_known_of_it(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bronze, "SLICE", 50)
     lines = [event("buy", title="web", n=1), event("buy", title="app", n="x"), b" " + event("jüngst", height=1.5) + b"\t"]
@@ -108,7 +107,6 @@ def test_each_line_is_there_once_with_what_is_known_of_it(fed: Fed, monkeypatch:
     assert DeltaTable(fed.job.location).metadata().configuration["delta.appendOnly"] == "true"
 
 
-@pytest.mark.tier2
 def test_lines_that_are_no_events_are_there_with_the_reason(fed: Fed) -> None:
     refused = {
         b'{"type": "buy"': "not_json", b"\xef\xbb\xbf{}": "not_json", b'{"type": "b\xfcy"}': "not_utf8", b"[1]": "not_object",

@@ -43,7 +43,6 @@ def sources(game: Stream, kind: str) -> list[str]:
     return [row["_src"] for row in game.rows(kind)]
 
 
-@pytest.mark.tier2
 def test_each_type_gets_a_table_when_its_first_event_comes(game: Stream) -> None:
     game.drop(event("buy", item="hat", price=3), event("jump", height=1.5), event("buy", item="cap", price=4))
     done = game.run()

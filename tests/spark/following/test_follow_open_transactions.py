@@ -24,7 +24,7 @@ from tests.support.follows import Followed
 from tests.support.mariadb import CAPTURE_USER, MariaDB
 from tests.support.orders import order
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.tier3, pytest.mark.spark]
 
 
 @dataclass
