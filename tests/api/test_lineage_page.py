@@ -38,7 +38,7 @@ def make_writes(target: str, **sources: Any) -> LineageRecord:
 
 def late(run: str, hour: int, origin: str) -> LineageRecord:
     """What a run told on the last day of January 2026, at an hour of UTC: from which table the amounts of another one come."""
-    at = round(dt.datetime(2026, 1, 31, hour, tzinfo=dt.UTC).timestamp() * 1000)
+    at = round(dt.datetime(2026, 1, 31, hour, tzinfo=dt.timezone.utc).timestamp() * 1000)
     return make_record(make_statement("late.daily", amount=f"{origin}.amount"), run=run, at=at, job="late")
 
 

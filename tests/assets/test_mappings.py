@@ -75,7 +75,7 @@ def needed(table: LakeTable, source: SourceTable) -> dict[str, set[str]]:
     assert isinstance(table.trigger, PartitionTrigger)
     flow = Flow(name=table.name, trigger=table.trigger, target_levels=table.levels)
     found: dict[str, set[str]] = defaultdict(set)
-    for key in table.trigger.keys(dt.datetime(2014, 1, 1, tzinfo=dt.UTC)):
+    for key in table.trigger.keys(dt.datetime(2014, 1, 1, tzinfo=dt.timezone.utc)):
         atoms = [json.loads(atom.canonical) for atom in key.atoms if atom.table == source.name]
         found[flow.dagster_key(key) or ""] |= {partition_key(source.levels, tuple(one)) for one in atoms}
     return found
@@ -247,7 +247,7 @@ def _shape(spec: dg.AssetSpec) -> dict[str, Any]:
 
 
 def test_a_day_that_is_not_over_is_not_refused_for_hours_to_come() -> None:
-    now = dt.datetime(2024, 5, 2, 12, 59, tzinfo=dt.UTC)
+    now = dt.datetime(2024, 5, 2, 12, 59, tzinfo=dt.timezone.utc)
     table = reader(hour_of(calls, "-1h"), on=every(hours=1, start="2024-05-01T06:00"), levels=DAY)
     lake, how = Lake("shop", [*sources, table]), mapping(table, calls)
     above, below = partitions_of(lake, calls), partitions_of(lake, table)

@@ -89,7 +89,7 @@ def heartbeat(shop: Shop, minutes: float) -> None:
     """One that came so many minutes after the newest change."""
     topic = "__debezium-heartbeat.m"
     beat = replace(make_record({"ts_ms": 1}, key=None), topic=topic, topic_id=topic)
-    arrived = dt.datetime.fromtimestamp(MARIADB["ts_ms"] / 1000 + minutes * 60, dt.UTC)
+    arrived = dt.datetime.fromtimestamp(MARIADB["ts_ms"] / 1000 + minutes * 60, dt.timezone.utc)
     reader = format_of(shop.table.bronze).reader()
     shop.write("__changes", [bronze_row(Message(beat, (), round(arrived.timestamp() * 1000)), reader)], BRONZE)
     settled(shop.lakechime, ToldRuns())

@@ -10,7 +10,7 @@ from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.lake import Lake, SourceTable, sql_table
 from lakechime_dagster.triggers import PartitionTrigger, Schedule, every, tick
 
-NOW = dt.datetime(2024, 5, 2, 12, 59, tzinfo=dt.UTC)
+NOW = dt.datetime(2024, 5, 2, 12, 59, tzinfo=dt.timezone.utc)
 YESTERDAY, TODAY, TOMORROW = (str(NOW.date() + dt.timedelta(days=days)) for days in (-1, 0, 1))
 
 

@@ -23,7 +23,7 @@ from tests.support.cli import Cli
 from tests.support.follows import BRONZE
 
 TABLE = dg.AssetKey(["shop", "orders"])
-NOW = int(dt.datetime.now(dt.UTC).timestamp() * 1000)
+NOW = int(dt.datetime.now(dt.timezone.utc).timestamp() * 1000)
 
 
 @pytest.fixture

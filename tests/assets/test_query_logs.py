@@ -40,7 +40,7 @@ class Shop:
 
     def told(self, *statements: tuple[str | None, str]) -> None:
         """A commit of the audit table: SQL and user."""
-        at = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+        at = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
         rows = [{"sql": sql, "at": at, "who": who} for sql, who in statements]
         self.write("audit/queries", pa.Table.from_pylist(rows, schema=SCHEMA))
 

@@ -18,7 +18,7 @@ from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from tests.factories import make_event
 from tests.support.world import World, a_flow, committed, one
 
-NOW = dt.datetime(2024, 5, 2, 12, tzinfo=dt.UTC)
+NOW = dt.datetime(2024, 5, 2, 12, tzinfo=dt.timezone.utc)
 orders = SourceTable("bronze.orders")
 
 

@@ -129,7 +129,7 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     assert seen["last fired because"] == "1 event came (1 of bronze.orders)"
     assert rows_of(seen) == {"returned": 3, "inserted": 2, "updated": 0, "deleted": 0, "unchanged": 0, "deduplicated": 0, "quarantined": 1}
     assert "`bronze.orders` from nothing up to snapshot 0" in seen["range"]
-    assert dt.datetime.fromtimestamp(seen["watermark"], dt.UTC).date() == MAY[0]
+    assert dt.datetime.fromtimestamp(seen["watermark"], dt.timezone.utc).date() == MAY[0]
     assert (seen["lag in commits"], seen["lag in seconds"] >= 0) == (0, True)
     assert (seen["commit"], "verdict" in seen) == ("version 1", False)
     assert [column.name for column in seen["dagster/column_schema"].columns] == ["id", "day", "amount"]

@@ -21,7 +21,7 @@ SCHEMA = pa.schema([
 NOON = dt.datetime(2024, 5, 1, 12, 0, 0, 1)
 ROW: dict[str, Any] = {
     "n": 2**60, "i": -5, "s": 7, "b": 1, "f": 0.5, "g": 1e300, "odd `\" name": "it's \\ odd", "is": True, "day": NOON.date(),
-    "at": NOON.replace(tzinfo=dt.UTC), "wall": NOON, "amount": Decimal("1.200"), "raw": b"\x00\xff",
+    "at": NOON.replace(tzinfo=dt.timezone.utc), "wall": NOON, "amount": Decimal("1.200"), "raw": b"\x00\xff",
 }  # fmt: skip
 
 

@@ -94,7 +94,7 @@ class Game:
     def come(self, *payloads: bytes) -> None:
         """Events come to the stream's table, in a version of its own, an hour after those before."""
         self.version += 1
-        moment = dt.datetime(2024, 2, 29, self.version, tzinfo=dt.UTC)
+        moment = dt.datetime(2024, 2, 29, self.version, tzinfo=dt.timezone.utc)
         written: list[dict[str, Any]] = []
         for payload in payloads:
             source, one = f"a.jsonl@{len(self.rows)}", scanned(payload, ("type",))

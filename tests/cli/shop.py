@@ -69,7 +69,11 @@ class Shop:
         columns = {name: {**ARROW, "date": pa.date32()}[ddl] for name, ddl in types.items()}
         ended = {key: end for key, (_, end) in self.merged.kept_rows.items()}
         rows = [
-            {**row, "__cdc": told.order, DELETED_AT: None if (end := ended[key]) is None else dt.datetime.fromtimestamp(end / 1000, dt.UTC)}
+            {
+                **row,
+                "__cdc": told.order,
+                DELETED_AT: None if (end := ended[key]) is None else dt.datetime.fromtimestamp(end / 1000, dt.timezone.utc),
+            }
             for key, (told, row) in self.merged.targets.items()
         ]
         kept = [(DELETED_AT, ARROW["timestamp"])] if self.merged.keeps_deleted else []

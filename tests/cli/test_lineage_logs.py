@@ -42,7 +42,9 @@ def write(shop: Cli, place: str, data: pa.Table, mode: str = "append") -> None:
 
 def audited(shop: Cli, *rows: tuple[str | None, int, str, str | None, str | None]) -> None:
     """Rows of the audit table: SQL, the minute, state, user and dashboard."""
-    found = [(sql, dt.datetime(2026, 1, 1, 0, minute, tzinfo=dt.UTC), state, who, board, "") for sql, minute, state, who, board in rows]
+    found = [
+        (sql, dt.datetime(2026, 1, 1, 0, minute, tzinfo=dt.timezone.utc), state, who, board, "") for sql, minute, state, who, board in rows
+    ]
     write(shop, "audit/queries", pa.Table.from_pylist([dict(zip(COLUMNS, row, strict=True)) for row in found], schema=SCHEMA))
 
 

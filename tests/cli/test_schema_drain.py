@@ -42,7 +42,7 @@ def test_a_drain_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: Gam
 
 def test_a_row_that_was_drained_is_neither_shown_nor_counted_any_more(lakechime: Cli, game: Game) -> None:
     assert lakechime("schema", "quarantine", "game", "--json").json["reasons"] == {"type_missing": 2, "not_json": 1}
-    moment = dt.datetime(2024, 3, 1, tzinfo=dt.UTC)
+    moment = dt.datetime(2024, 3, 1, tzinfo=dt.timezone.utc)
     row = {"_src": "a.jsonl@0", "_ingested_at": moment, "type": "buy", "payload": '{"kind": "buy"}', "refused_before": "type_missing"}
     data = pa.Table.from_pylist([row], schema=SCHEMA.append(pa.field("refused_before", pa.string())))
     write_deltalake(game.location, data, mode="append", schema_mode="merge")

@@ -4,9 +4,9 @@ import os
 import signal
 import time
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lake.change_tables import CHANGES
 
 FOLDER = "LAKECHIME_TEST_CRASH"  # the variable that names the folder of the switches

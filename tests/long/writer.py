@@ -136,4 +136,4 @@ class Writer(Background):
         return {"note": note, "changed_at": self._now()}
 
     def _now(self) -> str:
-        return f"'{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M:%S.%f}'"
+        return f"'{dt.datetime.now(dt.timezone.utc):%Y-%m-%d %H:%M:%S.%f}'"

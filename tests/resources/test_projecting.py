@@ -59,7 +59,7 @@ def test_a_row_for_each_layout_says_when_by_whom_and_what_it_gained(platform: Pl
     assert (second["version"], second["gained"]) == (2, ["more.a[]", "price__v_string"])
     assert "+ price__v_string string" in second["decision"]
     assert [one["name"] for one in json.loads(second["columns"])] == ["price", "more", "price__v_string"]
-    assert abs(second["made_at"] - dt.datetime.now(dt.UTC)) < dt.timedelta(hours=1)
+    assert abs(second["made_at"] - dt.datetime.now(dt.timezone.utc)) < dt.timedelta(hours=1)
     assert not DeltaTable(platform.location(SCHEMAS.name)).protocol().reader_features
 
 

@@ -24,7 +24,7 @@ def test_rows_of_both_kinds_of_files_come_in_the_order_of_names_with_their_place
     dump = Dump(tmp_path)
     assert dump.columns() == ("id", "price", "at")
     assert list(dump.rows()) == [
-        ("1.parquet, row 1", {"id": 1, "price": Decimal("1.50"), "at": NOON.replace(tzinfo=datetime.UTC)}),
+        ("1.parquet, row 1", {"id": 1, "price": Decimal("1.50"), "at": NOON.replace(tzinfo=datetime.timezone.utc)}),
         ("1.parquet, row 2", {"id": 2, "price": None, "at": None}),
         ("2.jsonl, line 1", {"id": 3, "price": Decimal("0.10"), "at": "2024-02-29 12:00:00"}),
         ("2.jsonl, line 3", {"id": 4, "price": None, "at": None}),

@@ -64,7 +64,7 @@ def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("zone", ["UTC", None], ids=["moment", "time of the clock"])
 def test_ordered_times_are_those_of_the_session_wherever_the_machine_is(spark: SparkSession, tmp_path: Path, zone: str | None) -> None:
     visits = Source(tmp_path / "visits", pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", zone))]))
-    tz = dt.UTC if zone else None
+    tz = dt.timezone.utc if zone else None
     visits.write(*((hour, dt.datetime(2013, 1, 2, hour, tzinfo=tz)) for hour in (0, 5, 6, 23)))
 
     def marked(text: str) -> Callable[..., DataFrame]:

@@ -314,7 +314,7 @@ def test_a_flow_starts_from_a_time(world: World) -> None:
     world.change(version=0)
     world.let_pass(3_600_000)
     world.change(version=1)
-    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.UTC).isoformat()
+    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.timezone.utc).isoformat()
     flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=before))
     assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "1")}
 
@@ -327,7 +327,7 @@ def test_a_flow_that_starts_from_a_time_is_handed_whatever_was_registered_since_
     with writing(world.engine) as connection:
         of_event = dce_event.c.seq == waited.position.seq
         connection.execute(sa.update(dce_event).where(of_event).values(event_ts=waited.event_ts))
-    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.UTC).isoformat()
+    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.timezone.utc).isoformat()
     flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=before))
     assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "2")}
 
@@ -350,7 +350,7 @@ def test_a_lane_cannot_be_put_at_a_time_to_come(world: World) -> None:
 def test_a_flow_that_starts_from_a_time_after_which_nothing_came_starts_now(world: World) -> None:
     world.change(version=0)
     world.let_pass(3_600_000)
-    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.UTC).isoformat()
+    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.timezone.utc).isoformat()
     flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=before))
     assert world.fire(flow) == []
     world.change(version=1)

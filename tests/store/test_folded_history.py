@@ -66,7 +66,7 @@ def test_a_flow_that_starts_from_a_time_begins_at_the_folded_snapshot_of_then(wo
     world.let_pass(3_600_000)
     world.change(version=2)
     fold(world)
-    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.UTC).isoformat()
+    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.timezone.utc).isoformat()
 
     assert start_of(world, a_flow(trigger=SnapshotTrigger(ORDERS, start_from=before))) == (None, "1")
 

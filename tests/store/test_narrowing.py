@@ -165,7 +165,7 @@ def whole(world: World, flow: Flow, every_event: Sequence[RegisteredEvent]) -> t
                 late_events=_late(every_event, key.atoms, lanes.get(key.text)),
                 atoms={atom: _state(every_event, atom, trigger) for atom in key.atoms},
             )
-            for key in trigger.keys(dt.datetime.fromtimestamp(now / 1000, dt.UTC))
+            for key in trigger.keys(dt.datetime.fromtimestamp(now / 1000, dt.timezone.utc))
         ]
         decision = decide_partition(
             flow.name, trigger, keys, in_flight=len(opened), activated_ms=row.activated_ts, now_ms=now, through=world.store.head()

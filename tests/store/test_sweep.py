@@ -31,7 +31,7 @@ def hourly(now: dt.datetime) -> Flow:
 
 
 def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = dt.datetime.fromtimestamp(world.store.now() / 1000, dt.UTC)
+    now = dt.datetime.fromtimestamp(world.store.now() / 1000, dt.timezone.utc)
     flow = hourly(now)
     sweep = Sweep(world.evaluator, [flow])
     before = now - dt.timedelta(hours=1)

@@ -2,7 +2,8 @@
 
 import threading
 from abc import ABC, abstractmethod
-from typing import Self
+
+from typing_extensions import Self
 
 
 class Background(ABC):

@@ -151,7 +151,7 @@ def read(location: str) -> list[dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) and value.tzinfo else value
+    return value.astimezone(dt.timezone.utc) if isinstance(value, dt.datetime) and value.tzinfo else value
 
 
 def with_offsets(records: Iterable[Record]) -> list[Record]:

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import NamedTuple
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lineage.columns import Source
 from lakechime_dagster.lineage.record import Statement
 

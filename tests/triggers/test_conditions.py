@@ -10,7 +10,7 @@ from lakechime_dagster.errors import DeclarationError, InvalidValueError
 from lakechime_dagster.triggers import PartitionCondition, hours_of, tick
 
 LEVELS = PartitionLevels.of({"day": "date", "hour": "int"})
-POINT = dt.datetime(2013, 1, 2, tzinfo=dt.UTC)
+POINT = dt.datetime(2013, 1, 2, tzinfo=dt.timezone.utc)
 
 
 def asked(specs: dict, levels: PartitionLevels | None = LEVELS, point: dt.datetime = POINT, zone: str = "UTC") -> list[str]:
@@ -34,7 +34,7 @@ def test_a_value_that_is_named_twice_is_asked_for_once() -> None:
 
 def test_the_hours_of_a_day_are_those_that_it_has() -> None:
     specs = {"day": tick("-1d"), "hour": hours_of(tick("-1d"), "America/New_York")}
-    midnight = dt.datetime(2013, 3, 11, 4, tzinfo=dt.UTC)
+    midnight = dt.datetime(2013, 3, 11, 4, tzinfo=dt.timezone.utc)
     assert len(asked(specs, point=midnight, zone="America/New_York")) == 23
 
 

@@ -26,7 +26,7 @@ from lakechime_dagster.triggers.grid import to_milliseconds
 from lakechime_dagster.triggers.unread import NOTHING_UNREAD, Unread
 
 GOLDEN = Path(__file__).parent / "golden" / "decisions.txt"
-NOON = to_milliseconds(dt.datetime(2013, 1, 3, 12, tzinfo=dt.UTC))
+NOON = to_milliseconds(dt.datetime(2013, 1, 3, 12, tzinfo=dt.timezone.utc))
 MINUTE = 60_000
 TAGS = {"complete": "true"}
 HOUR = PartitionLevels.of({"day": "date", "hour": "int"})
@@ -63,7 +63,7 @@ def partition(
 ) -> Decision:  # fmt: skip
     """The decision when the partitions of every key are in these states; `first` and `last` tell what is special of the two keys."""
     keys = []
-    for special, key in zip((first, last), trigger.keys(dt.datetime.fromtimestamp(NOON / 1000, dt.UTC)), strict=True):
+    for special, key in zip((first, last), trigger.keys(dt.datetime.fromtimestamp(NOON / 1000, dt.timezone.utc)), strict=True):
         atoms = {atom: state for atom, state in zip(key.atoms, states, strict=True) if state is not None}
         keys.append(KeyEvidence(key=key, atoms=atoms, **(special or {})))
     return decide_partition(

@@ -22,11 +22,11 @@ schedules = st.builds(
     st.one_of(st.none(), st.integers(0, 400)),
     st.sampled_from(["UTC", "America/New_York", "Asia/Kolkata", "Pacific/Apia"]),
 )
-moments = st.datetimes(dt.datetime(2011, 12, 1), dt.datetime(2014, 6, 1)).map(lambda moment: moment.replace(tzinfo=dt.UTC))
+moments = st.datetimes(dt.datetime(2011, 12, 1), dt.datetime(2014, 6, 1)).map(lambda moment: moment.replace(tzinfo=dt.timezone.utc))
 
 
 def until_of(schedule: Schedule) -> dt.datetime | None:
-    return schedule.until.replace(tzinfo=ZoneInfo(schedule.zone)).astimezone(dt.UTC) if schedule.until else None
+    return schedule.until.replace(tzinfo=ZoneInfo(schedule.zone)).astimezone(dt.timezone.utc) if schedule.until else None
 
 
 @settings(deadline=None)
@@ -77,7 +77,7 @@ def test_a_day_has_as_many_hourly_points_as_hours(day: str, hours: int) -> None:
 
 def test_start_and_until_are_both_points() -> None:
     schedule = every(days=1, start="2013-01-02", until="2013-01-04")
-    late = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    late = dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc)
     assert [point.day for point in schedule.points(late)] == [2, 3, 4]
     assert schedule.next(late) is None
 

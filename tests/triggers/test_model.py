@@ -12,7 +12,7 @@ from lakechime_dagster.triggers.flow import Flow
 
 DAY = PartitionLevels.of({"day": "date"})
 GRID = every(days=1, start="2013-01-02", until="2013-01-04")
-LATER = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+LATER = dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def keys(*conditions: PartitionCondition) -> list[str]:
@@ -29,7 +29,7 @@ def test_a_key_is_the_values_of_the_levels_that_have_one() -> None:
 
 def test_keys_are_known_up_to_now_only() -> None:
     trigger = PartitionTrigger(on("a", day=tick("-1d")), GRID)
-    assert [key.text for key in trigger.keys(dt.datetime(2013, 1, 3, 12, tzinfo=dt.UTC))] == ["day=2013-01-01", "day=2013-01-02"]
+    assert [key.text for key in trigger.keys(dt.datetime(2013, 1, 3, 12, tzinfo=dt.timezone.utc))] == ["day=2013-01-01", "day=2013-01-02"]
 
 
 def test_a_key_that_is_longer_than_a_store_holds_is_refused_with_the_limit() -> None:

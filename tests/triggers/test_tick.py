@@ -13,7 +13,7 @@ ZONE = "America/New_York"
 
 
 def at(text: str, zone: str = ZONE) -> dt.datetime:
-    return dt.datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).astimezone(dt.UTC)
+    return dt.datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).astimezone(dt.timezone.utc)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from lakechime_dagster.cdc.meaning.wire import (
 from lakechime_dagster.cdc.order import UPSERT, Order
 
 WALL = st.datetimes()
-INSTANTS = st.datetimes(min_value=dt.datetime(1, 1, 2), max_value=dt.datetime(9999, 12, 30), timezones=st.just(dt.UTC))
+INSTANTS = st.datetimes(min_value=dt.datetime(1, 1, 2), max_value=dt.datetime(9999, 12, 30), timezones=st.just(dt.timezone.utc))
 SIMPLE = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.decimals(allow_nan=False, allow_infinity=False), st.text(), st.binary(),
     st.dates(), WALL, INSTANTS,

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from lakechime_dagster.compat import StrEnum
 
 if TYPE_CHECKING:
     from tests.cdc.recording.stage import Stage

@@ -1,7 +1,7 @@
 """The canonical text of values, the same for both databases."""
 
 import struct
-from datetime import UTC, datetime, time
+from datetime import datetime, time, timezone
 
 
 def canonical(text: str | None, kind: str, is_zoned: bool) -> str | None:
@@ -18,7 +18,7 @@ def canonical(text: str | None, kind: str, is_zoned: bool) -> str | None:
         case "bytea":
             return text.removeprefix("\\x")
         case "timetz":
-            return datetime.combine(datetime(2000, 1, 1), time.fromisoformat(text)).astimezone(UTC).timetz().isoformat()
+            return datetime.combine(datetime(2000, 1, 1), time.fromisoformat(text)).astimezone(timezone.utc).timetz().isoformat()
         case "time" | "datetime" | "timestamp" | "timestamptz":
             return _with_full_fraction(text.replace("+00", "")) + ("+00:00" if is_zoned else "")
         case _:

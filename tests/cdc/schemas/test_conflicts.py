@@ -39,7 +39,7 @@ VALUES: dict[str, list[Any]] = {
     "binary": [b"\x00\xff"],
     "date": [dt.date(2024, 2, 29)],
     "timestamp_ntz": [dt.datetime(2024, 2, 29), NOON],
-    "timestamp": [NOON.replace(tzinfo=dt.UTC)],
+    "timestamp": [NOON.replace(tzinfo=dt.timezone.utc)],
     "array<int>": [[1, None], []],
     "array<double>": [[1.0, 0.5]],
     "array<string>": [["1", "é"]],

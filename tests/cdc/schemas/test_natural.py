@@ -14,7 +14,7 @@ from lakechime_dagster.cdc.schemas.natural import NaturalColumns, natural_type
 from lakechime_dagster.cdc.schemas.values import InexactNumberError
 from lakechime_dagster.lake.envelopes import BinaryText
 
-UTC = datetime.UTC
+UTC = datetime.timezone.utc
 LEAP = datetime.datetime(2024, 2, 29, 1, 2, 3, 456789)
 
 VALUES = [

@@ -15,7 +15,7 @@ from lakechime_dagster.cdc.schemas.connect import connect_schema
 from lakechime_dagster.cdc.schemas.values import InexactNumberError, unavailable, value_type
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
-UTC = datetime.UTC
+UTC = datetime.timezone.utc
 FIRST, LAST = datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999)
 
 

@@ -14,7 +14,7 @@ from lakechime_dagster.triggers.orders import Order, OrderState
 
 DAY = {"day": "date"}
 DAILY = every(days=1, start="2024-05-02", until="2024-05-31")
-NOW = dt.datetime(2024, 5, 10, 12, tzinfo=dt.UTC)
+NOW = dt.datetime(2024, 5, 10, 12, tzinfo=dt.timezone.utc)
 raw, calendar = SourceTable("bronze.raw", partitioned_by=DAY), SourceTable("bronze.calendar", partitioned_by=DAY)
 
 

@@ -12,7 +12,7 @@ from lakechime_dagster.lineage.notices.changes import Change, ChangeKind, checke
 from tests.lineage.notices.changes import make_change
 
 NAMES = st.text("abcé._", min_size=1, max_size=6)
-NOW = dt.datetime(2026, 5, 28, 11, tzinfo=dt.UTC)
+NOW = dt.datetime(2026, 5, 28, 11, tzinfo=dt.timezone.utc)
 REFS = st.builds(ColumnRef, NAMES, st.none() | NAMES)
 
 

@@ -147,7 +147,7 @@ def test_a_withdrawn_change_asks_nothing_of_anybody() -> None:
 
 
 def test_reminders_come_before_the_change_each_once_and_a_missed_one_is_made_up_for_by_the_next() -> None:
-    change, utc = make_change(), dt.UTC
+    change, utc = make_change(), dt.timezone.utc
     announced = dt.datetime(2026, 12, 20, 12, tzinfo=utc)
 
     def at(day: int, month: int = 12, year: int = 2026) -> str | None:
