@@ -91,10 +91,9 @@ class World:
         properties = CommitProperties(custom_metadata={"userMetadata": stamp.to_text()})
         write_deltalake(self.location(name), rows, mode="overwrite", schema_mode="overwrite", commit_properties=properties)
 
-    def change(self, name: str, change: Callable[[pa.Table], pa.Table], consumed: dict[str, int] | None = None) -> TableCheck:
-        """What is found of a table whose rows were changed."""
+    def change(self, name: str, change: Callable[[pa.Table], pa.Table], consumed: dict[str, int] | None = None) -> None:
+        """Replace the rows of a table by what a change makes of the right ones."""
         self.write(name, change(self.tables[name]), consumed)
-        return self.checks()[name]
 
     def checks(self) -> dict[str, TableCheck]:
         return {check.table: check for check in verify(self.location, self.written, folded(Plan(days=2), HOURS))}
@@ -123,51 +122,61 @@ def test_before_the_replay_nothing_is_expected(tmp_path: Path) -> None:
     assert {check.finding for check in verify(warehouse_location(tmp_path), Written())} == {Finding.EQUAL}
 
 
-def test_a_wrong_cell_is_found_and_shown(world: World) -> None:
+def test_a_wrong_cell_a_missing_row_and_missing_changes_are_found_and_shown(world: World) -> None:
     def one_more(rows: pa.Table) -> pa.Table:
         first = pc.and_(pc.equal(rows["carrier"], "UA"), True)  # type: ignore[attr-defined]
         place = rows.schema.get_field_index("cancelled")
         return rows.set_column(place, "cancelled", pc.if_else(first, pc.add(rows["cancelled"], 1), rows["cancelled"]))  # type: ignore[attr-defined]
 
-    check = world.change("gold.airline_scorecard", one_more)
+    world.change("gold.airline_scorecard", one_more)
+    world.change("gold.route_hour", lambda rows: rows.sort_by([(name, "ascending") for name in ("origin", "dest", "hour")])[1:])
+    world.change("cdc.bookings", lambda rows: rows.filter(pc.field("changed_at") < dt.datetime(2013, 1, 2, 15)))
+    checks = world.checks()
+
+    check = checks["gold.airline_scorecard"]
     assert check.finding is Finding.DIFFERS
     assert check.difference is not None
     assert check.difference.key == {"carrier": "UA"}
     assert check.difference.expected is not None
     assert check.difference.actual == {"cancelled": check.difference.expected["cancelled"] + 1}
     assert "carrier=UA: cancelled is" in str(check)
+    check = checks["gold.route_hour"]
+    assert (check.finding, str(check.difference)) == (Finding.DIFFERS, "origin=EWR, dest=ALB, hour=13: is missing")
+    check = checks["cdc.bookings"]
+    assert check.finding is Finding.BEHIND
+    assert check.reason == "its newest change is of 2013-01-02 14:00:00, the database's of 2013-01-02 15:00:00"
 
 
-def test_a_missing_row_is_found(world: World) -> None:
-    check = world.change(
-        "gold.route_hour", lambda rows: rows.sort_by([("origin", "ascending"), ("dest", "ascending"), ("hour", "ascending")])[1:]
-    )
-    assert check.finding is Finding.DIFFERS
-    assert str(check.difference) == "origin=EWR, dest=ALB, hour=13: is missing"
-
-
-def test_a_row_that_is_there_twice_is_found(world: World) -> None:
-    check = world.change("gold.airline_scorecard", lambda rows: pa.concat_tables([rows, rows.slice(2, 1)]))
-    assert check.finding is Finding.DIFFERS
-    assert check.difference is not None
-    assert check.difference.key == {"carrier": world.tables["gold.airline_scorecard"]["carrier"][2].as_py()}
-    assert str(check).endswith("number of rows is 2, should be 1")
-
-
-def test_a_row_that_should_not_be_there_is_found(world: World) -> None:
+def test_rows_that_are_too_many_and_changes_that_newer_ones_have_overtaken_are_found(world: World) -> None:
     def stranger(rows: pa.Table) -> pa.Table:
         return pa.concat_tables([rows, rows.slice(0, 1).set_column(0, "carrier", pa.array(["ZZ"]))])
 
-    check = world.change("gold.airline_scorecard", stranger)
-    assert str(check.difference) == "carrier=ZZ: should not be there"
+    world.change("gold.airline_scorecard", stranger)
+    world.change("gold.route_hour", lambda rows: pa.concat_tables([rows, rows.slice(2, 1)]))
+    world.change("cdc.bookings", lambda rows: rows.filter(pc.field("booking") != 20_001))
+    checks = world.checks()
+
+    assert str(checks["gold.airline_scorecard"].difference) == "carrier=ZZ: should not be there"
+    check = checks["gold.route_hour"]
+    assert check.finding is Finding.DIFFERS
+    assert check.difference is not None
+    assert check.difference.key == {name: world.tables["gold.route_hour"][name][2].as_py() for name in ("origin", "dest", "hour")}
+    assert str(check).endswith("number of rows is 2, should be 1")
+    check = checks["cdc.bookings"]
+    assert (check.finding, str(check.difference)) == (Finding.DIFFERS, "booking=20001: is missing")
 
 
-def test_a_null_where_a_value_should_be_is_found(world: World) -> None:
+def test_a_null_is_found_and_a_table_below_a_wrong_one_is_behind_not_wrong(world: World) -> None:
     place = world.tables["silver.flights"].schema.get_field_index("temp")
-    check = world.change("silver.flights", lambda rows: rows.set_column(place, "temp", pa.nulls(rows.num_rows, pa.float64())))
+    world.change("silver.flights", lambda rows: rows.set_column(place, "temp", pa.nulls(rows.num_rows, pa.float64())))
+    world.change("gold.route_hour", lambda rows: rows[:10])
+    checks = world.checks()
+    check = checks["silver.flights"]
     assert check.finding is Finding.DIFFERS
     assert check.difference is not None
     assert check.difference.actual == {"temp": None}
+    assert checks["gold.route_hour"].finding is Finding.BEHIND
+    assert checks["gold.route_hour"].reason == "its input silver.flights is not equal either"
 
 
 def without(rows: pa.Table, number: int) -> pa.Table:
@@ -182,78 +191,49 @@ def other_gate(rows: pa.Table) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index("_rescued"), "_rescued", pa.array(told))
 
 
-@pytest.mark.parametrize(
-    ("change", "shown"),
-    [
-        (lambda rows: without(rows, 3), "is missing"),
-        (lambda rows: pa.concat_tables([rows, rows.slice(3, 1)]), "number of rows is 2, should be 1"),
-        (
-            lambda rows: pa.concat_tables([rows, rows.slice(3, 1).set_column(0, "_src", pa.array(["2013-01-01T05.jsonl@7"]))]),
-            "should not be there",
-        ),
-        (other_gate, "gate is 'X"),
-    ],
-    ids=["lost", "doubled", "strange", "another value"],
-)
-def test_an_event_that_is_not_once_and_whole_in_its_table_is_found(
-    world: World, change: Callable[[pa.Table], pa.Table], shown: str
-) -> None:
+def test_an_event_that_is_not_once_and_whole_in_its_table_is_found(world: World) -> None:
     table = "gates.gate__assigned"
-    write_deltalake(world.location(table), change(told()[table]), mode="overwrite")
-    found = {check.table: check for check in verify_events(world.location, world.written)}
-    assert (found[table].finding, found[table].reason) == (Finding.DIFFERS, "")
-    assert shown in str(found[table].difference)
-    assert {check.finding for name, check in found.items() if name != table} == {Finding.EQUAL}
+
+    def found(rows: pa.Table) -> TableCheck:
+        write_deltalake(world.location(table), rows, mode="overwrite")
+        checks = {check.table: check for check in verify_events(world.location, world.written)}
+        assert {check.finding for name, check in checks.items() if name != table} == {Finding.EQUAL}
+        return checks[table]
+
+    right = told()[table]
+    strange = right.slice(3, 1).set_column(0, "_src", pa.array(["2013-01-01T05.jsonl@7"]))
+    wrong = {
+        "is missing": without(right, 3),
+        "number of rows is 2, should be 1": pa.concat_tables([right, right.slice(3, 1)]),
+        "should not be there": pa.concat_tables([right, strange]),
+        "gate is 'X": other_gate(right),
+    }
+    for shown, rows in wrong.items():
+        check = found(rows)
+        assert (check.finding, check.reason) == (Finding.DIFFERS, "")
+        assert shown in str(check.difference)
+    on_its_way = found(right[:-5])
+    assert on_its_way.finding is Finding.BEHIND
+    assert on_its_way.reason.startswith("it has no events after 2013-01-02T")
 
 
-def test_events_that_are_on_their_way_are_behind_and_not_lost(world: World) -> None:
-    table = "gates.gate__assigned"
-    write_deltalake(world.location(table), told()[table][:-5], mode="overwrite")
-    found = {check.table: check for check in verify_events(world.location, world.written)}
-    assert found[table].finding is Finding.BEHIND
-    assert found[table].reason.startswith("it has no events after 2013-01-02T")
-
-
-def test_a_table_that_has_not_consumed_everything_is_behind(world: World) -> None:
-    newest = DeltaTable(world.location("bronze.flights")).version()
-    check = world.change("silver.flights", lambda rows: rows[:100], consumed={"bronze.flights": newest - 3})
-    assert check.finding is Finding.BEHIND
-    assert check.reason == f"it has consumed bronze.flights up to commit {newest - 3} of {newest}"
-
-
-def test_a_table_that_has_consumed_everything_and_differs_is_wrong(world: World) -> None:
+def test_a_table_that_has_not_consumed_everything_is_behind_and_else_wrong(world: World) -> None:
     newest = {name: DeltaTable(world.location(name)).version() for name in ("bronze.flights", "bronze.weather")}
-    assert world.change("silver.flights", lambda rows: rows[:100], consumed=newest).finding is Finding.DIFFERS
-
-
-def test_a_table_below_a_wrong_one_is_behind_not_wrong(world: World) -> None:
-    world.write("silver.flights", world.tables["silver.flights"][:100])
-    world.write("gold.route_hour", world.tables["gold.route_hour"][:10])
-    checks = world.checks()
-    assert checks["silver.flights"].finding is Finding.DIFFERS
-    assert checks["gold.route_hour"].finding is Finding.BEHIND
-    assert checks["gold.route_hour"].reason == "its input silver.flights is not equal either"
-
-
-def test_a_day_that_was_not_computed_yet_is_behind(world: World) -> None:
-    check = world.change("gold.daily_delays", lambda rows: rows[:0])
+    flights = newest["bronze.flights"]
+    world.change("silver.flights", lambda rows: rows[:100], consumed={"bronze.flights": flights - 3})
+    check = world.checks()["silver.flights"]
     assert check.finding is Finding.BEHIND
-    assert check.reason == f"its partition {dt.date(2013, 1, 1)} was not computed yet"
+    assert check.reason == f"it has consumed bronze.flights up to commit {flights - 3} of {flights}"
+    world.change("silver.flights", lambda rows: rows[:100], consumed=newest)
+    assert world.checks()["silver.flights"].finding is Finding.DIFFERS
 
 
-def test_a_table_that_lacks_the_newest_changes_of_its_database_is_behind(world: World) -> None:
-    check = world.change("cdc.bookings", lambda rows: rows.filter(pc.field("changed_at") < dt.datetime(2013, 1, 2, 15)))
-    assert check.finding is Finding.BEHIND
-    assert check.reason == "its newest change is of 2013-01-02 14:00:00, the database's of 2013-01-02 15:00:00"
-
-
-def test_a_table_that_has_the_newest_changes_of_its_database_and_differs_is_wrong(world: World) -> None:
-    check = world.change("cdc.bookings", lambda rows: rows.filter(pc.field("booking") != 20_001))
-    assert (check.finding, str(check.difference)) == (Finding.DIFFERS, "booking=20001: is missing")
-
-
-def test_without_a_database_its_tables_are_not_looked_at(world: World) -> None:
-    assert len(verify(world.location, world.written)) == 14
+def test_a_day_that_was_not_computed_yet_is_behind_and_without_a_database_its_tables_are_not_looked_at(world: World) -> None:
+    world.change("gold.daily_delays", lambda rows: rows[:0])
+    checks = {check.table: check for check in verify(world.location, world.written)}
+    assert len(checks) == 14
+    assert checks["gold.daily_delays"].finding is Finding.BEHIND
+    assert checks["gold.daily_delays"].reason == f"its partition {dt.date(2013, 1, 1)} was not computed yet"
 
 
 def test_a_table_with_other_columns_is_answered_by_their_name(world: World) -> None:
