@@ -63,7 +63,6 @@ def sources(platform: Platform, column: str, table: str = "silver.orders") -> se
     return {(str(source.ref), source.kind) for one in statement.columns if one.column == column for source in one.sources}
 
 
-@pytest.mark.tier1
 def test_statements_of_sql_and_of_both_apis_on_one_table_add_up(platform: Platform, spark: SparkSession) -> None:
     def writes(spark: SparkSession, source: str, target: str) -> None:
         spark.sql(

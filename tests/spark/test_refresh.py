@@ -180,7 +180,6 @@ def test_a_second_attempt_that_read_further_adds_only_new_rows_to_quarantine(spa
     assert (late.outcome, late.notes) == (Outcome.SKIPPED, ("skipped: attempt 2 committed",))
 
 
-@pytest.mark.tier1
 def test_an_attempt_that_finds_its_step_committed_when_it_writes_counts_nothing(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
     flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
@@ -455,7 +454,6 @@ def test_names_of_partition_columns_may_hold_dots(spark: SparkSession, tmp_path:
     assert flow.rows == [(3, "b"), (4, "a")]
 
 
-@pytest.mark.tier1
 def test_a_function_that_returns_no_frame_is_a_declaration_error(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
     flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights.count(), keys=("k",))

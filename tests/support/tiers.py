@@ -27,11 +27,7 @@ TOGETHER = {
         "tests/assets/test_change_table_of_kafka.py",
     ),
 }
-ON_SPARK = (
-    "tests/spark/",
-    "tests/assets/",
-    "tests/resources/test_recording.py",
-)  # in tier 1 one worker has all of them, and so the only Spark session
+ON_SPARK = ("tests/spark/", "tests/assets/")  # in tier 1 one worker has all of them, and so the only Spark session
 LONG = ("spark", "deployments", "tests/spark/test_refresh.py", "tests/spark/following/test_follow.py", "shop")  # first
 SERVERS = {"browser", "connect", "kafka", "logical_postgres", "mariadb", "postgres_server"}  # fixtures
 SAID = "said"

@@ -18,18 +18,6 @@ pytestmark = pytest.mark.spark
 LONG_JOB = "SELECT sum(hash(id)) FROM range(0, 1000000000000, 1, 1)"
 
 
-@pytest.mark.tier1
-def test_a_delta_table_is_written_and_merged(spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "table")
-    spark.range(3).selectExpr("id", "'old' AS name").write.format("delta").save(path)
-    spark.sql(
-        f"MERGE INTO delta.`{path}` AS target USING (SELECT id + 2 AS id, 'new' AS name FROM range(2)) AS source ON target.id = source.id "
-        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-    )
-    rows = spark.read.format("delta").load(path).orderBy("id").collect()
-    assert [(row.id, row.name) for row in rows] == [(0, "old"), (1, "old"), (2, "new"), (3, "new")]
-
-
 def test_a_second_driver_of_a_process_shares_its_jvm_but_not_its_views(spark_driver: Driver, tmp_path: Path, spark_jars: Path) -> None:
     with open_driver(small_settings("warm"), tmp_path, jars=spark_jars) as second:
         second.spark.range(1).createOrReplaceTempView("only_in_the_second")
