@@ -25,7 +25,7 @@ SHORT_LIVED = (
     " -XX:ReservedCodeCacheSize=240m"  # without that compiler the room for code is a fifth of it, and sweeping it never ends
 )
 OPTIMISED = "-XX:TieredStopAtLevel=4"
-"""After those, for a JVM that lives longer: 40 s more work in its first minutes, a quarter less from the fifth on (docs/benchmarks.md)."""
+"""After those, for the third tier: what is compiled twice costs 100 s in a JVM's first minutes, and is won back after many."""
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # of an archive of other jars, and of what SHORT_LIVED sets, a JVM tells on its output
 SECONDS = 180  # of writing the archive, which a busy machine makes slow
 

@@ -42,14 +42,14 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark_driver(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+def spark_driver(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Driver]:
     """The driver of this test process, with Spark's defaults.
 
     A driver that a test opens meanwhile shares its JVM, in a session of its own.
     """
     with pytest.MonkeyPatch.context() as patched:
         options = os.environ["JAVA_TOOL_OPTIONS"]
-        if "PYTEST_XDIST_WORKER" in os.environ and SHORT_LIVED in options:  # it lives as long as the worker, for many minutes
+        if pytestconfig.option.markexpr == "tier3" and SHORT_LIVED in options:  # it lives for many minutes
             patched.setenv("JAVA_TOOL_OPTIONS", f"{options} {OPTIMISED}")
         driver = open_driver(small_settings(), tmp_path_factory.mktemp("spark-home"), jars=spark_jars)
     with driver:
