@@ -30,7 +30,7 @@ from tests.sensors.test_tick import ToldRuns
 from tests.support.mariadb import MariaDB
 from tests.support.shop import TOLD_MS, Shop, a_shop
 
-pytestmark = [pytest.mark.spark, pytest.mark.services]
+pytestmark = [pytest.mark.tier3, pytest.mark.spark, pytest.mark.services]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compare-with-a-database.md"
 HEADING = "## Which fault is found by what"

@@ -121,6 +121,7 @@ def test_a_load_that_was_interrupted_goes_on_after_its_last_row_of_the_same_dump
     assert {other.total, again.total, anew.total} == {10}
 
 
+@pytest.mark.tier3
 def test_what_cannot_be_told_is_refused_before_anything_is(shop: Shop, tmp_path: Path):
     row = {"id": 1, "note": "it", "amount": Decimal("1.50"), "placed": PLACED}
     as_of = "{}:{}".format(*shop.place())
@@ -142,6 +143,7 @@ def test_what_cannot_be_told_is_refused_before_anything_is(shop: Shop, tmp_path:
     assert loaded_keys(shop) == Counter()
 
 
+@pytest.mark.tier3
 def test_a_dump_below_the_stream_or_below_what_is_remembered_is_refused(shop: Shop, tmp_path: Path):
     dump = dumped(shop, tmp_path / "dump")
     file, byte = dump.as_of.split(":")

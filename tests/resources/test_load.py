@@ -104,6 +104,7 @@ def test_a_load_that_was_interrupted_goes_on_above_its_last_chunk(shop: Shop):
     assert [(one.rows, one.load == first.load) for one in again] == [(25, False)]
 
 
+@pytest.mark.tier3
 def test_a_load_begins_again_where_that_is_asked_for(shop: Shop):
     first = next(load(shop))
     (whole,) = load(shop, 25, now=NOW + 60_000, restart=True)
@@ -111,6 +112,7 @@ def test_a_load_begins_again_where_that_is_asked_for(shop: Shop):
     assert loaded_keys(shop) == every(*range(1, 26)) + every(*range(1, 11))
 
 
+@pytest.mark.tier3
 def test_two_loads_at_once_hinder_neither_each_other_nor_the_lane(shop: Shop):
     one, other = load(shop), load(shop, 7)
     next(one)
@@ -124,12 +126,14 @@ def test_two_loads_at_once_hinder_neither_each_other_nor_the_lane(shop: Shop):
     assert is_same(shop)
 
 
+@pytest.mark.tier3
 def test_a_dry_run_reads_the_first_chunk_and_tells_nothing(shop: Shop):
     versions = shop.lake.log("orders__changes").version
     assert [(one.rows, one.is_last, one.version) for one in load(shop, dry_run=True)] == [(10, False, None)]
     assert shop.lake.log("orders__changes").version == versions
 
 
+@pytest.mark.tier3
 def test_a_load_below_which_the_stream_does_not_reach_is_refused(shop: Shop):
     DeltaTable(shop.lake.bronze).delete()
     message, file = json.loads(shop.messages[-1].value or b""), "mysql-bin.999999"
@@ -140,6 +144,7 @@ def test_a_load_below_which_the_stream_does_not_reach_is_refused(shop: Shop):
     assert loaded_keys(shop) == Counter()
 
 
+@pytest.mark.tier3
 def test_a_load_of_a_table_of_which_nothing_was_streamed_is_refused_with_the_remedy(shop: Shop):
     DeltaTable(shop.lake.bronze).delete()
     with pytest.raises(UnrepairableError, match=r"no message tells a row yet.*start the connector"):

@@ -65,6 +65,7 @@ def test_what_was_lost_is_found_by_its_key_and_nothing_else(shop: Shop):
     assert emptied.unchecked == {"extra": "the lake's table does not have it", "note": "the database's table does not have it"}
 
 
+@pytest.mark.tier3
 def test_rows_that_stay_though_they_were_deleted_are_not_compared(shop: Shop):
     shop.lake.options = {"deletes": Deletes.SOFT}
     shop.delete(4)
@@ -101,6 +102,7 @@ def test_a_change_on_its_way_is_waited_for_until_the_lake_has_read_past_the_cut(
     assert (found.is_passed, len(waited)) == (True, 2)
 
 
+@pytest.mark.tier3
 def test_keys_with_which_the_lake_is_ahead_of_the_cut_are_left_out_and_counted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     before = looked_at.state_of
 
@@ -117,6 +119,7 @@ def test_keys_with_which_the_lake_is_ahead_of_the_cut_are_left_out_and_counted(s
     assert (found.is_same, found.left_out, found.is_passed) == (True, 3, True)
 
 
+@pytest.mark.tier3
 def test_a_truncation_after_the_cut_is_no_fault_and_no_proof(shop: Shop):
     shop.update(7, "lost", lose=True)
 

@@ -54,6 +54,7 @@ def test_keys_become_what_the_database_says_of_them_and_later_changes_go_on_abov
     assert {(one["key"], one["value"]) for row in told for one in row["headers"]} == {("lakechime-origin", b"repair")}
 
 
+@pytest.mark.tier3
 def test_a_change_below_the_cut_that_comes_after_a_repair_changes_nothing_more(shop: Shop):
     shop.update(2, "on its way")
     shop.update(2, "newest", lose=True)
@@ -65,6 +66,7 @@ def test_a_change_below_the_cut_that_comes_after_a_repair_changes_nothing_more(s
     assert dict(shop.rows)[2] == "newest"
 
 
+@pytest.mark.tier3
 def test_a_table_whose_messages_cannot_be_written_is_refused_with_the_reason(shop: Shop):
     shop.lake.envelope = Maxwell()
     with pytest.raises(UnrepairableError, match="orders: messages of Maxwell cannot be written yet, only Debezium's"):
