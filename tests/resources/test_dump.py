@@ -103,6 +103,7 @@ def test_changes_above_a_dump_win_and_those_below_lose_whatever_comes_first(shop
     assert max(loaded_keys(shop).values()) == 1
 
 
+@pytest.mark.tier3
 def test_a_load_that_was_interrupted_goes_on_after_its_last_row_of_the_same_dump_alone(shop: Shop, tmp_path: Path):
     dump = dumped(shop, tmp_path / "dump")
     shop.update(1, "above")
