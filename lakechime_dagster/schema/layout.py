@@ -165,6 +165,24 @@ def change_of(held: Collection[Holds], kind: Kind, path: str) -> Change:
     return Change.NUMBER if kind.value in _NUMBERS and any(one.value in _NUMBERS for one in held) else Change.KIND
 
 
+def _lacks_numbers(array: Column, node: Node) -> bool:
+    """Whether an array's elements are whole numbers and fractions came, or the other way around."""
+    element, inner = array.element, node.element
+    while element is not None and inner is not None and element.holds is Holds.ARRAY:
+        element, inner = element.element, inner.element
+    if element is None or inner is None:
+        return False
+    whole, fraction = {Kind.LONG, Kind.BIGINT} & inner.kinds, {Kind.FRACTION} & inner.kinds
+    return bool(fraction if element.holds in (Holds.LONG, Holds.BIGINT) else whole if element.holds is Holds.FRACTION else ())
+
+
+def _of_doubles(column: Column) -> Column:
+    """An array with doubles in place of its numbers."""
+    if column.element is None:
+        return replace(column, holds=Holds.DOUBLE)
+    return replace(column, element=_of_doubles(column.element))
+
+
 @dataclass
 class _Grower:
     """Adds columns while there is room."""
@@ -204,7 +222,23 @@ class _Grower:
             if new is not None and not any(folded(one.name) == folded(new.name) for one in grown):
                 self.room -= new.leaves
                 grown.append(replace(new, is_sibling=bool(held)))
+        arrays = [one for one in grown if one.field == name and one.holds is Holds.ARRAY]
+        lacking = [one for one in arrays if _lacks_numbers(one, node)]
+        if lacking == arrays != [] and not any(one.field == name and one.holds is Holds.VARIANT for one in grown):
+            grown += self._array_of_all_numbers(arrays[0], {folded(one.name) for one in grown}, path)
         return grown
+
+    def _array_of_all_numbers(self, array: Column, taken: Collection[str], path: str) -> list[Column]:
+        """The sibling of an array of whole numbers, or of fractions, once it came with the others; none where it may not be added."""
+        mode, own = self.contract.mode(Change.NUMBER, path), column_of(array.field)
+        if mode is Mode.VARIANT:
+            new = Column(name=f"{own}{SIBLING}{Holds.VARIANT}", field=array.field, holds=Holds.VARIANT, is_sibling=True)
+        else:
+            new = replace(_of_doubles(array), name=f"{own}{SIBLING}{Holds.ARRAY}_{Holds.DOUBLE}", is_sibling=True)
+        if mode not in (Mode.EVOLVE, Mode.VARIANT) or self.room <= 0 or folded(new.name) in taken:
+            return []
+        self.room -= new.leaves
+        return [new]
 
     def _may_add(self, held: Collection[Holds], kind: Kind, path: str, *, is_new: bool) -> bool:
         return (is_new and not held) or self.contract.mode(change_of(held, kind, path), path) in (Mode.EVOLVE, Mode.VARIANT)

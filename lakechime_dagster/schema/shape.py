@@ -127,7 +127,7 @@ class _Shaper:
     ) -> tuple[Column, str] | None:  # fmt: skip
         """The column that takes a value, and its text there; None where it is told otherwise."""
         own = [column for column in columns if column.field == name]
-        column = taking(own, kind_of(value))
+        column = _column_of(own, value)
         if column is not None:
             text = self._text(value, column, path, pointer)
             return None if text is None else (column, text)
@@ -216,6 +216,21 @@ class _Shaper:
 def _says_nothing(value: Any) -> bool:
     """As of what is observed: null, an empty array, or an object of such fields."""
     return value is None or (isinstance(value, Fields) and all(_says_nothing(one) for _, one in value)) or value == []
+
+
+def _column_of(columns: Sequence[Column], value: Any) -> Column | None:
+    """The column of a field that takes a value: of several that take arrays the first that takes all elements, if one does."""
+    column = taking(columns, kind_of(value))
+    if column is None or column.holds is not Holds.ARRAY or _takes_elements(column, value):
+        return column
+    others = (one for one in columns if one.holds is Holds.VARIANT or (one.holds is Holds.ARRAY and _takes_elements(one, value)))
+    return next(others, column)
+
+
+def _takes_elements(column: Column, value: Any) -> bool:
+    if value is None or not column.takes(kind_of(value)):
+        return value is None
+    return column.holds is not Holds.ARRAY or column.element is None or all(_takes_elements(column.element, one) for one in value)
 
 
 def _is_larger(value: Any, columns: Sequence[Column]) -> bool:

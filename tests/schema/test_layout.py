@@ -187,6 +187,10 @@ def _native(value: Any, column: Column) -> Any:
         (['{"a":{"b":1}}', '{"a":{"c":[1]}}'], {"a": {"b": "long", "c": ["long"]}}),
         (['{"a":[{"b":1}]}', '{"a":[{"b":"x"}]}'], {"a": [{"b": "long", "b__v_string": "string"}]}),
         (['{"a":[1]}', '{"a":["x"]}'], {"a": ["long"]}),
+        (['{"a":[12]}', '{"a":[55.5]}'], {"a": ["long"], "a__v_array_double": ["double"]}),
+        (['{"a":[55.5]}', '{"a":[null,12]}', '{"a":[1,5.5]}'], {"a": ["fraction"], "a__v_array_double": ["double"]}),
+        (['{"a":[[[12]]]}', '{"a":[[],[[55.5]]]}'], {"a": [[["long"]]], "a__v_array_double": [[["double"]]]}),
+        (['{"a":[12]}', '{"a":[12345678901234567890]}'], {"a": ["long"]}),
         (['{"a":1,"A":2}'], {"A": "long"}),
         (['{"kapi":1,"kapı":2,"İ":1,"i":2}'], {"kapi": "long", "i": "long"}),
         (['{"maße":1,"masse":2}'], {"masse": "long", "maße": "long"}),
@@ -213,6 +217,7 @@ def test_columns_of(events: list[str], columns: dict[str, Any]) -> None:
         ('{"maße":1}', '{"masse":1}', [("/maße", "1", "unknown")]),
         ('{"a":"\\ud800"}', '{"a":"x"}', [("/a", '"\\ud800"', "inexact")]),
         ('{"a":[1,"x",2]}', '{"a":[1]}', [("/a/1", '"x"', "mismatch")]),
+        ('{"a":[1,"x",2.5]}', '{"a":[1]}', [("/a/1", '"x"', "mismatch"), ("/a/2", "2.5", "mismatch")]),
         ('{"a":{"b/~":1}}', '{"a":{"c":1}}', [("/a/b~1~0", "1", "unknown")]),
         ('{"a":null}', '{"b":1}', []),
         ('{"a":[],"b":{},"c":{"d":[],"e":{}},"f":{"b":{}}}', '{"f":{"a":1}}', []),
@@ -309,3 +314,17 @@ def test_a_contract_leaves_out_values_or_events() -> None:
 def test_names_of_a_path_are_those_of_its_fields() -> None:
     assert names_of(field_path("/a[]", "b/~[]")) == ("a", None, "b/~[]")
     assert (names_of(""), names_of("/"), names_of("/a[][]")) == ((), ("",), ("a", None, None))
+
+
+def test_each_array_of_numbers_is_in_one_column_whole() -> None:
+    """As a single number is: of an array with whole numbers and fractions no part is elsewhere."""
+    layout = layout_of('{"a":[12]}', '{"a":[55.5]}')
+    rows = [shape(text, layout) for text in ('{"a":[12,7]}', '{"a":[55.5]}', '{"a":[12,null,55.5]}', '{"a":[]}')]
+    assert [one.row for one in rows] == [
+        '{"a":[12,7]}', '{"a__v_array_double":[55.5]}', '{"a__v_array_double":[12,null,55.5]}', '{"a":[]}',
+    ]  # fmt: skip
+    assert not any(one.rescued for one in rows)
+    frozen, variants = (layout_of('{"a":[12]}', '{"a":[55.5]}', contract=Contract(kinds=kinds)) for kinds in ("freeze", "variant"))
+    assert columns_of(frozen) == {"a": ["long"]}
+    assert columns_of(variants) == {"a": ["long"], "a__v_variant": "variant"}
+    assert shape('{"a":[12,55.5]}', variants).row == '{"a__v_variant":[12,55.5]}'
