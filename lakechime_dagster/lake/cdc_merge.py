@@ -54,6 +54,12 @@ class CDCMerge:
                 raise DeclarationError("CDCMerge", excepted, f"goes without {listed}; give one of them")
         object.__setattr__(self, excepted, checked_columns("CDCMerge", excepted, getattr(self, excepted)))
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """All columns that it names."""
+        listed = (self.column_list, self.except_column_list, self.track_history_column_list, self.track_history_except_column_list)
+        return (*self.keys, *(name for several in listed if several is not None for name in several))
+
     def takes(self, column: str) -> bool:
         """Whether the table has a column of its database's table."""
         return column not in self.except_column_list if self.column_list is None else column in self.column_list

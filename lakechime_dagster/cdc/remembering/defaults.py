@@ -43,6 +43,11 @@ class Schema:
     def of_texts(cls, types: str, defaults: str | None) -> "Schema":
         return cls(orjson.loads(types), {} if defaults is None else row_of(defaults))
 
+    def spelled(self, names: Mapping[str, str]) -> "Schema":
+        """The same with other names for some of its columns."""
+        types, defaults = ({names.get(name, name): value for name, value in one.items()} for one in (self.types, self.defaults))
+        return Schema(types, defaults)
+
     def row(self, source: str, since: Order) -> StateRow:
         """What is remembered of it: since when a source has it."""
         columns = orjson.dumps(sorted(self.types)).decode()

@@ -3,7 +3,7 @@
 Types are in Spark's words, and ordered as Delta widens them: one is wider than another if it holds exactly all its values
 and Delta makes it of the other without writing the table's files again. So two types have one least wider type, or none,
 and then the column is text: it makes no difference in which order schemas are seen, nor in how many steps, but to the order in
-which columns are added.
+which columns are added, and to the letters' case of a column whose names differ in that alone, which is that of the first.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -97,6 +97,22 @@ class Evolution:
     refused: tuple[str, ...] = ()
 
 
+def spellings(known: Iterable[str], schemas: Iterable[Iterable[str]]) -> dict[str, str]:
+    """The names of columns in schemas that the table has in other letters' case, with its own: the one that comes first."""
+    first: dict[str, str] = {}
+    names = list(dict.fromkeys(name for columns in (known, *schemas) for name in columns))
+    for name in names:
+        first.setdefault(folded(name), name)
+    return {name: spelled for name in names if (spelled := first[folded(name)]) != name}
+
+
+def doubled(columns: Iterable[str]) -> tuple[str, ...]:
+    """Names of columns of one row that Spark takes for one; none where they all differ."""
+    names = list(columns)
+    clash = next(iter(spellings((), [names]).items()), ())
+    return tuple(reversed(clash))
+
+
 def evolved(known: Mapping[str, str], seen: Iterable[Mapping[str, str]], policy: Drift, keys: Collection[str] = ()) -> Evolution:
     """What becomes of the columns that a table is known to have when rows of these schemas come.
 
@@ -115,16 +131,14 @@ def evolved(known: Mapping[str, str], seen: Iterable[Mapping[str, str]], policy:
 
 def _followed(known: Mapping[str, str], schemas: Collection[Mapping[str, str]]) -> Evolution:
     """What becomes of the columns if all that can be followed is."""
-    met = {name: [ddl] for name, ddl in known.items()}
+    met, spelled = {name: [ddl] for name, ddl in known.items()}, spellings(known, schemas)
     for schema in schemas:
         for name, ddl in schema.items():
-            met.setdefault(name, []).append(ddl)
-    conflicts = {name: why for name, why in _clashes(met).items() if name not in known}
+            met.setdefault(spelled.get(name, name), []).append(ddl)
+    has = [{spelled.get(name, name) for name in schema} for schema in schemas]
     least: dict[str, str] = {}
     texts: dict[str, str] = {}
     for name, ddls in met.items():
-        if name in conflicts:
-            continue
         wide_enough = _least_of(ddls)
         if wide_enough is None:
             texts[name] = f"its values are {' and '.join(sorted(set(ddls)))}, which no type but text holds"
@@ -133,8 +147,7 @@ def _followed(known: Mapping[str, str], schemas: Collection[Mapping[str, str]]) 
         columns={**known, **least},
         added={name: ddl for name, ddl in least.items() if name not in known},
         widened={name: ddl for name, ddl in least.items() if ddl != known.get(name, ddl)},
-        missing=frozenset(name for name in known if any(name not in schema for schema in schemas)),
-        conflicts=conflicts,
+        missing=frozenset(name for name in known if any(name not in columns for columns in has)),
         texts=texts,
     )
 
@@ -202,7 +215,7 @@ def _as_decimal(known: Simple | Decimal) -> Decimal | None:
 
 def _least_struct(known: Struct, seen: Struct) -> Struct | None:
     fields = {**known.fields, **seen.fields}
-    if _clashes(fields):
+    if doubled(fields):
         return None
     for name in known.fields.keys() & seen.fields.keys():
         wider = _least(known.fields[name], seen.fields[name])
@@ -210,16 +223,3 @@ def _least_struct(known: Struct, seen: Struct) -> Struct | None:
             return None
         fields[name] = wider
     return Struct(fields)
-
-
-def _clashes(names: Iterable[str]) -> dict[str, str]:
-    """The names that Spark takes for others of them, since they differ in case alone."""
-    alike: dict[str, list[str]] = {}
-    for name in names:
-        alike.setdefault(folded(name), []).append(name)
-    return {
-        name: f"its name differs from {' and '.join(sorted({*others} - {name}))} in case alone"
-        for others in alike.values()
-        for name in others
-        if len(others) > 1
-    }

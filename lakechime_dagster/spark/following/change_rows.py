@@ -37,7 +37,7 @@ from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, OtherT
 from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.remembering.defaults import Defaults, Schema
 from lakechime_dagster.cdc.remembering.state import Role, StateRow, change_of, change_row, known_of, remembered
-from lakechime_dagster.cdc.schemas.drift import why_not_taken
+from lakechime_dagster.cdc.schemas.drift import doubled, why_not_taken
 from lakechime_dagster.compat import UTC
 from lakechime_dagster.lake.own_columns import DELETED_AT, END_AT, END_SEQ, HIDDEN, OWN_COLUMNS, START_AT, START_SEQ
 from lakechime_dagster.spark.batches import CHUNK, Batches, record_batches, rows_of
@@ -113,6 +113,10 @@ class Reading:
         match reading := reader.read(record):
             case Changes(changes, types, defaults):
                 schema = schemas.get(id(types)) or schemas.setdefault(id(types), self._schema(types, defaults))
+                if schema.doubled and any(change.operation.is_upsert for change in changes):
+                    one, other = schema.doubled
+                    remedy = f"name one of them by columns={{{other!r}: …}}"
+                    return [_unreadable(message, f"columns {one} and {other}, which differ in case alone, are one to Spark; {remedy}")]
                 try:
                     rows = [self._row(change, schema) for change in changes]
                 except (TypeError, ValueError) as problem:  # such as half of a surrogate in a text, which no table holds
@@ -139,7 +143,8 @@ class Reading:
         named = {name: self.names.get(name, name) for name in types}
         columns = {here: types[there] for there, here in named.items() if self.takes(here)}
         told = Schema(columns, {here: defaults[there] for there, here in named.items() if there in defaults and here in columns})
-        return _Schema(types=types, columns=columns, names=None if columns == types else named, told=told)
+        names = None if columns == types else named
+        return _Schema(types=types, columns=columns, names=names, told=told, doubled=doubled(columns))
 
     def _row(self, change: Change, schema: "_Schema") -> tuple[Any, ...]:
         """A change with its fate, where that is known at once."""
@@ -167,6 +172,7 @@ class _Schema:
     columns: Mapping[str, str]
     names: Mapping[str, str] | None  # None where all columns are taken under their own names
     told: Schema
+    doubled: tuple[str, ...]  # two of its columns that Spark takes for one
     is_shown: bool = False
 
 
@@ -183,6 +189,33 @@ def record_of(message: Mapping[str, Any]) -> Record:
         topic=message["topic"], topic_id=message["topic_id"] or "", partition=message["partition"], offset=message["offset"], key=key,
         value=value, headers={one["key"]: one["value"] or b"" for one in message["headers"] or ()},
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Respelled:
+    """Changes with the table's own names of columns (`TOLD_DDL`): `names` by those of messages, schemas by those that had them."""
+
+    out: pa.Schema
+    names: Mapping[str, str]
+    schemas: Mapping[str, str]
+
+    def __call__(self, batches: Batches) -> Batches:
+        told = {name: self.out.get_field_index(name) for name in ("columns", "omitted", "schema")}
+        for batch in batches:
+            columns = list(batch.columns)
+            for name, change in (("columns", self._columns), ("omitted", self._omitted), ("schema", self._schema)):
+                values = [None if one is None else change(one) for one in batch.column(told[name]).to_pylist()]
+                columns[told[name]] = pa.array(values, pa.string())
+            yield pa.RecordBatch.from_arrays(columns, schema=self.out)
+
+    def _columns(self, text: str) -> str:
+        return orjson.dumps({self.names.get(name, name): value for name, value in orjson.loads(text).items()}).decode()
+
+    def _omitted(self, text: str) -> str:
+        return orjson.dumps([self.names.get(name, name) for name in orjson.loads(text)]).decode()
+
+    def _schema(self, name: str) -> str:
+        return self.schemas.get(name, name)
 
 
 @dataclass(frozen=True)

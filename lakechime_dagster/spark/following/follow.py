@@ -156,7 +156,7 @@ class Step:
             self._check_replacing(read)
             self._compute = Here(self._compute.workers) if self._is_few(read) else self._compute
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
-            heard = self._hearing.heard(read)
+            heard = self._hearing.heard(read, () if read.images is None or self._table is None else self._table.columns)
             settled = known_until(self.job, heard)
             complete = self._complete(heard, settled)
             self.stamp = self._with_watermark(complete)

@@ -1,6 +1,6 @@
 """Hears the messages of a step: what each tells, in its epoch, beside what was remembered before."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -8,11 +8,12 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.remembering.open_transactions import Probe, Until, until
 from lakechime_dagster.cdc.remembering.table_schema import TableSchema
+from lakechime_dagster.cdc.schemas.drift import spellings
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.spark.commit import Target
 from lakechime_dagster.spark.ddl import arrow_of
 from lakechime_dagster.spark.following.change_job import ChangeJob
-from lakechime_dagster.spark.following.change_rows import MESSAGE, STATE_DDL, TOLD_DDL, Reading
+from lakechime_dagster.spark.following.change_rows import MESSAGE, STATE_DDL, TOLD_DDL, Reading, Respelled
 from lakechime_dagster.spark.following.epochs import in_epochs
 from lakechime_dagster.spark.following.remembered import OPENED, Seen, columns_in, seen_before
 from lakechime_dagster.spark.following.rows import Computing, Rows
@@ -47,8 +48,8 @@ class Hearing:
     open_log: OpenLog
     compute: Computing
 
-    def heard(self, read: RangeRead) -> Heard:
-        """The messages of a range.
+    def heard(self, read: RangeRead, columns: Iterable[str]) -> Heard:
+        """The messages of a range; names of columns that differ from those of the table in case alone are the table's.
 
         Raises:
             LaneHeldError: positions begin anew, or a change of the columns was told too late.
@@ -61,15 +62,20 @@ class Hearing:
         told = self._told(apart, [TableSchema.of_row(row) for row in known.tables] + tables)
         ordered = in_epochs(self.spark, self.job.name, told, read.end, known)
         probe = self.job.asked.probe
+        names = spellings([*columns, *self.job.merge.named], ordered.seen.columns_met())
+        found, rows = ordered.seen, ordered.told
+        if names:
+            schemas = {one.name: one.spelled(names).name for one in found.schemas}
+            found, rows = found.spelled(names), rows.on_batches(Respelled(arrow_of(TOLD_DDL), names, schemas), TOLD_DDL)
         seen = replace(
-            ordered.seen,
+            found,
             places=ordered.places,
-            columns=columns_in(ordered.seen, known),
+            columns=columns_in(found, known),
             tables=tuple(one.row for one in tables),
             probes=() if probe is None else (probe.row(),),
         )
         fed = self.open_log(self.job.bronze.location, self.job.bronze.table).fed(read.version)
-        return Heard(read, ordered.told, before, seen, known, has_more=fed is not None and fed.has_more)
+        return Heard(read, rows, before, seen, known, has_more=fed is not None and fed.has_more)
 
     def _tables(self, messages: DataFrame, known: Seen) -> list[TableSchema]:
         """What a step adds to what is known of the columns of the database's tables, the same for every attempt.

@@ -43,6 +43,22 @@ class Seen:
     tables: tuple[StateRow, ...] = ()
     fates: Mapping[str, int] = field(default_factory=dict)
 
+    def spelled(self, names: Mapping[str, str]) -> "Seen":
+        """The same with other names for some columns of the step's schemas."""
+        now = {schema.name: schema.spelled(names) for schema in self.schemas}
+        used: dict[tuple[str, str], Order] = {}
+        for (source, name), order in self.used.items():
+            at = source, now[name].name if name in now else name
+            used[at] = min(order, used.get(at, order))
+        return replace(self, schemas=tuple({one.name: one for one in now.values()}.values()), used=used)
+
+    def columns_met(self) -> list[list[str]]:
+        """The columns of the step's schemas, those first of which the oldest change was told."""
+        oldest: dict[str, Order] = {}
+        for (_, name), order in self.used.items():
+            oldest[name] = min(order, oldest.get(name, order))
+        return [list(one.types) for one in sorted(self.schemas, key=lambda one: (oldest.get(one.name, Order()), one.types_text))]
+
     def ended(self, known: "Seen") -> list[StateRow]:
         """The truncations that snapshots mean which are complete with what was known before, and are not known themselves."""
         _, complete = Snapshots().with_changes(map(change_of, [*known.marks, *self.marks]))

@@ -82,6 +82,32 @@ def test_a_row_of_which_messages_lack_a_declared_column_is_there_all_the_same(sp
     assert [tuple(row.values()) for row in table.rows] == expected
 
 
+def test_names_that_differ_in_case_alone_are_one_column_in_each_split_and_order(spark: SparkSession, tmp_path: Path) -> None:
+    """A row that has two of them is quarantined."""
+    told = [
+        aged(1, at=1, Age=30),
+        aged(2, at=2, age="old"),
+        aged(1, at=3, AGE=31),
+        aged(3, at=4, Age=1, age=2),
+    ]
+    for number, parts in enumerate(([told], [told[:2], told[2:]], [told[1:], told[:1]])):
+        table = Followed(spark, tmp_path / str(number), ("id",))
+        for part in parts:
+            table.tell(part)
+            table.run()
+        assert [(row["id"], [row[name] for name in row if name.lower() == "age"]) for row in table.rows] == [(1, ["31"]), (2, ["old"])]
+        (refused,) = read(f"{table.location}__quarantine")
+        assert refused["reason"].startswith("columns Age and age, which differ in case alone")
+        if number < 2:
+            assert "Age" in table.rows[0]
+
+
+def aged(number: int, *, at: int, **ages: object) -> Record:
+    columns = [(name, "int32" if isinstance(age, int) else "string", True) for name, age in ages.items()]
+    payload = make_payload(source=at_position(at), after={"id": number, **ages})
+    return make_record(payload, schema=envelope_schema(("id", "int32", False), *columns), key={"id": number}, offset=at)
+
+
 def maxwell(kind: str, *, at: int, **data: object) -> Record:
     message = {"database": "shop", "table": "people", "type": kind, "ts": 1, "position": f"mysql-bin.000003:{at}", "data": data}
     return Record(topic="people", value=json.dumps(message).encode(), offset=at)
