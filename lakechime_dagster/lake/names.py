@@ -27,6 +27,8 @@ def folded(column: str) -> str:
     Spark compares names character by character as Java's `equalsIgnoreCase` does, and whole names in lower case. Unlike
     `str.casefold` neither expands a character, so that `maße` and `masse` are two columns; `ı` and `İ` are the letter `i`.
     """
+    if column.isascii():
+        return column.lower()
     return "".join(map(_folded_character, column)).replace("i\u0307", "i")  # which is how `İ` is written in lower case
 
 

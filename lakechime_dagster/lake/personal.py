@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from lakechime_dagster.errors import DeclarationError, keep_or_raise, shown
-from lakechime_dagster.lake.names import checked_columns
+from lakechime_dagster.lake.names import checked_columns, folded
 
 CATEGORY = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 COLUMN = re.compile(r"[^:/$]+(:\$(\.[^.\[\]\s]+|\[\*?\])+)?")
@@ -62,10 +62,10 @@ def checked_personal(table: str, value: object, *, levels: Iterable[str] = (), k
         if not COLUMN.fullmatch(name):
             problem = f"{shown(name)} is no column; write such as 'email', 'user.email' within a struct, 'payload:$.user.email' within JSON"
             raise DeclarationError(table, "columns", problem)
-        if column_of(name).lower() in {level.lower() for level in levels}:
+        if folded(column_of(name)) in {folded(level) for level in levels}:
             problem = f"{name!r} is a partition level, whose values stand in names of folders; partition by another column"
             raise DeclarationError(table, "columns", problem)
-        if known is not None and column_of(name).lower() not in {one.lower() for one in known}:
+        if known is not None and folded(column_of(name)) not in {folded(one) for one in known}:
             raise DeclarationError(table, "columns", f"{name!r} is no column of it; it has {', '.join(known)}")
     return MappingProxyType(dict(value))
 
@@ -97,9 +97,9 @@ def personal_paths_of(value: object) -> PersonalColumns:
 
 def check_unlisted(table: str, field: str, names: Iterable[str], tagged: PersonalColumns, why: str) -> None:
     """Refuse personal columns where their values, or bounds of them, would be written beside the rows."""
-    columns = {column_of(name).lower() for name in tagged}
+    columns = {folded(column_of(name)) for name in tagged}
     for name in names:
-        if name.lower() in columns:
+        if folded(name) in columns:
             raise DeclarationError(table, field, f"names {name!r}, which is personal: {why}")
 
 

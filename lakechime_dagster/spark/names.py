@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake.names import folded
 
 
 def column(name: str) -> Column:
@@ -20,15 +21,15 @@ def quoted(name: str) -> str:
 
 def spelled(rows: DataFrame, names: Iterable[str]) -> DataFrame:
     """The rows with those of their columns that are among the names spelled as these are."""
-    spelling = {name.lower(): name for name in names}
-    wanted = [spelling.get(name.lower(), name) for name in rows.columns]
+    spelling = {folded(name): name for name in names}
+    wanted = [spelling.get(folded(name), name) for name in rows.columns]
     return rows if wanted == rows.columns else rows.toDF(*wanted)
 
 
 def require_columns(table: str, rows: DataFrame, names: Iterable[str]) -> None:
     """See to it that a table's computed rows have each of its key and partition columns, once."""
     for name in names:
-        found = [one for one in rows.columns if one.lower() == name.lower()]
+        found = [one for one in rows.columns if folded(one) == folded(name)]
         if not found:
             what = f"does not return the column {name}, which is a key or partition of it, only {', '.join(rows.columns)}"
             raise DeclarationError(table, "columns", f"{what}; return it, or declare a column that is returned")

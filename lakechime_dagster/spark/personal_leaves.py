@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lake.type_patterns import is_matched
 from lakechime_dagster.schema.variation import ELEMENT, ROOT, field_path
 from lakechime_dagster.spark.batches import CHUNK, Batches, record_batches
@@ -87,7 +88,7 @@ def _matching(patterns: Sequence[str], path: str) -> tuple[int, ...]:
 
 
 def _is_unreadable(row: dict[str, Any], name: str) -> bool:
-    text = next((value for column, value in row.items() if column.lower() == name.lower()), None)
+    text = next((value for column, value in row.items() if folded(column) == folded(name)), None)
     if text is None:
         return row.get(f"{name}_bytes") is not None
     return isinstance(text, str) and _read(text) is None and text.strip() != "null"

@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lineage.personal.keys import Key, Place, Searched
 from lakechime_dagster.lineage.personal.subjects import Subject
 from lakechime_dagster.lineage.personal.ways import Step
@@ -210,17 +211,17 @@ def _single(kind: DataType) -> DataType:
 
 def _typed(schema: StructType, name: str) -> tuple[Column, DataType] | None:
     """A column, or a field of structs and of structs in arrays, by a name in any case; None of what is none, such as in a JSON text."""
-    whole = next((field for field in schema if field.name.lower() == name.lower()), None)
+    whole = next((field for field in schema if folded(field.name) == folded(name)), None)
     if whole is not None:
         return column(whole.name), whole.dataType
     head, *parts = name.split(".")
-    outer = next((field for field in schema if field.name.lower() == head.lower()), None)
+    outer = next((field for field in schema if folded(field.name) == folded(head)), None)
     if outer is None:
         return None
     value, kind = column(outer.name), outer.dataType
     for part in parts:
         within: Any = kind.elementType if isinstance(kind, ArrayType) else kind
-        inner = next((field for field in within if field.name.lower() == part.lower()), None) if isinstance(within, StructType) else None
+        inner = next((field for field in within if folded(field.name) == folded(part)), None) if isinstance(within, StructType) else None
         if inner is None:
             return None
         value, kind = value[inner.name], ArrayType(inner.dataType) if isinstance(kind, ArrayType) else inner.dataType
@@ -246,10 +247,10 @@ def pattern_of(place: str, schema: StructType) -> str:
 
 def _outer_path(schema: StructType, name: str) -> str:
     """The path of a column, or of a field of structs and of structs in arrays, as the table spells it; of none by the name alone."""
-    whole, kind, path = next((field for field in schema if field.name.lower() == name.lower()), None), schema, ROOT
+    whole, kind, path = next((field for field in schema if folded(field.name) == folded(name)), None), schema, ROOT
     for part in [name] if whole is not None else name.split("."):
         fields = kind if isinstance(kind, StructType) else ()
-        found = next((field for field in fields if field.name.lower() == part.lower()), None)
+        found = next((field for field in fields if folded(field.name) == folded(part)), None)
         path = field_path(path, part if found is None else found.name)
         kind = None if found is None else found.dataType
         while isinstance(kind, ArrayType):

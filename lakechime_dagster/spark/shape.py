@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.spark.names import column
 
 INEXACT = {("int", "float"), ("bigint", "float"), ("bigint", "double")}  # Spark's wider types that do not hold each of the values
@@ -64,15 +65,15 @@ class _Fitting:
         raise DeclarationError(self.table, "columns", f"{what}; cast it to {wanted.simpleString()}, or return it under another name")
 
     def _struct(self, value: Column, kind: StructType, wanted: StructType, path: str) -> Column:
-        present = {field.name.lower(): field for field in kind}
-        known = {field.name.lower() for field in wanted}
+        present = {folded(field.name): field for field in kind}
+        known = {folded(field.name) for field in wanted}
         fields = [
             self.fitted(value.getField(had.name), had.dataType, field.dataType, f"{path}.{field.name}")
-            if (had := present.get(field.name.lower()))
+            if (had := present.get(folded(field.name)))
             else F.lit(None).cast(field.dataType)
             for field in wanted
         ]
-        new = [field.name for field in kind if field.name.lower() not in known]
+        new = [field.name for field in kind if folded(field.name) not in known]
         named = [one.alias(field.name) for one, field in zip(fields, wanted, strict=True)]
         return F.when(value.isNotNull(), F.struct(*named, *[value.getField(name).alias(name) for name in new]))
 

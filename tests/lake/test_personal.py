@@ -70,6 +70,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: SourceTable("a.b", columns={"email": EMAIL, "EMAIL": EMAIL}), "names column 'EMAIL' twice"),
     (lambda: SourceTable("a.b", columns={"payload:user": EMAIL}), "'payload:user' is no column; write such as"),
     (lambda: SourceTable("a.b", partitioned_by={"email": "string"}, columns={"Email": EMAIL}), "'Email' is a partition level"),
+    (lambda: SourceTable("a.b", partitioned_by={"kapi": "string"}, columns={"kapı": EMAIL}), "is a partition level"),
     (lambda: SourceTable("a.b", columns={"email": EMAIL}, public=True), "a.b, public: is for everybody, and 'email' is personal"),
     (lambda: SourceTable("a.b", public="yes"), "a.b, public: 'yes' is neither True nor False"),  # type: ignore[arg-type]
     (lambda: sql(columns={"mail": EMAIL}), "silver.people, columns: 'mail' is no column of it; it has id, email"),

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from lakechime_dagster.lake.change_tables import STATE, ChangeTable
 from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lake.personal import column_of
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.personal.keys import Key, Place, Searched
@@ -32,17 +33,17 @@ def _refused_rows(table: str, places: Iterable[Place]) -> Searched:
 
 def _of_changes(table: ChangeTable, places: Iterable[Place]) -> Iterable[Searched]:
     """The messages of a table that follows a database, what is remembered and what it refused; a field may stand anywhere in them."""
-    there = {here.lower(): name for name, here in table.columns.items()}
-    keys = {one.lower() for one in table.keys}
+    there = {folded(here): name for name, here in table.columns.items()}
+    keys = {folded(one) for one in table.keys}
     messages, remembered, refused = list[Place](), list[Place](), list[Place]()
     for name, key in places:
         column = column_of(name)
-        for field in sorted({column, there.get(column.lower(), column)}):
+        for field in sorted({column, there.get(folded(column), column)}):
             anywhere = f"{ANYWHERE}{field}"
             messages += [Place(f"value:{anywhere}", key), Place(f"key:{anywhere}", key)]
             remembered.append(Place(f"columns:{anywhere}", key))
             refused.append(Place(f"row:{anywhere}", key))
-        if column.lower() in keys:
+        if folded(column) in keys:
             messages += [Place("row_key", key)]
             remembered += [Place("key", key), Place("continues", key)]
             refused.append(Place("row:$.key", key))

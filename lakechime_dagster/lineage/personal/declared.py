@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lake.personal import column_of
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import ColumnRef
@@ -44,13 +45,13 @@ def within_reach(lake: Lake) -> frozenset[str]:
 
 def _of_messages(table: ChangeTable) -> Iterator[tuple[str, str]]:
     """Fields as lineage names them, and the texts in which they stand at a place that the envelope decides on."""
-    there = {here.lower(): name for name, here in table.columns.items()}
-    keys = {key.lower() for key in table.keys}
+    there = {folded(here): name for name, here in table.columns.items()}
+    keys = {folded(key) for key in table.keys}
     for name, tag in table.personal.items():
         column = column_of(name)
-        field = there.get(column.lower(), column)
+        field = there.get(folded(column), column)
         yield pointer(field) + name.removeprefix(column), tag.category
-        for text in (VALUE, KEY) if column.lower() in keys else (VALUE,):
+        for text in (VALUE, KEY) if folded(column) in keys else (VALUE,):
             yield f"{text}:{ROOT}..{field}", tag.category
 
 

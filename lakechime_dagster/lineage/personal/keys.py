@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.personal.tags import Reach, Tagged
 from lakechime_dagster.lineage.personal.ways import Lost, Step, Ways
@@ -77,10 +78,10 @@ class Reached:
     def add(self, table: str, name: str, keys: Iterable[Key]) -> None:
         """A column has these keys too; its name may be spelled in letters of another case."""
         known = self.keys.setdefault(table, {})
-        known.setdefault(next((one for one in known if one.lower() == name.lower()), name), set()).update(keys)
+        known.setdefault(next((one for one in known if folded(one) == folded(name)), name), set()).update(keys)
 
     def lose(self, table: str, name: str, lost: Iterable[Lost]) -> None:
-        self.lost.setdefault((table, name.lower()), set()).update(lost)
+        self.lost.setdefault((table, folded(name)), set()).update(lost)
 
 
 def reached(tags: Mapping[ColumnRef, str], ways: Mapping[str, Mapping[str, Ways]], types: Mapping[ColumnRef, str]) -> Reached:
@@ -186,9 +187,9 @@ def _are_of_one(one: str, other: str) -> bool:
 
 def is_within(part: str, whole: str) -> bool:
     """Whether a name is that of a column or leads into it."""
-    a, b = part.lower(), whole.lower()
+    a, b = folded(part), folded(whole)
     return a == b or a.startswith((f"{b}:", f"{b}.", f"{b}["))
 
 
 def _folded(name: str | None) -> str:
-    return (name or "").lower()
+    return folded(name or "")

@@ -1,11 +1,12 @@
 """When two names of columns are of the same thing, or one leads into the other."""
 
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lineage.columns import ColumnRef
 
 
 def lower(ref: ColumnRef) -> str:
-    """The name of a column in small letters, as Spark takes names for one that differ in their case alone."""
-    return (ref.column or "").lower()
+    """The name of a column without its letters' case, as Spark takes names for one that differ in it alone."""
+    return folded(ref.column or "")
 
 
 def is_within(part: str, whole: str) -> bool:

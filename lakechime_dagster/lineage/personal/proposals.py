@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lineage.personal.leaves import Leaves
 from lakechime_dagster.lineage.personal.named import category_of
 
@@ -84,11 +85,11 @@ def scanned(
                 continue
             values[path] += 1
             valid.setdefault(path, Counter()).update(looks_like(text))
-    taken = [one.lower() for one in known]
+    taken = [folded(one) for one in known]
     proposals = tuple(
         one
         for path in values
-        if not any(path.lower() == name or path.lower().startswith((f"{name}.", f"{name}:", f"{name}[")) for name in taken)
+        if not any(folded(path) == name or folded(path).startswith((f"{name}.", f"{name}:", f"{name}[")) for name in taken)
         for one in _proposals(path, values[path], valid.get(path, Counter()))
     )
     return Scan(rows=count, proposals=proposals, left_out=len(left_out))

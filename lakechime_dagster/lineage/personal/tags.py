@@ -7,6 +7,7 @@ could not be told, is kept apart, so that nobody takes "perhaps" for "yes", or "
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.graph.network import Network
 from lakechime_dagster.lineage.personal.names import are_of_one, lower
@@ -110,4 +111,4 @@ def leaks(
 
 
 def _is_level(one: Tagged, levels: Mapping[str, Collection[str]]) -> bool:
-    return lower(one.ref) in {level.lower() for level in levels.get(one.ref.table, ())}
+    return lower(one.ref) in {folded(level) for level in levels.get(one.ref.table, ())}

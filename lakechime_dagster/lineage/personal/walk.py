@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
 from lakechime_dagster.lineage.graph.csr import Nodes
 from lakechime_dagster.lineage.graph.network import DIRECT_CODES, Network
@@ -117,17 +118,16 @@ class Walk:
     def _columns(self, table: str) -> Iterable[tuple[int, str]]:
         """The nodes of the columns of a data set, with their names in small letters."""
         node = self._network.tables.get(table)
-        return () if node is None else ((one, self._network.labels[one].lower()) for one in self._network.columns_of(node))
+        return () if node is None else ((one, folded(self._network.labels[one])) for one in self._network.columns_of(node))
 
     def _related(self, table: int) -> Mapping[int, list[tuple[int, bool]]]:
         """By column the others that are the same but for the case, a part of it, or what it is a part of (`is_part`)."""
         if table not in self._relatives:
             columns = self._network.columns_of(table)
             names = self._network.labels[columns.start : columns.stop]
-            joined = " ".join(names)
+            lowered = [folded(name) for name in names]
             found: dict[int, list[tuple[int, bool]]] = {}
-            if joined != joined.lower() or not _OF_MORE.isdisjoint(joined):
-                lowered = [name.lower() for name in names]
+            if lowered != [*names] or not _OF_MORE.isdisjoint("".join(names)):
                 for at, one in enumerate(lowered):
                     several = [
                         (columns[to], is_within(one, other))

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lake.personal import CATEGORY
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.declared import pointer
@@ -121,4 +122,4 @@ def _type_tags(platform: Platform, lake: Lake) -> dict[ColumnRef, str]:
 
 
 def _folded(ref: ColumnRef) -> tuple[str, str]:
-    return ref.table, (ref.column or "").lower()
+    return ref.table, folded(ref.column or "")

@@ -235,3 +235,8 @@ def test_a_walk_by_layers_comes_where_going_over_all_statements_comes_by_ways_th
         assert one.path[0] == start
         assert one.path[-1] == one.ref
         assert all(by_ref[ref].reach <= one.reach for ref in one.path)
+
+
+def test_columns_are_found_by_the_names_that_spark_takes_for_one() -> None:
+    read = write("copy", {"door": [("people.KAPI", Kind.IDENTITY)]})
+    assert "copy.door" in reached(followed({ColumnRef("people", "kapı"): "home"}, (), [read]))
