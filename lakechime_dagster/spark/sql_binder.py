@@ -1,6 +1,5 @@
 """Queries run as they are written: Spark parses the text, and its tables are bound to frames in the plan that it makes of it."""
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +9,7 @@ from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.spark.lineage.dumps import made
+from lakechime_dagster.spark.lineage.dumps import kept_in_jvm
 
 SOURCE = Path(__file__).with_name("SqlBinder.java")
 
@@ -59,19 +58,13 @@ def _binder(spark: SparkSession) -> Any:
     """The binder of this revision in the session's JVM, compiled there once for all clients."""
     context = spark.sparkContext
     if (found := _binders.get(context)) is None:
-        found = _binders[context] = _looked_up(spark, context)
+        found = _binders[context] = _looked_up(spark)
     return found
 
 
-def _looked_up(spark: SparkSession, context: SparkContext) -> Any:
-    jvm: Any = spark._jvm
-    source = SOURCE.read_text(encoding="utf-8")
-    revision = hashlib.sha256("\0".join((spark.version, source)).encode()).hexdigest()[:16]
-    name = f"lakechime.sql.{revision}"
-    properties = jvm.java.lang.System.getProperties()
-    found = properties.get(name)
-    if found is None:
-        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        found = made(context, loader, [source], "lakechime.sql.SqlBinder")
-        properties.put(name, found)
-    return found
+def _looked_up(spark: SparkSession) -> Any:
+    def keep(binder: Any, name: str) -> Any:
+        cast(Any, spark)._jvm.java.lang.System.getProperties().put(name, binder)
+        return binder
+
+    return kept_in_jvm(spark, "lakechime.sql.SqlBinder", [SOURCE.read_text(encoding="utf-8")], keep)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,18 +116,46 @@ def _installed(spark: SparkSession) -> Any:
 
 
 def _looked_up(spark: SparkSession, context: Any) -> Any:
-    jvm: Any = spark._jvm
     sources = [Path(__file__).with_name(f"{name}.java").read_text(encoding="utf-8") for name in SOURCES]
-    digest = hashlib.sha256("\0".join((spark.version, *sources)).encode()).hexdigest()[:16]
-    name = f"lakechime.lineage.{digest}.{context.applicationId}"  # the events of a context that took its place are others
-    found = jvm.java.lang.System.getProperties().get(name)
+    return kept_in_jvm(
+        spark,
+        "lakechime.lineage.PlanListener",
+        sources,
+        lambda listener, name: listener.installed(context._jsc.sc(), name),
+        of=context.applicationId,  # the events of a context that took its place are others
+    )
+
+
+def kept_in_jvm(
+    spark: SparkSession,
+    class_name: str,
+    sources: Sequence[str],
+    keep: Callable[[Any, str], Any],
+    *,
+    of: str = "",
+    loader: Any = None,
+) -> Any:
+    """The object of a class that is kept in the session's JVM, made there once for all clients by this revision of its sources.
+
+    Args:
+        spark: A session of the JVM.
+        class_name: The class.
+        sources: Each compiled with those before it.
+        keep: Keeps a new object in the JVM's properties by a name, and returns what is kept.
+        of: Whose it is, where others have one of their own.
+        loader: Of the classes that the sources use; the one of the thread unless given, which all sessions share.
+    """
+    java = cast(Any, spark)._jvm.java.lang
+    digest = hashlib.sha256("\0".join((spark.version, "" if loader is None else str(loader.hashCode()), *sources)).encode()).hexdigest()
+    name = ".".join(filter(None, (class_name, digest[:16], of)))
+    found = java.System.getProperties().get(name)
     if found is not None:
         return found
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return made(context, loader, sources, "lakechime.lineage.PlanListener").installed(context._jsc.sc(), name)
+    classes = java.Thread.currentThread().getContextClassLoader() if loader is None else loader
+    return keep(_made(spark.sparkContext, classes, sources, class_name), name)
 
 
-def made(context: Any, loader: Any, sources: Iterable[str], name: str) -> Any:
+def _made(context: Any, loader: Any, sources: Iterable[str], name: str) -> Any:
     """A new object of a class of these sources, each compiled with those before it and what the loader has."""
     for source in sources:
         compiler = context._jvm.org.codehaus.janino.SimpleCompiler()

@@ -1,7 +1,6 @@
 """While a table is planned nothing is executed: what Spark would execute is refused before it starts, and what was refused is told."""
 
 import functools
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from pyspark.sql.catalog import Catalog
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakechime_dagster.errors import PlanUnreadableError, RefusedError
-from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper, first_line, made, text_of
+from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper, first_line, kept_in_jvm, text_of
 
 SOURCE = Path(__file__).with_name("PlanGuard.java")
 
@@ -79,13 +78,14 @@ class PlanGuard:
 
 
 def _installed(spark: SparkSession, loader: Any) -> Any:
-    source, context = SOURCE.read_text(encoding="utf-8"), spark.sparkContext
-    digest = hashlib.sha256(f"{loader.hashCode()}\0{source}".encode()).hexdigest()[:16]
-    name = f"lakechime.planning.{digest}.{context.applicationId}"
-    found = cast(Any, spark._jvm).java.lang.System.getProperties().get(name)
-    if found is not None:
-        return found
-    return made(context, loader, [source], "lakechime.lineage.PlanGuard").installed(cast(Any, spark)._jsparkSession, name)
+    return kept_in_jvm(
+        spark,
+        "lakechime.lineage.PlanGuard",
+        [SOURCE.read_text(encoding="utf-8")],
+        lambda guard, name: guard.installed(cast(Any, spark)._jsparkSession, name),
+        of=spark.sparkContext.applicationId,
+        loader=loader,
+    )
 
 
 @contextmanager
