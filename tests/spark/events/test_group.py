@@ -57,15 +57,17 @@ def test_each_type_gets_a_table_when_its_first_event_comes(game: Stream) -> None
 def test_a_kind_that_comes_later_gets_a_sibling_and_what_has_no_column_is_told(game: Stream) -> None:
     game.drop(event("buy", price=3, more={"a b": [1, None]}))
     game.run()
-    game.drop(event("buy", price="four"), event("buy", Price=1), event("buy", more={"a b": [2, "x"]}))
+    game.drop(event("buy", price="four"), event("buy", Price=1), event("buy", more={"a b": [2, "x"]}), event("buy", more={"a b": [1, 5.5]}))
     (done,) = game.run().values()
-    assert (done.rows, done.written, done.rescued, done.columns_added) == (3, 3, 2, 1)
+    assert (done.rows, done.written, done.rescued, done.columns_added) == (4, 4, 2, 2)
+    doubles = "a_x20_b__v_array_double"
     assert game.payloads("buy") == [
-        {"type": "buy", "price": 3, "more": {"a_x20_b": [1, None]}}, {"type": "buy", "price__v_string": "four"}, {"type": "buy"},
-        {"type": "buy", "more": {"a_x20_b": [2, None]}},
+        {"type": "buy", "price": 3, "more": {"a_x20_b": [1, None], doubles: None}}, {"type": "buy", "price__v_string": "four"},
+        {"type": "buy"}, {"type": "buy", "more": {"a_x20_b": [2, None], doubles: None}},
+        {"type": "buy", "more": {"a_x20_b": None, doubles: [1.0, 5.5]}},
     ]  # fmt: skip
     told = [json.loads(row["_rescued"] or "[]") for row in game.rows("buy")]
-    assert told == [[], [], [{"p": "/Price", "v": 1, "r": "case"}], [{"p": "/more/a b/1", "v": "x", "r": "mismatch"}]]
+    assert told == [[], [], [{"p": "/Price", "v": 1, "r": "case"}], [{"p": "/more/a b/1", "v": "x", "r": "mismatch"}], []]
 
 
 def test_rescued_values_are_counted_by_reason_and_siblings_as_conflicts(game: Stream) -> None:
