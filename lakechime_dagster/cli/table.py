@@ -28,18 +28,18 @@ Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as schema
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the tables that the lake declares, those that events speak of, and those that were dropped and are not removed yet."""
+    """List the tables that the lake declares, those that events speak of, and those that were dropped."""
     platform = open_platform()
     ours = platform.settings.cluster
     declared = {(ours, table.name): table for table in _lake_or_none(platform)}
     records = {(record.cluster, record.name): record for record in platform.store.tables()}
     dropped = {(ours, name): one for name, one in _dropped(platform).items()}
     keys = sorted({*records, *declared, *dropped}, key=lambda key: key[::-1])
-    documents = [_document(key[1], key[0], declared.get(key), records.get(key), dropped.get(key)) for key in keys]
+    documents = [_document(platform, key[1], key[0], declared.get(key), records.get(key), dropped.get(key)) for key in keys]
     if as_json:
         print_json({"tables": documents})
         return
-    columns = ("name", "cluster", "role", "format", "levels", "events", "last_event_ts", "captured_up_to", "dropped_until")
+    columns = ("name", "cluster", "role", "format", "levels", "events", "last_event_ts", "captured_up_to", "dropped_ts", "dropped_until")
     rows = [[shown_fact(column, document[column]) for column in columns] for document in documents]
     print_table([column.replace("_ts", "").replace("_", " ") for column in columns], rows, empty="no table")
 
@@ -59,7 +59,7 @@ def show(name: Name, cluster: Cluster = None, as_json: Json = False) -> None:
         raise NotFoundError(
             f"the lake declares no table {name!r}{where}, and no event speaks of it; `lakechime table list` shows the tables"
         )
-    document = _document(name, cluster, table, record, dropped) | _declaration(table, lake)
+    document = _document(platform, name, cluster, table, record, dropped) | _declaration(table, lake)
     if is_ours and (table is None or table.format is TableFormat.DELTA):
         document |= _log_facts(platform.log(name, table.location if table else None))
     if as_json:
@@ -129,18 +129,23 @@ def _dropped(platform: "Platform") -> "dict[str, Dropped]":
     return {name: one for name, one in found if not name.endswith(beside) and not Path(platform.location(name)).exists()}
 
 
-def _document(name: str, cluster: str, table: "Table | None", record: "TableRecord | None", dropped: "Dropped | None") -> dict[str, Any]:
+def _document(
+    platform: "Platform", name: str, cluster: str, table: "Table | None", record: "TableRecord | None", dropped: "Dropped | None"
+) -> dict[str, Any]:
+    is_away = table is None and cluster == platform.settings.cluster and not Path(platform.location(name)).exists()
+    dropped_ts = record.dropped_ts if record is not None and is_away else None
     levels = table.levels if table else record.levels if record else None
     return {
         "name": name,
         "cluster": cluster,
-        "role": "dropped" if table is None and dropped else _role(table),
+        "role": "dropped" if table is None and (dropped or dropped_ts is not None) else _role(table),
         "format": str(table.format) if table else None,
         "levels": levels.as_dict() if levels else {},
         "events": record.events if record else 0,
         "last_event_ts": record.last_event_ts if record else None,
         "captured_up_to": record.seen if record else None,
         "table_uid": record.table_uid if record else None,
+        "dropped_ts": dropped_ts,
         "dropped_until": dropped.until.isoformat() if dropped else None,
         "put_aside": str(dropped.folder) if dropped else None,
     }

@@ -120,7 +120,7 @@ class Availability:
 
 @dataclass(frozen=True, kw_only=True)
 class TableRecord:
-    """What the store knows of a table."""
+    """What the store knows of a table; `dropped_ts` is when it was dropped last, be it there again or not."""
 
     name: str
     cluster: str
@@ -129,6 +129,7 @@ class TableRecord:
     seen: SnapshotId | None
     last_event_ts: int | None
     events: int
+    dropped_ts: int | None
 
 
 class DCEStore(Protocol):

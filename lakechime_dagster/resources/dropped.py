@@ -79,6 +79,7 @@ def drop(platform: Platform, what: Drop, keep_for: dt.timedelta, by: By, *, dry_
     until = from_milliseconds(platform.store.now()).replace(microsecond=0) + keep_for
     aside = [Dropped(folder=folder.with_name(f"{folder.name}{UNTIL}{until:{TIME}}"), until=until) for folder in what.folders]
     if not dry_run:
+        platform.store.note_dropped(what.table, platform.settings.cluster)
         for folder, put in zip(what.folders, aside, strict=True):
             folder.rename(put.folder)
     return aside

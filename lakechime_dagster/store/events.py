@@ -114,6 +114,13 @@ class SqlDCEStore:
         if known is None or known.levels != levels:
             self._tables[key] = self._write(lambda connection: _declared(connection, key, levels))
 
+    def note_dropped(self, table: str, cluster: str = "") -> None:
+        """Note that a table is dropped now."""
+        with writing(self.engine) as connection:
+            known = locked_tables(connection, [(cluster, table)])[cluster, table]
+            locked_whole(connection, [known.table_id])
+            changed_table(connection, known.table_id, dropped_ts=now_ms(connection))
+
     def table(self, name: str, cluster: str = "") -> TableRecord | None:
         """What the store knows of a table, or None for one it never heard of."""
         with reading(self.engine) as connection:
@@ -174,7 +181,7 @@ def _records(connection: Connection, name: str | None = None, cluster: str | Non
     return [
         TableRecord(
             name=table.name, cluster=table.cluster, levels=table.levels, table_uid=table.table_uid, seen=table.seen,
-            last_event_ts=found.get(table_id, (None, 0))[0], events=found.get(table_id, (None, 0))[1],
+            last_event_ts=found.get(table_id, (None, 0))[0], events=found.get(table_id, (None, 0))[1], dropped_ts=table.dropped_ts,
         )
         for table_id, table in tables.items()
     ]  # fmt: skip

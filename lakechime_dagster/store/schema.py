@@ -42,6 +42,7 @@ dce_table = Table(
     Column("table_uid", String(128)),
     Column("seen", String(128)),  # the snapshot up to which capture has registered every commit
     Column("version", BIG, nullable=False, server_default=text("0")),
+    Column("dropped_ts", BIG),  # when its folders were put aside last
     UniqueConstraint("cluster", "name"),
     sqlite_autoincrement=True,
 )

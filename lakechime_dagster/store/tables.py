@@ -31,6 +31,7 @@ class TableRow:
     table_uid: TableUid | None
     seen: SnapshotId | None
     version: int
+    dropped_ts: int | None
 
     @property
     def key(self) -> TableKey:
@@ -110,6 +111,7 @@ def _table_row(row: Row[Any]) -> TableRow:
         table_uid=row.table_uid,
         seen=row.seen,
         version=row.version,
+        dropped_ts=row.dropped_ts,
     )
 
 

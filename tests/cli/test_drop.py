@@ -1,5 +1,7 @@
 """`lakechime table drop`: what would happen, what is refused, and what lies aside afterwards."""
 
+import shutil
+
 import pyarrow as pa
 import pytest
 
@@ -30,6 +32,10 @@ def test_a_table_is_dropped_after_a_yes_and_listed_until_it_goes(shop: Cli) -> N
     shown = shop("table", "show", "gold.old", "--json").json["table"]
     assert listed == {"gold.old": done["folders"][0]["until"]} == {shown["name"]: shown["dropped_until"]}
     assert shown["put_aside"] == done["folders"][0]["folder"]
+    shutil.rmtree(done["folders"][0]["folder"])  # as maintenance does, when its time is over
+    after = shop("table", "show", "gold.old", "--json").json["table"]
+    assert (after["role"], after["dropped_until"], after["dropped_ts"]) == ("dropped", None, shown["dropped_ts"])
+    assert after in [after | one for one in shop("table", "list", "--json").json["tables"] if one["dropped_ts"] is not None]
     again = shop("table", "drop", "gold.old", *WHY, "--yes")
     assert (again.code, "nothing of gold.old lies at" in again.err) == (3, True)
 
