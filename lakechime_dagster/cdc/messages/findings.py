@@ -185,14 +185,28 @@ def _key_remedy(sample: Sample) -> str:
     return _ONE_PARTITION
 
 
+def _read_again(sample: Sample) -> int:
+    """How many rows a snapshot without positions read after changes with one had been written to the same partition."""
+    first: dict[tuple[str, int], int] = {}
+    for record, change in sample.changes:
+        if change.order.position and change.operation is not Operation.READ:
+            at = record.topic, record.partition
+            first[at] = min(record.offset, first.get(at, record.offset))
+    read = [record for record, change in sample.changes if change.operation is Operation.READ and not change.order.position]
+    return sum(record.offset > first.get((record.topic, record.partition), record.offset) for record in read)
+
+
 def _positions(sample: Sample) -> Iterator[Finding]:
     bare = [change for _, change in sample.changes if not change.order.position]
     streamed = [change for change in bare if change.operation is not Operation.READ]
     has_positions = len(bare) < len(sample.changes)
     if len(bare) > len(streamed) and has_positions:
         problem = f"{_of(bare, sample)} of a snapshot have no position in the database's log: they are older than all changes with one"
-        remedy = "nothing, unless a snapshot is taken again: its rows replace none that a change with a position wrote"
-        yield Finding(Weight.NOTE, "snapshot", problem, remedy)
+        weight, remedy = Weight.NOTE, "nothing, unless a snapshot is taken again: its rows replace none that a change with a position wrote"
+        if again := _read_again(sample):
+            weight, remedy = Weight.WARNING, "bring the database's rows with their place by `lakechime cdc load`"
+            problem = f"{problem}; {again:,} of them follow such changes in their partition, and do not replace the rows of these"
+        yield Finding(weight, "snapshot", problem, remedy)
     if not streamed:
         return
     partitions = {(record.topic, record.partition) for record, _ in sample.changes}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -152,6 +153,8 @@ def test_rows_without_a_position_beside_changes_that_have_one_are_told() -> None
     nowhere = BINLOG | {"file": "", "pos": 0}
     read = make_record(make_payload("r", source=nowhere), schema=SCHEMA)
     assert found(update(), read)["snapshot"].weight is Weight.NOTE
+    again = found(update(), replace(read, offset=8))["snapshot"]
+    assert (again.weight, "1 of them follow such changes" in again.problem, "cdc load" in again.remedy) == (Weight.WARNING, True, True)
     assert "position" not in found(update(), read)
     told = found(update(), update(source=nowhere))["position"]
     assert (told.weight, "source.file,source.pos" in told.remedy) == (Weight.ERROR, True)
