@@ -16,6 +16,7 @@ from lakechime_dagster.resources.spark import SparkAttempt
 from lakechime_dagster.spark.job import Outcome, SourceResult, TableResult
 from lakechime_dagster.triggers.feeds import spans_between
 from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.triggers.lanes import HOUR_MS
 
 MAX_EVENTS = 50  # shown as a table; the count is always whole
 
@@ -68,6 +69,9 @@ def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str
         metadata["watermark"] = dg.MetadataValue.timestamp(from_milliseconds(result.watermark))
     if result.watermark_by:
         metadata["watermark by"] = result.watermark_by
+    if result.late:
+        metadata["late changes"] = sum(result.late.values())
+        metadata["late changes by hour"] = late_changes(result.late)
     odd = [source for source in result.sources if source.verdict is not Verdict.CONTIGUOUS]
     if odd:
         metadata["verdict"] = ", ".join(f"{source.table} {source.verdict.value}" for source in odd)
@@ -82,6 +86,14 @@ def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str
     return Report(
         sentence=sentence, metadata=metadata | lineage_metadata(recorded), result=result, statement=recorded and recorded.statement
     )  # fmt: skip
+
+
+def late_changes(late: Mapping[int, int]) -> dg.MetadataValue:
+    """The changes of hours that were complete before, by hour; the newest hours when there are many."""
+    shown = sorted(late.items())[-MAX_EVENTS:]
+    lines = [f"- {from_milliseconds(hour * HOUR_MS):%Y-%m-%d %H}:00: {count:,}" for hour, count in shown]
+    earlier = f"\n- and {len(late) - len(shown):,} earlier hours" if len(shown) < len(late) else ""
+    return dg.MetadataValue.md("\n".join(lines) + earlier)
 
 
 def superseded(running: RunningExecution, result: TableResult) -> str:

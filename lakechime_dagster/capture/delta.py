@@ -199,9 +199,9 @@ class DeltaLog:
         reached = None if state is None else state.transaction_version(str(lane))
         return None if reached is None else self.committed(lane, reached)
 
-    def watermark(self) -> int | None:
-        """The watermark of the newest commit that tells one, in milliseconds of event time."""
-        state = self._open_or_none()
+    def watermark(self, version: int | None = None) -> int | None:
+        """The watermark of the newest commit that tells one, of all or of those up to a version, in milliseconds of event time."""
+        state = self._open_or_none(version)
         stamps = self._stamps_backwards(state) if state is not None else ()
         return next((stamp.watermark for stamp in stamps if stamp.watermark is not None), None)
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.dce.event import DataChangeEvent, TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError, needs
@@ -20,12 +20,11 @@ from lakechime_dagster.store.ledger import Beside, Ledger, together
 from lakechime_dagster.store.types import drains as event_drains
 from lakechime_dagster.store.upgrade import check, current_version, upgrade
 from lakechime_dagster.triggers.grid import from_milliseconds
-from lakechime_dagster.triggers.lanes import COMPLETE, HOURS, CommitStamp, Committed, Execution, LaneId
+from lakechime_dagster.triggers.lanes import COMPLETE, HOUR_MS, HOURS, LATE, CommitStamp, Committed, Execution, LaneId
 
 if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
 
-HOUR_MS = 3_600_000
 FIRED = "partitions"  # among the facts of a stamp: the partitions that the step fired for, as values by level
 
 
@@ -86,7 +85,7 @@ def _closing(execution: Execution, drained: Drained | None) -> Beside | None:
 def marks_of(
     stamp: CommitStamp, table: str, levels: PartitionLevels, cluster: str = "", events: Sequence[DataChangeEvent] = ()
 ) -> list[DataChangeEvent]:
-    """A mark for each partition of a table that a step fired for and that no event of its commit names, and each hour that it completed."""
+    """A mark for each partition of a table that a step fired for and that no event of its commit names, and what it says of hours."""
     touched = {canonical_partition(event.partition, levels) for event in events}
     fired = [values for values in stamp.facts.get(FIRED, ()) if set(values) == set(levels.names)]
     partitions = [tuple(values[name] for name in levels.names) for values in fired]
@@ -100,16 +99,29 @@ def marks_of(
 
 
 def hours_of(stamp: CommitStamp, table: str, cluster: str = "") -> list[DataChangeEvent]:
-    """A mark for each hour that has been complete since a step of a table that follows a database; told again, it is the same one."""
+    """What an execution of a CDC table says of the hours of its database's time; registered again, it is a duplicate.
+
+    A completeness marker for each hour that is complete since then, and for each that was complete before and that its commit
+    changes an event that changes data: a trigger with `late="refire"` fires again for it. These hours have no snapshots of their
+    own, as the partitions of a Hive table have none.
+    """
     start, end = (int(moment) // HOUR_MS for moment in stamp.facts.get(COMPLETE, (0, 0)))
-    moments = [from_milliseconds(hour * HOUR_MS) for hour in range(start, end)]
-    return [
-        DataChangeEvent(
-            table=table + HOURS, partition=(moment.date().isoformat(), moment.hour), cluster=cluster, tags=Tags({"complete": "true"}),
-            event_key=f"complete/{table}/{moment:%Y-%m-%d-%H}",
-        )
-        for moment in moments
-    ]  # fmt: skip
+    complete = [_hour_event(table, cluster, hour) for hour in range(start, end)]
+    late = [_hour_event(table, cluster, hour, changes, stamp.execution_id) for hour, changes in stamp.facts.get(LATE, ())]
+    return complete + late
+
+
+def _hour_event(table: str, cluster: str, hour: int, late: int = 0, execution_id: str = "") -> DataChangeEvent:
+    moment = from_milliseconds(hour * HOUR_MS)
+    told = f"{table}/{moment:%Y-%m-%d-%H}"
+    return DataChangeEvent(
+        table=table + HOURS,
+        table_format=TableFormat.HIVE if late else TableFormat.DELTA,
+        partition=(moment.date().isoformat(), moment.hour),
+        cluster=cluster,
+        tags=Tags({"complete": "true", **({"late": str(late)} if late else {})}),
+        event_key=f"late/{told}/{execution_id}" if late else f"complete/{told}",
+    )
 
 
 def ask_target(target: "DeltaLog | None") -> Callable[[LaneId], Committed | None]:

@@ -163,8 +163,9 @@ class TableResult:
     `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
     holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.merging.Fate`).
     `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more; `watermark_by` says how
-    that is known. `drained` is what came of a drain of a stream that was asked for, also where it brought nothing. `seen` is
-    what its function or query was seen to compute; None where it has none.
+    that is known, and `late` counts by hour (since 1970) the changes of hours that were complete before. `drained` is what came of
+    a drain of a stream that was asked for, also where it brought nothing. `seen` is what its function or query was seen to compute;
+    None where it has none.
     """
 
     outcome: Outcome
@@ -181,6 +182,7 @@ class TableResult:
     events: Mapping[str, int] = field(default_factory=dict)
     complete: tuple[int, int] | None = None
     watermark_by: str = ""
+    late: Mapping[int, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     drained: Drained | None = None
     seen: Seen | None = field(default=None, compare=False, repr=False)

@@ -18,6 +18,8 @@ from lakechime_dagster.triggers.feeds import FeedPlace, feed_place
 
 STAMP_FORMAT = 1
 COMPLETE = "complete"  # among the facts of a stamp: from when up to when (milliseconds) nothing of a source can come any more
+LATE = "late"  # among the facts of a stamp: [hour since 1970, changes] for each hour that was complete before, and that the commit changes
+HOUR_MS = 3_600_000
 HOURS = "__hours"  # what the name ends with of the table whose partitions are the hours that are complete in another one
 
 

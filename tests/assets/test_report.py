@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.assets.checks import check_results
-from lakechime_dagster.assets.report import MAX_EVENTS, Report, combined, events_table, nothing_new, superseded
+from lakechime_dagster.assets.report import MAX_EVENTS, Report, combined, events_table, late_changes, nothing_new, superseded
 from lakechime_dagster.dce.event import RegisteredEvent
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.lake import LakeTable, SourceTable, spark_table
@@ -42,6 +42,12 @@ def consumed(count: int) -> list[RegisteredEvent]:
         RegisteredEvent(event=make_event(snapshot_id=str(number)), event_ts=0, position=Position(0, number), canonical="")
         for number in range(count)
     ]
+
+
+def test_of_many_hours_with_late_changes_the_newest_are_shown() -> None:
+    shown = str(late_changes({hour: 1_000 + hour for hour in range(MAX_EVENTS + 5)}).value)
+    assert shown.splitlines()[0] == "- 1970-01-01 05:00: 1,005"
+    assert shown.splitlines()[-1] == "- and 5 earlier hours"
 
 
 def test_rows_that_do_not_add_up_fail_the_check_with_both_sums() -> None:

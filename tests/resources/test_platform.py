@@ -7,11 +7,14 @@ import pytest
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.lake import CDCMerge, JsonLines, Maxwell, change_table
+from lakechime_dagster.resources.explain import explain
+from lakechime_dagster.resources.platform import Platform, hours_of
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import CommitStamp, Execution
+from lakechime_dagster.triggers.lanes import COMPLETE as COMPLETE_FACT
+from lakechime_dagster.triggers.lanes import HOUR_MS, LATE, CommitStamp, Execution, LaneId, Place
 from tests.support.tables import SCHEMA, rows, write
 from tests.support.world import World
 
@@ -81,3 +84,45 @@ def test_a_relative_location_lies_in_the_project_folder(platform: Platform, tmp_
     assert platform.location("bronze.orders", "data/orders") == str(tmp_path / "data" / "orders")
     assert platform.location("bronze.orders", "file:/data/orders") == "file:/data/orders"
     assert platform.log_at("orders", "bronze.orders").location == "orders"
+
+
+ORDERS = change_table(
+    "shop.orders",
+    source=JsonLines("in"),
+    envelope=Maxwell(),
+    merge=CDCMerge(keys=("id",)),
+    types={"id": "bigint"},
+    max_transaction=dt.timedelta(0),
+)
+EPOCH_HOURS = int(dt.datetime(2013, 5, 1, tzinfo=dt.timezone.utc).timestamp()) // 3600
+
+
+def hourly(late: str, **tags: str) -> Flow:
+    """A flow that fires for the fourth and the fifth hour of a day, once each is complete."""
+    condition = ORDERS.hours.partitions(source_date=tick("-1h"), source_hour=tick("-1h", "%H"))
+    schedule = every(hours=1, start="2013-05-01T04:00", until="2013-05-01T05:00")
+    return Flow(name=late, trigger=PartitionTrigger(condition, schedule, late=late, tags=tags))
+
+
+def of_orders(step: int, **facts: object) -> CommitStamp:
+    """What the table's commit says in an execution."""
+    return CommitStamp(lane=LaneId("test", "shop.orders"), step=step, attempt=1, end=Place(), execution_id=f"e{step}", facts=facts)
+
+
+@pytest.mark.parametrize("tags", [{}, COMPLETE])
+def test_a_late_change_of_a_complete_hour_fires_again_for_that_hour(world: World, platform: Platform, tags: dict[str, str]) -> None:
+    refire, ignore = hourly("refire", **tags), hourly("ignore", **tags)
+    complete = [HOUR_MS * (EPOCH_HOURS + hour) for hour in (3, 5)]
+    world.store.register(hours_of(of_orders(1, **{COMPLETE_FACT: complete}), "shop.orders"))
+    for flow in (refire, ignore):
+        assert [world.ledger.settle(one, None) for one in world.fire(flow)] == [True, True]
+    stamp = CommitStamp.from_text(of_orders(2, **{COMPLETE_FACT: complete, LATE: [(EPOCH_HOURS + 4, 7)]}).to_text())
+    assert stamp is not None
+    for registered in (1, 0):  # by each attempt, and whoever else finds the commit
+        assert len(world.store.register(hours_of(stamp, "shop.orders")).registered) == registered
+    assert explain(platform, refire).reasons[0] == "1 event came late for source_date=2013-05-01/source_hour=4"
+    (again,) = world.fire(refire)
+    (event,) = RunningExecution(platform, refire, again).events
+    assert (again.step, event.event.partition, event.event.tags["late"]) == (2, ("2013-05-01", 4), "7")
+    world.ledger.settle(again, None)
+    assert (world.fire(refire), world.fire(ignore)) == ([], [])

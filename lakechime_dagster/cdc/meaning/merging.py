@@ -94,13 +94,14 @@ class KeyStep:
 class Merged:
     """What a step made of some keys: each of them, the changes that were refused, and how many changes met which fate.
 
-    `kept` is what their rows rest on.
+    `outcomes` has the fate of each change that is to be remembered; `kept` is what their rows rest on.
     """
 
     keys: tuple[KeyStep, ...]
     refused: tuple[Refused, ...]
     fates: Counter[Fate]
     kept: Kept
+    outcomes: tuple[tuple[Change, Fate], ...] = ()
 
 
 def merged(
@@ -130,14 +131,15 @@ def merged(
     for change in fresh:
         if id(change) not in dropped:
             added.setdefault(change.key, []).append(change)
-    keys = []
+    keys, outcomes = list[KeyStep](), list[tuple[Change, Fate]]()
     for key in step.kept.windows:
         before = known.get(key)
         one = _key_step(step.kept, key, before, tuple(added.get(key, ())), soft)
         ends = truncated.get(one.source, frozenset())
-        fates.update(_fate(one, change, before.newest if before else BEFORE_ALL, ends) for change in one.added)
+        outcomes += [(change, _fate(one, change, before.newest if before else BEFORE_ALL, ends)) for change in one.added]
         keys.append(one)
-    return Merged(keys=tuple(keys), refused=refused, fates=fates, kept=step.kept)
+    fates.update(fate for _, fate in outcomes)
+    return Merged(keys=tuple(keys), refused=refused, fates=fates, kept=step.kept, outcomes=tuple(outcomes))
 
 
 def _fresh(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[Change], Counter[Fate]]:

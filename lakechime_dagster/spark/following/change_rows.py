@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakechime_dagster.cdc.canonical import text_of
 from lakechime_dagster.cdc.change import Change, Key, Operation
 from lakechime_dagster.cdc.meaning.fold import AFTER_ALL, BEFORE_ALL, Ended, Row
-from lakechime_dagster.cdc.meaning.merging import Fate, KeyStep, Known, merged
+from lakechime_dagster.cdc.meaning.merging import Fate, KeyStep, Known, Merged, merged
 from lakechime_dagster.cdc.meaning.needs import Need, need_of, soft_need
 from lakechime_dagster.cdc.meaning.scd2 import Histories, Tracked, history
 from lakechime_dagster.cdc.meaning.soft import Soft
@@ -41,6 +41,7 @@ from lakechime_dagster.cdc.schemas.drift import doubled, why_not_taken
 from lakechime_dagster.compat import UTC
 from lakechime_dagster.lake.own_columns import DELETED_AT, END_AT, END_SEQ, HIDDEN, OWN_COLUMNS, START_AT, START_SEQ
 from lakechime_dagster.spark.batches import CHUNK, Batches, record_batches, rows_of
+from lakechime_dagster.triggers.lanes import HOUR_MS
 
 SPAN_TYPES = {START_AT: "timestamp", END_AT: "timestamp", START_SEQ: "string", END_SEQ: "string"}
 MESSAGE = ("topic", "topic_id", "partition", "offset", "key", "value", "key_bytes", "value_bytes", "headers")
@@ -75,10 +76,10 @@ def merged_ddl(columns: Mapping[str, str]) -> str:
 
 
 class What:
-    """The kinds of rows that merging gives back, and of counts: of the operations of its rows, of refusals, of fates."""
+    """The kinds of rows that merging gives back, and of counts: of its rows' operations, of refusals, of fates, of late changes by hour."""
 
     ROW, STATE, REFUSED = "row", "state", "refused"
-    COUNTS = ROWS, REFUSALS, FATE = "rows", "refusals", "fate"
+    COUNTS = ROWS, REFUSALS, FATE, LATE = "rows", "refusals", "fate", "late"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +277,8 @@ class Merging:
     """Merges the changes of each group of keys, which come one group after another, into `merged_ddl`.
 
     A row has the defaults of columns that were added while it was there and not told of. A table holds histories where they
-    are `tracked`, or keeps deleted rows where its deletions are `soft`.
+    are `tracked`, or keeps deleted rows where its deletions are `soft`. Hours before `complete_ms` were complete before the
+    execution; None counts no late changes.
     """
 
     out: pa.Schema
@@ -286,6 +288,7 @@ class Merging:
     defaults: Defaults = field(default_factory=Defaults)
     tracked: Tracked | None = None
     soft: Soft | None = None
+    complete_ms: int | None = None
 
     def __call__(self, batches: Batches) -> Batches:
         counts, found = Counter[tuple[str, str | None]](), list[tuple[Any, ...]]()
@@ -332,13 +335,27 @@ class Merging:
         def as_it_came(change: Change) -> StateRow:
             return StateRow(*told[id(change)][:size])
 
+        has_changed = False
         for one in step.keys:
             for kept in remembered(one, known.get(one.key), as_it_came):
                 yield (What.STATE, None, None, *kept, None, None, None, None, None)
             before = targets.get(key_text(one.key), [])
             for operation, row in self._row(one, before, types) if histories is None else self._history(one, before, histories, types):
                 counts[What.ROWS, operation] += 1
+                has_changed = has_changed or operation != Need.NOTHING
                 yield (What.ROW, operation, row, *NOTHING, None, None, None, None, None)
+        if has_changed and self.complete_ms is not None:
+            counts.update((What.LATE, str(hour)) for hour in self._late_hours(step, self.complete_ms // HOUR_MS * HOUR_MS))
+
+    def _late_hours(self, step: Merged, end_ms: int) -> Iterator[int]:
+        """The hour of each late change that these rows changed by. A time of zero is none.
+
+        What newer changes said before says nothing new, but to a history or to a key that continues another one.
+        """
+        says_all = self.tracked is not None or len(step.keys) > 1
+        for change, fate in step.outcomes:
+            if change.event_ms and change.event_ms < end_ms and (says_all or fate in (Fate.APPLIED, Fate.FOLDED)):
+                yield change.event_ms // HOUR_MS
 
     def _row(self, step: KeyStep, targets: Sequence[StateRow], types: Mapping[str, pa.DataType]) -> Iterator[tuple[str, dict[str, Any]]]:
         """What the row of a key needs."""

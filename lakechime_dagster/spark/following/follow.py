@@ -62,7 +62,7 @@ from lakechime_dagster.spark.ranges import RangeRead, ReadMethod, read_range
 from lakechime_dagster.spark.refresh import OpenLog, skipped
 from lakechime_dagster.spark.session_confs import session_confs
 from lakechime_dagster.spark.statistics import LISTED
-from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, Committed
+from lakechime_dagster.triggers.lanes import COMPLETE, LATE, CommitStamp, Committed
 
 STATE_STATISTICS = {LISTED: "step,role,source,transaction,ts_ms"}  # not of the values and keys of rows
 
@@ -142,6 +142,7 @@ class Step:
     def __post_init__(self) -> None:
         self._compute: Computing = InWorkers(self.spark)
         self._phase = Phases(self.spark, self.job.name)
+        self._complete_ms: int | None = None  # up to when hours were complete before the step
 
     def __enter__(self) -> "Step":
         return self
@@ -158,6 +159,7 @@ class Step:
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
             heard = self._hearing.heard(read, () if read.images is None or self._table is None else self._table.columns)
             settled = known_until(self.job, heard)
+            self._complete_ms = self._complete_before(heard)
             complete = self._complete(heard, settled)
             self.stamp = self._with_watermark(complete)
         if heard.concerns_all and not self._has_few_rows():
@@ -174,7 +176,7 @@ class Step:
                 return None
         with self._phase("write"):
             held = write_rows(
-                self.spark, self.target, self.stamp, merge, ddl_of(self._columns(merge.evolution)), is_new=heard.is_new,
+                self.spark, self.target, self._with_late(merge), merge, ddl_of(self._columns(merge.evolution)), is_new=heard.is_new,
                 may_settle_empty=self.job.may_settle_empty, has_deletion_vectors=self.job.has_deletion_vectors,
             )  # fmt: skip
         result = self._result(read, held, merge, merge.fates(heard, quarantined))
@@ -253,17 +255,36 @@ class Step:
         return replace(evolution, added={**evolution.added, **begins}, left_out={**evolution.left_out, **remedies})
 
     def _complete(self, heard: Heard, known: Until | None) -> tuple[int, int] | None:
-        """From when up to when the step says that nothing can come any more; None where that is no later than before."""
-        before = None if heard.is_new else self._watermark
-        if known is None or known.at_ms < (before or known.at_ms):
+        """From when up to when the step says that nothing can come any more; None where that is no later than before.
+
+        What was said by steps that left the table without a commit is said again. A table that is made anew may say less than before.
+        """
+        before, at_ms = self._watermark, None if known is None else known.at_ms
+        if heard.is_new and before is not None and at_ms is not None:
+            before = min(before, at_ms)
+        end = max((one for one in (at_ms, self._complete_ms) if one is not None), default=None)
+        return None if end is None or (end == before != at_ms) else (before or end, end)
+
+    def _complete_before(self, heard: Heard) -> int | None:
+        """Up to when the steps before this one said that the table is complete, by what is remembered: also those without a commit.
+
+        None of a table that begins, or of which no hours are complete.
+        """
+        if heard.is_new or self._table is None or self.job.max_transaction is None:
             return None
-        return before or known.at_ms, known.at_ms
+        version = self._hearing.version_before()
+        said = None if version is None else self.state.log.watermark(version)
+        return max((one for one in (said, self._watermark) if one is not None), default=None)
 
     def _with_watermark(self, complete: tuple[int, int] | None) -> CommitStamp:
         """The stamp that says up to when the table is complete; a step that says nothing new repeats what was known."""
         if complete is None:
             return replace(self.stamp, watermark=self._watermark)
         return replace(self.stamp, watermark=complete[1], facts={**self.stamp.facts, COMPLETE: list(complete)})
+
+    def _with_late(self, merge: Merge) -> CommitStamp:
+        """The stamp of the table's commit, which names the hours of late changes, so that whoever finds it registers them."""
+        return replace(self.stamp, facts={**self.stamp.facts, LATE: [*merge.late.items()]}) if merge.late else self.stamp
 
     # Merging
 
@@ -280,6 +301,7 @@ class Step:
         return Merging(
             out=arrow_of(self._ddl(evolution)), keys=self.job.merge.keys, truncated=orders_of(heard.ends), frontiers=heard.known.frontier,
             defaults=heard.defaults, tracked=self.job.tracked(heard.ends), soft=self.job.soft(heard.ends),
+            complete_ms=self._complete_ms,
         )  # fmt: skip
 
     def _ddl(self, evolution: Evolution) -> str:
@@ -383,7 +405,8 @@ class Step:
             outcome=outcome, committed=held, replaced=read.images is None, counts=counts, sources=(_source(self.job, read),),
             events={name: n for name, n in fates.items() if n}, partitions=record.partitions if record else (),
             files=len(record.added) if record else 0, bytes=sum(file.size for file in record.added) if record else 0,
-            schema=tuple(evolution.columns.items()), seconds=dict(self._phase.seconds), notes=_notes(evolution, self.job.asked),
+            schema=tuple(evolution.columns.items()), late=merge.late, seconds=dict(self._phase.seconds),
+            notes=_notes(evolution, self.job.asked),
         )  # fmt: skip
 
 

@@ -120,6 +120,11 @@ class Merge:
     def changed(self) -> int:
         return self.inserted + self.updated + self.deleted
 
+    @property
+    def late(self) -> dict[int, int]:
+        """How many changes came later than their hour was complete, by that hour (since 1970), the oldest first."""
+        return dict(sorted((int(hour or 0), count) for (what, hour), count in self.counted.items() if what == What.LATE))
+
     def fates(self, heard: Heard, quarantined: int) -> dict[str, int]:
         """How many changes met which fate."""
         found = {fate.value: heard.seen.fates[fate.value] + self.counted.get((What.FATE, fate.value), 0) for fate in Fate}

@@ -9,15 +9,25 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from sqlalchemy import Engine
 
 from lakechime_dagster.cdc.messages.reading import TableFilter
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.dce.commits import TableSize
+from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.spark.job import Outcome
+from lakechime_dagster.lake.change_tables import HOUR_LEVELS
+from lakechime_dagster.resources.platform import hours_of
+from lakechime_dagster.spark.job import Outcome, TableResult
+from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
+from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, LaneId, Place
 from tests.cdc.factories import envelope_schema, make_payload, make_record
+from tests.spark.following.test_follow import interrupt
 from tests.support.follows import Followed
 from tests.support.orders import at_position, deletion, order, snapshot_row, truncation
+from tests.support.world import World
 
 pytestmark = pytest.mark.spark
 
@@ -180,6 +190,65 @@ def test_while_a_feed_holds_more_no_hour_is_complete_whatever_heartbeats_and_new
     assert second.committed.stamp.watermark == 5 * hour - minute
     table.tell([replace(order(3, at=3, ts_ms=6 * hour), partition=1)])
     assert table.run().complete == (5 * hour - minute, 7 * hour - minute)
+
+
+def test_late_changes_fire_again_for_their_hours_and_a_rebuild_for_none(
+    spark: SparkSession, tmp_path: Path, sqlite_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hours were completed by an execution that left the table without a commit."""
+    hour, minute, world = 3_600_000, 60_000, World(sqlite_engine)
+    flow = of_hours(range(5, 10))
+    options, topics = {"max_transaction": dt.timedelta(minutes=1)}, {"heartbeats": "demo.*.heartbeat"}
+    table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)
+    parts = [[order(1, at=1, ts_ms=5 * hour)], [beat(10 * hour + minute, 3)], [beat(10 * hour + 2 * minute, 4)]]
+    fired = []
+    for part in parts:
+        table.tell(part)
+        fired.append(fire(world, flow, table.run()))
+    assert fired == [[], [], ["5", "6", "7", "8", "9"]]
+    assert table.log("orders").watermark() == 5 * hour - minute
+
+    changes = [order(3, at=10, ts_ms=5 * hour), order(1, at=11, ts_ms=9 * hour), order(4, at=12, ts_ms=10 * hour + 3 * minute)]
+    table.tell(changes)
+    with monkeypatch.context() as dying:
+        dying.setattr("lakechime_dagster.spark.following.follow.write_rows", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            table.attempt(4)
+    table.step = 4
+    second = table.attempt(4, 2)
+    assert second.committed is not None
+    table.place = second.committed.stamp.end.sources["orders__changes"]
+    assert second.late == {5: 1, 9: 1}
+    assert fire(world, flow, second) == ["5", "9"]
+    assert fire(world, flow, second) == []
+
+    table.tell([replace(one, offset=one.offset + 10) for one in changes])
+    again = table.run()
+    assert (again.late, again.events, fire(world, flow, again)) == ({}, {"delivered again": 3}, [])
+
+    table.place = SnapshotPlace()  # as `cdc rebuild` does
+    table.tell([order(5, at=30, ts_ms=12 * hour + minute)])
+    rebuilt = table.run()
+    assert (rebuilt.replaced, rebuilt.late, rebuilt.complete) == (True, {}, (10 * hour + 2 * minute, 12 * hour))
+    assert fire(world, flow, rebuilt) == []
+
+
+def of_hours(hours: range) -> Flow:
+    """A flow that fires for each of these hours of the first day once it is complete, and again for late changes of it."""
+    specs = {"source_date": tick("-1h"), "source_hour": tick("-1h", "%H")}
+    condition = PartitionCondition.of("orders__hours", specs, PartitionLevels.of(HOUR_LEVELS))
+    schedule = every(hours=1, start=f"1970-01-01T{hours.start + 1:02}:00", until=f"1970-01-01T{hours.stop:02}:00")
+    return Flow(name="hourly", trigger=PartitionTrigger(condition, schedule, late="refire", max_in_flight=10))
+
+
+def fire(world: World, flow: Flow, result: TableResult) -> list[str]:
+    """The hours for which a flow fires by what an execution registers, as the platform does."""
+    without_commit = CommitStamp(lane=LaneId("test", "orders"), step=0, attempt=1, end=Place(), facts={COMPLETE: result.complete})
+    world.store.register(hours_of(result.committed.stamp if result.committed else without_commit, "orders"))
+    executions = world.fire(flow)
+    for execution in executions:
+        world.ledger.settle(execution, None)
+    return [execution.lane.key.rpartition("=")[2] for execution in executions]
 
 
 def test_a_snapshot_speaks_for_its_source_when_the_feed_holds_no_more(spark: SparkSession, tmp_path: Path) -> None:
