@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lakechime_dagster.cli.demo import DEMO_LAKE
 from lakechime_dagster.cli.dev import dagster_yaml, is_noise, workspace_text, write_dagster_home
 from lakechime_dagster.demo.servers.mariadb import PROGRAMS
 from lakechime_dagster.lock import locked
@@ -37,7 +38,7 @@ class Running:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("LAKECHIME_", "DAGSTER_"))}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "lakechime_dagster.cli.main", "dev", "--port", str(port), "--speed", "6"], cwd=folder, text=True,
-            env=clean | NO_SPARK | {"LAKECHIME_HOME": str(home)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=clean | NO_SPARK | {"LAKECHIME_HOME": str(home), "LAKECHIME_LAKE": DEMO_LAKE}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as a background job of a script has it
         )  # fmt: skip
         self.lines: list[str] = []

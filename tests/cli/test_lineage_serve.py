@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lakechime_dagster.cli.demo import DEMO_LAKE
 from tests.lineage.ingest.factories import make_document
 from tests.support.cli import Cli
 from tests.support.processes import Service, await_found, environment, free_port
@@ -16,7 +17,9 @@ from tests.support.processes import Service, await_found, environment, free_port
 def test_a_process_of_its_own_takes_lineage_until_it_is_interrupted(tmp_path: Path) -> None:
     port, token = free_port(), "a-token-that-nobody-guesses"
     command = [sys.executable, "-m", "lakechime_dagster.cli.main", "lineage", "serve", "--port", str(port)]
-    service = Service("serve", command, cwd=tmp_path, env=environment(tmp_path / "home", LAKECHIME_API_TOKEN=token), port=port)
+    service = Service(
+        "serve", command, cwd=tmp_path, env=environment(tmp_path / "home", LAKECHIME_API_TOKEN=token, LAKECHIME_LAKE=DEMO_LAKE), port=port
+    )
     service.start()
     try:
         await_found(lambda: service.is_ready, "lineage is taken", 60)
