@@ -37,10 +37,14 @@ class Running:
     def __init__(self, folder: Path, home: Path, port: int) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("LAKECHIME_", "DAGSTER_"))}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "lakechime_dagster.cli.main", "dev", "--port", str(port), "--speed", "6"], cwd=folder, text=True,
-            env=clean | NO_SPARK | {"LAKECHIME_HOME": str(home), "LAKECHIME_LAKE": DEMO_LAKE}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [sys.executable, "-m", "lakechime_dagster.cli.main", "dev", "--port", str(port), "--speed", "6"],
+            cwd=folder,
+            text=True,
+            env=clean | NO_SPARK | {"LAKECHIME_HOME": str(home), "LAKECHIME_LAKE": DEMO_LAKE},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as a background job of a script has it
-        )  # fmt: skip
+        )
         self.lines: list[str] = []
         self.news = threading.Condition()
         threading.Thread(target=self._read, daemon=True).start()
