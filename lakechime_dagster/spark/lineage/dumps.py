@@ -152,10 +152,10 @@ def kept_in_jvm(
     if found is not None:
         return found
     classes = java.Thread.currentThread().getContextClassLoader() if loader is None else loader
-    return keep(_made(spark.sparkContext, classes, sources, class_name), name)
+    return keep(made(spark.sparkContext, classes, sources, class_name), name)
 
 
-def _made(context: Any, loader: Any, sources: Iterable[str], name: str) -> Any:
+def made(context: Any, loader: Any, sources: Iterable[str], name: str) -> Any:
     """A new object of a class of these sources, each compiled with those before it and what the loader has."""
     for source in sources:
         compiler = context._jvm.org.codehaus.janino.SimpleCompiler()
