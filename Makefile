@@ -17,10 +17,11 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -e 's/:[^#]*## /@/' | awk -F '@' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
-ready: ## install the environment, Spark's jars and those of the tests' servers, and nothing else
+ready: ## install the environment, Spark's jars, those of the tests' servers and an archive of Spark's classes, and nothing else
 	@sh scripts/bootstrap.sh
 	@$(BIN)/python -m tests.support.stack_jars
 	@$(BIN)/python -m tests.support.iceberg_jar
+	@$(BIN)/python -m tests.support.archive
 
 run: ## the flights lake, running by itself in the Dagster UI (Ctrl-C ends all of it; RUN_ARGS="--port 3001" goes to lakechime dev)
 	@sh scripts/bootstrap.sh
