@@ -207,9 +207,10 @@ def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
 
 def _check_accounts(lake: Lake) -> None:
     """Refuse accounts that have no effect in the warehouse, where tables lie that declare no location of their own."""
+    warehouse = load_settings().warehouse
     for table in lake.targets:
         if table.write_as is not None and table.location is None:
-            table.write_as.check_at(table.name, load_settings().warehouse)
+            table.write_as.check_at(table.name, warehouse)
 
 
 def _checks(table: Target) -> list[dg.AssetCheckKey] | None:

@@ -113,14 +113,14 @@ def hours_of(stamp: CommitStamp, table: str, cluster: str = "") -> list[DataChan
 
 def _hour_event(table: str, cluster: str, hour: int, late: int = 0, execution_id: str = "") -> DataChangeEvent:
     moment = from_milliseconds(hour * HOUR_MS)
-    told = f"{table}/{moment:%Y-%m-%d-%H}"
+    named = f"{table}/{moment:%Y-%m-%d-%H}"
     return DataChangeEvent(
         table=table + HOURS,
         table_format=TableFormat.HIVE if late else TableFormat.DELTA,
         partition=(moment.date().isoformat(), moment.hour),
         cluster=cluster,
         tags=Tags({"complete": "true", **({"late": str(late)} if late else {})}),
-        event_key=f"late/{told}/{execution_id}" if late else f"complete/{told}",
+        event_key=f"late/{named}/{execution_id}" if late else f"complete/{named}",
     )
 
 

@@ -393,9 +393,12 @@ def test_a_trigger_that_its_own_commits_would_fire_for_ever_is_refused() -> None
 
 
 def test_a_trigger_that_its_own_commits_do_not_fire_again_is_none_that_fires_for_ever() -> None:
-    lakechime_sensor("enriched", SnapshotTrigger(["ring.raw"], tags={"raw": "true"}), job=loop, writes="ring.raw")
-    lakechime_sensor("copied", SnapshotTrigger([TableName("ring.raw", cluster="other")]), job=loop, writes="ring.raw")
-    lakechime_sensor("of the day before", lately("ring.days"), job=loop, writes="ring.days")
+    sensors = [
+        lakechime_sensor("enriched", SnapshotTrigger(["ring.raw"], tags={"raw": "true"}), job=loop, writes="ring.raw"),
+        lakechime_sensor("copied", SnapshotTrigger([TableName("ring.raw", cluster="other")]), job=loop, writes="ring.raw"),
+        lakechime_sensor("of the day before", lately("ring.days"), job=loop, writes="ring.days"),
+    ]
+    assert [sensor.job_name for sensor in sensors] == ["loop"] * 3  # none is refused
 
 
 def test_a_trigger_waits_for_the_tables_of_the_cluster_that_they_name(tmp_path: Path) -> None:

@@ -201,12 +201,13 @@ class Respelled:
     schemas: Mapping[str, str]
 
     def __call__(self, batches: Batches) -> Batches:
-        told = {name: self.out.get_field_index(name) for name in ("columns", "omitted", "schema")}
+        respelled = {"columns": self._columns, "omitted": self._omitted, "schema": self._schema}
         for batch in batches:
             columns = list(batch.columns)
-            for name, change in (("columns", self._columns), ("omitted", self._omitted), ("schema", self._schema)):
-                values = [None if one is None else change(one) for one in batch.column(told[name]).to_pylist()]
-                columns[told[name]] = pa.array(values, pa.string())
+            for name, change in respelled.items():
+                index = self.out.get_field_index(name)
+                values = [None if one is None else change(one) for one in columns[index].to_pylist()]
+                columns[index] = pa.array(values, pa.string())
             yield pa.RecordBatch.from_arrays(columns, schema=self.out)
 
     def _columns(self, text: str) -> str:

@@ -255,26 +255,27 @@ class Step:
         return replace(evolution, added={**evolution.added, **begins}, left_out={**evolution.left_out, **remedies})
 
     def _complete(self, heard: Heard, known: Until | None) -> tuple[int, int] | None:
-        """From when up to when the step says that nothing can come any more; None where that is no later than before.
+        """From when up to when the execution reports hours as complete; None where that adds nothing to the table's watermark.
 
-        What was said by steps that left the table without a commit is said again. A table that is made anew may say less than before.
+        It repeats what executions without a commit reported. A table that is rewritten may report less than before.
         """
         before, at_ms = self._watermark, None if known is None else known.at_ms
         if heard.is_new and before is not None and at_ms is not None:
             before = min(before, at_ms)
         end = max((one for one in (at_ms, self._complete_ms) if one is not None), default=None)
-        return None if end is None or (end == before != at_ms) else (before or end, end)
+        adds_nothing = end == before and at_ms != before
+        return None if end is None or adds_nothing else (before or end, end)
 
     def _complete_before(self, heard: Heard) -> int | None:
-        """Up to when the steps before this one said that the table is complete, by what is remembered: also those without a commit.
+        """Up to when earlier executions reported the table as complete, those without a commit included.
 
-        None of a table that begins, or of which no hours are complete.
+        None for a new table, and for one without complete hours.
         """
         if heard.is_new or self._table is None or self.job.max_transaction is None:
             return None
         version = self._hearing.version_before()
-        said = None if version is None else self.state.log.watermark(version)
-        return max((one for one in (said, self._watermark) if one is not None), default=None)
+        remembered = None if version is None else self.state.log.watermark(version)
+        return max((one for one in (remembered, self._watermark) if one is not None), default=None)
 
     def _with_watermark(self, complete: tuple[int, int] | None) -> CommitStamp:
         """The stamp that says up to when the table is complete; a step that says nothing new repeats what was known."""
