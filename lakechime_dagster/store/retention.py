@@ -189,7 +189,7 @@ def _tags_beside(connection: Connection, conditions: list[ColumnElement[bool]], 
     if connection.dialect.name == "postgresql":
         key = func.jsonb_object_keys(dce_event.c.tags)
     else:
-        key = func.json_each(dce_event.c.tags).table_valued("key", name="given").c.key
+        key = func.json_each(dce_event.c.tags).table_valued("key", name="given", joins_implicitly=True).c.key
     found = connection.execute(select(key).where(*conditions).distinct()).scalars()
     return tuple(sorted({*found} - {*kept}))
 

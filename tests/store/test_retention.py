@@ -22,6 +22,8 @@ FAR = 4_000_000_000_000  # a time after every event of a test
 ORDERS = "bronze.orders"
 DAYS = PartitionLevels.of({"day": "date"})
 
+pytestmark = pytest.mark.filterwarnings("error::sqlalchemy.exc.SAWarning")
+
 
 @pytest.fixture
 def store(engine: Engine) -> SqlDCEStore:
