@@ -8,38 +8,11 @@ import dagster as dg
 from lakechime_dagster.cdc.comparing.keeping_up import KeepingUp, beyond
 from lakechime_dagster.cdc.comparing.lost import Counted, Lacking
 from lakechime_dagster.cdc.comparing.monitored import LAKE_LACKS, Monitored, key_shown
-from lakechime_dagster.cdc.comparing.untold import SeenSame, Untold
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.monitors import Limits
-from lakechime_dagster.resources.names import SAME_AS_DATABASE
-from lakechime_dagster.triggers.grid import from_milliseconds
 
 MAX_SHOWN = 50  # keys, or sources, of the metadata
 MAX_TOLD = 5  # transactions that an alarm names
-NEWEST = "newest ids in the database"  # by shard
-MISSING = "ids missing from the lake"  # by shard, each with the milliseconds at which it was seen first
-PLACE, SEEN = "place of the database's log", "seen to be the same"  # names of metadata
-
-
-def proven(found: Sequence[Untold], seen: SeenSame | None, table: ChangeTable) -> dg.AssetCheckResult:
-    """What no message told since as a check; a comparison, or a repair and a comparison, lets it pass."""
-    since = min((one.at_ms for one in found if one.at_ms is not None), default=None)
-    shown = {str(number): (_moment(one.at_ms), "; ".join(one.what), one.statement) for number, one in enumerate(found, 1)}
-    metadata: dict[str, Any] = {"schema changes": _table(("", "at", "what it did", "statement"), shown)}
-    if seen is not None:
-        metadata |= {PLACE: seen.place, SEEN: dg.MetadataValue.timestamp(from_milliseconds(seen.at_ms))}
-    why = None
-    if found:
-        if since is not None:
-            metadata["unproven since"] = dg.MetadataValue.timestamp(from_milliseconds(since))
-        told = "; ".join(dict.fromkeys(what for one in found for what in one.what))
-        remedy = f"{SAME_AS_DATABASE} says whether rows differ, `lakechime cdc repair {table.name} --from-monitor` puts them right"
-        why = f"unproven since {_moment(since)}: a schema change {told}, of which no message tells what it did to rows; {remedy}"
-    return dg.AssetCheckResult(passed=not found, severity=dg.AssetCheckSeverity.WARN, metadata=metadata, description=why)
-
-
-def _moment(at_ms: int | None) -> str:
-    return "a time that is not told" if at_ms is None else f"{from_milliseconds(at_ms):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def not_there(table: ChangeTable) -> dg.AssetCheckResult:
@@ -62,11 +35,6 @@ def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
     metadata["seconds since news, by source"] = _table(("source", "in the messages", "in the table", "heartbeat"), heard)
     metadata["unread"] = _table(("where", "bytes or messages"), {name: (count,) for name, count in found.unread.items()})
     metadata["left"] = _table(("where", "seconds", "by"), {one.where: (one.seconds, one.told) for one in found.left})
-    if found.newest:
-        metadata[NEWEST] = dg.MetadataValue.json({one.shard: one.in_database for one in found.newest})
-        metadata[MISSING] = dg.MetadataValue.json({one.shard: [[seen.id, seen.at_ms] for seen in one.lacking] for one in found.newest})
-        ahead = [one.in_database - (one.in_lake or 0) for one in found.newest if one.in_database is not None]
-        metadata |= {"ids ahead of the lake": max(ahead)} if ahead else {}
     if found.unasked:
         metadata["the database was not asked"] = found.unasked
     return dg.AssetCheckResult(
@@ -101,7 +69,7 @@ def same(found: Monitored, table: ChangeTable) -> dg.AssetCheckResult:
     lacking = [name for name, why in found.unchecked.items() if why == LAKE_LACKS and name not in table.columns and table.merge.takes(name)]
     is_sure = bool(found.unresolved) or bool(found.faults and found.is_passed and not found.is_truncated)
     metadata = {
-        PLACE: found.cut, "version": found.version, "rows of the database": found.source_rows,
+        "place of the database's log": found.cut, "version": found.version, "rows of the database": found.source_rows,
         "rows of the lake": found.lake_rows, **{f"keys {fault.value}": count for fault, count in found.counts.items()},
         "keys that differ": _table(("key", "is"), {key_shown(key): (fault.value,) for key, fault in found.faults.items()}),
         "keys left out": found.left_out, "ranges not compared": found.unresolved,

@@ -4,7 +4,7 @@ import dagster as dg
 
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.events import EventGroup
-from lakechime_dagster.resources.names import EACH_EVENT_ONCE, IS_PROVEN, KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE, asset_name
+from lakechime_dagster.resources.names import EACH_EVENT_ONCE, KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE, asset_name
 
 
 def asset_key(table: str) -> dg.AssetKey:
@@ -22,11 +22,9 @@ def monitor_check_keys(table: ChangeTable, *, may_compare: bool = True) -> list[
     """The checks by which a table is watched.
 
     That it keeps up; where the topic of transactions is declared that nothing of them is lost; where its database is declared that
-    it is the same; where the topic of schema changes is declared too, that none came since which did to rows what no message tells.
+    it is the same.
     """
     names = [KEEPS_UP] + [NOTHING_LOST] * bool(table.bronze.feed.transactions)
     if table.monitor is not None and table.monitor.is_comparing:
         names += [SAME_AS_DATABASE] * may_compare
-    if table.monitor is not None and table.monitor.database is not None:
-        names += [IS_PROVEN] * bool(table.bronze.feed.ddl)
     return [dg.AssetCheckKey(asset_key(table.name), name) for name in names]

@@ -17,7 +17,7 @@ DAGSTER_BACKFILL_TAG = "dagster/backfill"  # of runs that Dagster's own backfill
 MAINTENANCE_TAG = "lakechime/maintenance"
 MAINTENANCE = "__maintenance"  # what the name of a table's maintenance ends with
 # checks of a table that follows a database
-KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE, IS_PROVEN = "keeps_up", "nothing_lost", "same_as_database", "is_proven"
+KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE = "keeps_up", "nothing_lost", "same_as_database"
 EACH_EVENT_ONCE = "each_event_once"  # the check of a group that is made at times of its own
 MAX_TAG = 200  # characters of a lane's name in a tag; the id in the other tag is exact
 

@@ -143,10 +143,10 @@ def test_a_database_that_cannot_be_asked_is_no_fault_of_the_table_and_one_that_m
     (tmp_path / "in").mkdir()
     monitor = Monitor(database=DATABASE, table="shop.orders")
     shop = a_shop(lakechime, tmp_path, monitor)
-    found = keeping_up(Followed(lakechime.platform, shop.table), monitor, {})
+    found = keeping_up(Followed(lakechime.platform, shop.table), monitor)
     assert (beyond(found, Limits()), "cannot be read" in found.unasked) == ([], True)
     monkeypatch.setenv("LAKECHIME_SOURCE_QUERIES", "off")
-    found = keeping_up(Followed(lakechime.platform, shop.table), monitor, {})
+    found = keeping_up(Followed(lakechime.platform, shop.table), monitor)
     off = "LAKECHIME_SOURCE_QUERIES is off, so that no database is asked"
     assert (beyond(found, Limits()), found.unasked) == ([], off)
     refused = lakechime("cdc", "monitor", NAME)

@@ -1,12 +1,10 @@
 """Whether a table that follows a database keeps up with it: what was measured, and what of that is beyond the declared limits."""
 
 import datetime as dt
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lakechime_dagster.lake.monitors import Limits
-
-MAX_MISSING = 100  # ids of a database that are remembered until the lake has them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,64 +55,6 @@ class Left:
     told: str = ""
 
 
-@dataclass(frozen=True)
-class SeenId:
-    """The newest id that a database had at a moment, in milliseconds since the epoch."""
-
-    id: int
-    at_ms: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class EarlierIds:
-    """What earlier looks at a database leave to be looked up again.
-
-    Attributes:
-        newest: The id that was the newest so long ago that the lake should have it.
-        lacking: Those that were missing from the lake at the last look, the oldest first, each with when it was seen first.
-    """
-
-    newest: SeenId | None = None
-    lacking: tuple[SeenId, ...] = ()
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """All of them, each once."""
-        return tuple(dict.fromkeys(one.id for one in self._seen))
-
-    def missing(self, in_database: Collection[int] | None, in_lake: Collection[int]) -> tuple[SeenId, ...]:
-        """Those that the database has still and the lake has not; where it could not be asked (None), those that were missing before."""
-        first = {one.id: one for one in reversed(self._seen)}  # a row that is missing stays as old as it was seen first
-        is_missing = self._was_missing if in_database is None else in_database
-        found = sorted((one for one in first.values() if one.id in is_missing and one.id not in in_lake), key=lambda one: one.at_ms)
-        return tuple(found[:MAX_MISSING])
-
-    @property
-    def _seen(self) -> tuple[SeenId, ...]:
-        return (*self.lacking, *([] if self.newest is None else [self.newest]))
-
-    @property
-    def _was_missing(self) -> set[int]:
-        return {one.id for one in self.lacking}
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewestId:
-    """The newest ids of a database's table and of the lake's.
-
-    Attributes:
-        shard: Whose; empty where the table follows one database.
-        in_database: None where it could not be asked, or has no row.
-        in_lake: None where it has no row.
-        lacking: Those that the database had at an earlier look and has still, and the lake has not; the oldest first.
-    """
-
-    shard: str
-    in_database: int | None
-    in_lake: int | None
-    lacking: tuple[SeenId, ...] = ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class KeepingUp:
     """What was measured of a table.
@@ -124,7 +64,6 @@ class KeepingUp:
         problems: Why something could not be measured that should be.
         waiting: Rows outside of the table, as nobody sent a column; None where they are too many to be counted.
         wal: Bytes of PostgreSQL's log that slots keep.
-        newest: The newest ids of databases whose tables have one.
         unasked: Why the database was not asked; empty where it was.
     """
 
@@ -138,7 +77,6 @@ class KeepingUp:
     quarantined: int = 0
     left: tuple[Left, ...] = ()
     wal: int | None = None
-    newest: tuple[NewestId, ...] = ()
     unasked: str = ""
 
     def seconds_since(self, moment_ms: int | None) -> float | None:
@@ -158,7 +96,7 @@ class KeepingUp:
 
 def beyond(found: KeepingUp, limits: Limits) -> list[str]:
     """What of the measures is beyond the limits, in words."""
-    late = [*_stuck(found, limits), *_silent(found, limits), *_lacking(found)]
+    late = [*_stuck(found, limits), *_silent(found, limits)]
     return [*found.problems, *late, *_soon_gone(found, limits), *_outside(found, limits)]
 
 
@@ -180,15 +118,6 @@ def _silent(found: KeepingUp, limits: Limits) -> Iterator[str]:
         newest = max((at for at in (heard.in_messages, heard.heartbeat) if at is not None), default=None)
         if limits.quiet is not None and newest is not None and _is_older(found, newest, limits.quiet):
             yield f"{source} has told nothing for {_words(found.seconds_since(newest))}, not even a heartbeat: is its connector stuck?"
-
-
-def _lacking(found: KeepingUp) -> Iterator[str]:
-    for one in found.newest:
-        if one.lacking:
-            where, still = f" of shard {one.shard}" if one.shard else "", "" if one.in_database is None else " and has still"
-            since, more = _words(found.seconds_since(one.lacking[0].at_ms)), len(one.lacking) - 1
-            others = f", nor are {more} more that it had later" if more else ""
-            yield f"row {one.lacking[0].id}{where}, which the database had {since} ago{still}, is not in {found.table}{others}"
 
 
 def _soon_gone(found: KeepingUp, limits: Limits) -> Iterator[str]:

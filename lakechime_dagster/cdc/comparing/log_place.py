@@ -16,15 +16,6 @@ class BinlogPlace:
     def __str__(self) -> str:
         return "binlog " + ":".join(map(str, self.position))
 
-    @classmethod
-    def of(cls, text: str) -> "BinlogPlace":
-        """The place of a text that this was once.
-
-        Raises:
-            ValueError: It is none.
-        """
-        return cls(tuple(map(int, text.removeprefix("binlog ").split(":"))))
-
     def includes(self, position: Position, transaction: int | None = None) -> bool:
         """Whether a change is in the cut, by its position."""
         return position[: len(self.position)] < self.position

@@ -12,13 +12,6 @@ class Kind(StrEnum):
     UNREADABLE = "unreadable"
 
 
-class ViewDialect(StrEnum):
-    """The engines for which a view of it is written."""
-
-    SPARK = "spark"
-    DUCKDB = "duckdb"
-
-
 COLUMNS = {
     "topic": "string",
     "topic_id": "string",  # of Kafka; the topic's name where there is none

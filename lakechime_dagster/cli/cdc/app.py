@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakechime_dagster.cli import parse
-from lakechime_dagster.cli.cdc import load, monitor, moves, transactions, types, view
+from lakechime_dagster.cli.cdc import load, monitor, moves, transactions, types
 from lakechime_dagster.cli.cdc import plan as cdc_plan
 from lakechime_dagster.cli.context import followed_table, followed_tables, open_platform
 from lakechime_dagster.cli.options import MAX_LIMIT, Json
@@ -27,7 +27,6 @@ MESSAGES = 20  # of a key, newest first
 
 app.command("plan")(cdc_plan.plan)
 app.command("types")(types.types)
-app.command("view")(view.view)
 app.command("rebuild")(moves.rebuild)
 app.command("epoch")(moves.epoch)
 app.command("monitor")(monitor.monitor)

@@ -1,12 +1,12 @@
 """Measuring whether a table that follows a database keeps up with it; without a JVM, and without a comparison."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
 from lakechime_dagster.capture.rows import TABLE, column, since, texts
-from lakechime_dagster.cdc.comparing.keeping_up import EarlierIds, Heard, KeepingUp, Lane, Left, NewestId
+from lakechime_dagster.cdc.comparing.keeping_up import Heard, KeepingUp, Lane, Left
 from lakechime_dagster.cdc.meaning.wire import order_of
 from lakechime_dagster.cdc.messages.bronze import Kind
 from lakechime_dagster.cdc.messages.record import Control
@@ -17,7 +17,6 @@ from lakechime_dagster.lake.envelopes import tells_position
 from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.resources.following.followed import Followed
-from lakechime_dagster.resources.following.newest import newest_ids
 from lakechime_dagster.resources.following.source_queries import QUERIES_OFF
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.sources.log_kept import KeptBinlog, Slot, log_kept
@@ -27,11 +26,8 @@ from lakechime_dagster.triggers.grid import DAY_MS
 _HEARTBEATS = "heartbeat."  # what stands before the name of the server in the topic of its heartbeats
 
 
-def keeping_up(followed: Followed, monitor: Monitor, before: Mapping[str, EarlierIds]) -> KeepingUp:
-    """What can be measured of a table now; the database is asked where the monitor names one and the settings allow it.
-
-    `before` is by shard what earlier looks at a database saw.
-    """
+def keeping_up(followed: Followed, monitor: Monitor) -> KeepingUp:
+    """What can be measured of a table now; the database is asked where the monitor names one and the settings allow it."""
     now_ms = followed.platform.store.now()
     problems: list[str] = []
     unread, left = _feed(followed, problems)
@@ -40,14 +36,12 @@ def keeping_up(followed: Followed, monitor: Monitor, before: Mapping[str, Earlie
     heard = heard_of(followed, places, now_ms, _days(kept))
     if isinstance(kept, KeptBinlog):
         left += left_in_binlog(kept, places, heard, now_ms)
-    newest = list(newest_ids(followed, monitor, before)) if followed.platform.settings.may_ask_sources else []
     slots = kept if isinstance(kept, tuple) else ()
     left += [Left(f"slot {slot.name}", 0, f"it is {slot.status}") for slot in slots if slot.status in ("unreserved", "lost")]
     return KeepingUp(
         table=followed.table.name, now_ms=now_ms, lanes=_lanes(followed, bool(unread)), unread=unread, heard=heard,
         problems=tuple(problems), waiting=followed.waiting(), quarantined=followed.quarantine.count(), left=tuple(left),
-        wal=max((slot.kept for slot in slots), default=None), newest=tuple(one for one in newest if isinstance(one, NewestId)),
-        unasked=unasked or "; ".join(one for one in newest if isinstance(one, str)),
+        wal=max((slot.kept for slot in slots), default=None), unasked=unasked,
     )  # fmt: skip
 
 

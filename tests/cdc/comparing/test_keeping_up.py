@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.comparing.keeping_up import EarlierIds, Heard, KeepingUp, Lane, Left, NewestId, SeenId, beyond
+from lakechime_dagster.cdc.comparing.keeping_up import Heard, KeepingUp, Lane, Left, beyond
 from lakechime_dagster.lake import Limits
 
 NOW = 1_700_000_000_000
@@ -82,21 +82,3 @@ def test_lags_are_of_the_source_that_is_furthest_behind() -> None:
     found = measured(heard={"a": Heard(in_messages=NOW - MINUTE, in_table=NOW - HOUR), "b": Heard(in_messages=NOW - HOUR)})
     assert found.lags == {"messages": 3600.0, "table": 3600.0}
     assert measured().lags == {}
-
-
-def test_a_row_is_missing_until_the_lake_has_it_or_the_database_has_it_no_more() -> None:
-    five, seven, nine = SeenId(5, NOW - 3 * MINUTE), SeenId(7, NOW - 2 * MINUTE), SeenId(9, NOW)
-    earlier = EarlierIds(newest=nine, lacking=(five, seven))
-    assert set(earlier.ids) == {5, 7, 9}
-    assert earlier.missing({5, 7, 9}, {9}) == (five, seven)  # a newer one that came says nothing for it
-    assert earlier.missing({7, 9}, {7}) == (nine,)
-    assert earlier.missing(None, {7}) == (five,)  # of those that may be deleted meanwhile only what was missing is reported
-    assert EarlierIds(newest=SeenId(5, NOW), lacking=(five,)).missing({5}, ()) == (five,)  # it grows no younger
-
-
-def test_the_oldest_row_that_is_missing_is_named_and_the_others_are_counted() -> None:
-    seen = tuple(SeenId(number, NOW - 40 * MINUTE + number) for number in (5, 7, 9))
-    newest = (NewestId(shard="eu", in_database=20, in_lake=20, lacking=seen),)
-    (said,) = beyond(measured(newest=newest), Limits())
-    assert said.startswith("row 5 of shard eu, which the database had 0:40:00 ago")
-    assert said.endswith("nor are 2 more that it had later")
