@@ -55,6 +55,8 @@ def parse_query(table: str, sql: object) -> exp.Query | Unparsed:
     if not isinstance(query, exp.Query):
         raise DeclarationError(table, "sql", f"is a {query.key.upper()} statement; write one SELECT, the table is written from it")
     for named in query.find_all(exp.Table):
+        if any(isinstance(part, exp.Anonymous) and part.name.upper() == "IDENTIFIER" for part in named.parts):
+            raise _computed_name(table)
         if named.args.get("version") or named.args.get("when"):
             raise DeclarationError(table, "sql", f"{named.name} AS OF: inputs are pinned by the run; remove the clause")
         if "/" in named.name:
@@ -174,6 +176,10 @@ def _where(error: SqlglotError) -> str:
     return f"line {first.get('line')}, column {first.get('col')}: {first.get('description')} near {shown(first.get('highlight'))}"
 
 
+def _computed_name(table: str) -> DeclarationError:
+    return DeclarationError(table, "sql", "names a table by IDENTIFIER(…), which hides the input from the lake; write the table's own name")
+
+
 def _unparsed(table: str, sql: str, why: str) -> Unparsed:
     try:
         tokens = sqlglot.tokenize(sql, dialect=DIALECT)
@@ -186,7 +192,7 @@ def _unparsed(table: str, sql: str, why: str) -> Unparsed:
     several = 1 + sum(token.token_type is TokenType.SEMICOLON for token in tokens)
     if several > 1:
         raise DeclarationError(table, "sql", f"holds {several} statements; write one SELECT")
-    return Unparsed(_named_tables(tokens), why)
+    return Unparsed(_named_tables(table, tokens), why)
 
 
 def _said(kind: TokenType, text: str) -> str:
@@ -203,7 +209,7 @@ class _Level:
     expects: bool = False
 
 
-def _named_tables(tokens: Sequence[Token]) -> tuple[str, ...]:
+def _named_tables(table: str, tokens: Sequence[Token]) -> tuple[str, ...]:
     """The names that stand where a query reads tables, each once: after FROM, JOIN and the commas between; those of CTEs left out."""
     levels = [_Level(is_query=True)]
     found: list[str] = []
@@ -233,8 +239,11 @@ def _named_tables(tokens: Sequence[Token]) -> tuple[str, ...]:
             while end + 1 < len(tokens) and tokens[end].token_type is TokenType.DOT:
                 end += 2
             level.expects = False
+            parts = [token.text for token in tokens[place:end:2]]
             if end >= len(tokens) or tokens[end].token_type is not TokenType.L_PAREN:  # else it calls a function
-                found.append(".".join(token.text for token in tokens[place:end:2]))
+                found.append(".".join(parts))
+            elif parts[-1].upper() == "IDENTIFIER":
+                raise _computed_name(table)
             place = end
             continue
         elif kind is not TokenType.LATERAL:
@@ -247,7 +256,8 @@ def _begins_relation(tokens: Sequence[Token], place: int, is_query: bool) -> boo
     """Whether a table follows: behind JOIN, FROM of a query, which that in EXTRACT(day FROM at) is not, or TABLE as a query."""
     kind, before = tokens[place].token_type, tokens[place - 1].token_type if place else None
     if kind is TokenType.FROM:
-        return is_query and before is not TokenType.DISTINCT  # IS DISTINCT FROM
+        begins_query = before is TokenType.L_PAREN  # (FROM a.x |> WHERE …)
+        return begins_query or (is_query and before is not TokenType.DISTINCT)  # IS DISTINCT FROM
     return kind is TokenType.JOIN or (kind is TokenType.TABLE and before in BEFORE_TABLE)
 
 

@@ -48,6 +48,7 @@ def test_the_columns_of_a_query_are_known_unless_a_star_hides_them(sql: str, col
         ("SELECT (SELECT k FROM b.y) FROM VALUES (1, 2) LATERAL VIEW explode(z) t AS w ANTI JOIN c.z GROUP BY window(w)", ("b.y", "c.z")),
         ("FROM a.x |> JOIN b.y USING (k) |> AGGREGATE sum(k), sum(z) GROUP BY k |> UNION ALL TABLE c.z", ("a.x", "b.y", "c.z")),
         ("TABLE a.x UNION TABLE b.y;", ("a.x", "b.y")),
+        ("WITH p AS (FROM a.x |> WHERE k > 1) SELECT * FROM p, (FROM b.y |> SELECT extract(DAY FROM at)) q", ("a.x", "b.y")),
     ],
 )  # fmt: skip
 def test_of_a_query_that_only_spark_can_parse_the_tables_are_those_behind_from_and_join(sql: str, tables: tuple[str, ...]) -> None:
@@ -57,11 +58,28 @@ def test_of_a_query_that_only_spark_can_parse_the_tables_are_those_behind_from_a
 
 
 def test_what_reads_names_is_read_too_where_only_spark_can_parse_the_query() -> None:
-    windows = "SELECT count(*) AS n FROM bronze.x, IDENTIFIER('bronze' || '.y') GROUP BY window(at, '1 hour')"
+    windows = "SELECT count(*) AS n FROM bronze.x, f(1, TABLE(bronze.y)) GROUP BY window(at, '1 hour')"
     table = sql_table("gold.n", sql=windows, reads=[SourceTable("bronze.y").snapshot()])
     assert {read.table: read.mode for read in table.reads.values()} == {"bronze.x": ReadMode.CHANGES, "bronze.y": ReadMode.SNAPSHOT}
     with pytest.raises(DeclarationError, match=r"cannot be checked, as the SQL is not understood: line 1, .*; use full"):
         sql_table("gold.n", sql=windows, refresh="rows")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM IDENTIFIER('b.y')",
+        "SELECT * FROM a.x JOIN identifier('b' || '.y') AS y USING (k)",
+        "SELECT * FROM a.x WHERE k IN (SELECT k FROM b.IDENTIFIER('y'))",
+        "FROM IDENTIFIER('b.y') |> WHERE k > 1",
+        "SELECT count(*) FROM a.x, IDENTIFIER(:y) GROUP BY window(at, '1 hour')",
+    ],
+)
+def test_a_table_named_by_an_expression_is_refused_where_it_is_declared(sql: str) -> None:
+    with pytest.raises(DeclarationError, match=r"t, sql: names a table by IDENTIFIER"):
+        parse_query("t", sql)
+    columns = parse_query("t", "SELECT IDENTIFIER('k'), 'FROM IDENTIFIER(1)' FROM a.x |> EXTEND IDENTIFIER('k') AS j")
+    assert tables_of(columns) == ("a.x",)
 
 
 @pytest.mark.parametrize(
