@@ -113,6 +113,17 @@ def flow_declared(name: str, module: str | None, *, manual: bool = False) -> "Fl
     return flows[name]
 
 
+def group_problem(name: str, module: str | None) -> str:
+    """What is wrong with the declaration of the lake's event group of that name; empty for any other trigger."""
+    if module is not None:
+        return ""
+    try:
+        groups = declared_lake(load_settings()).groups
+    except LakeChimeError:  # of a project that has triggers and no lake
+        return ""
+    return next((group.problem for group in groups if group.name == name), "")
+
+
 def flow_known(platform: "Platform", name: str, module: str | None, *, dry_run: bool = False) -> "FlowRow":
     """The flow as the ledger keeps it; one that is declared but new is activated, in a dry run only imagined."""
     from lakechime_dagster.resources.explain import inactive

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakechime_dagster.cli import parse
-from lakechime_dagster.cli.context import declared_flows, flow_declared, flow_known, open_platform
+from lakechime_dagster.cli.context import declared_flows, flow_declared, flow_known, group_problem, open_platform
 from lakechime_dagster.cli.dce import print_events
 from lakechime_dagster.cli.options import DryRun, Json, Module, Reason, Who
 from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, shown_fact, when
@@ -87,9 +87,14 @@ def explain(
 ) -> None:
     """Say why a trigger fires or does not, now or at a past time, and on which events that rests."""
     from lakechime_dagster.resources.explain import explain as explained
+    from lakechime_dagster.triggers.decision import Decision
 
     at_ms = parse.optional_milliseconds("--at", at)
-    decision = explained(open_platform(), flow_declared(name, module), at_ms)
+    if problem := group_problem(name, module):
+        failed = f"its declaration is wrong, and its events wait in the stream's table until it is corrected: {problem}"
+        decision = Decision(trigger=name, fires=False, reasons=(failed,))
+    else:
+        decision = explained(open_platform(), flow_declared(name, module), at_ms)
     verdict = "fire" if decision.fires else "not_yet"
     if as_json:
         events = [to_json(event) for event in decision.events]

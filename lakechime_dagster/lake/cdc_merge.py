@@ -1,9 +1,10 @@
 """How the changes of a followed table are merged, as it declares it."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.lake.names import checked_columns
+from lakechime_dagster.lake.names import checked_columns, folded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,24 @@ class CDCMerge:
         listed = (self.column_list, self.except_column_list, self.track_history_column_list, self.track_history_except_column_list)
         return (*self.keys, *(name for several in listed if several is not None for name in several))
 
+    def spelled_as(self, columns: Iterable[str]) -> "CDCMerge":
+        """The same with the names of a table's columns, of those that Spark takes for one."""
+        own = {folded(column): column for column in columns}
+
+        def spelled(names: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(own.get(folded(name), name) for name in names)
+
+        listed, tracked = self.column_list, self.track_history_column_list
+        return replace(
+            self,
+            keys=spelled(self.keys),
+            column_list=None if listed is None else spelled(listed),
+            except_column_list=spelled(self.except_column_list),
+            track_history_column_list=None if tracked is None else spelled(tracked),
+            track_history_except_column_list=spelled(self.track_history_except_column_list),
+        )
+
     def takes(self, column: str) -> bool:
         """Whether the table has a column of its database's table."""
-        return column not in self.except_column_list if self.column_list is None else column in self.column_list
+        listed = self.except_column_list if self.column_list is None else self.column_list
+        return (folded(column) in map(folded, listed)) is (self.column_list is not None)

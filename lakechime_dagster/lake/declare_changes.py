@@ -16,7 +16,7 @@ from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Max
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic, shard_columns
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.monitors import Monitor
-from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name
+from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name, folded, spelled_as
 from lakechime_dagster.lake.own_columns import why_refused
 from lakechime_dagster.lake.personal import Personal, PersonalColumns, check_unlisted, checked_personal, column_of
 from lakechime_dagster.lake.readers import checked_readers
@@ -93,10 +93,11 @@ def change_table(
     _check_taken(name, merge, types or {}, names)
     clustered = checked_columns(name, "cluster_by", cluster_by)
     check_unlisted(name, "cluster_by", clustered, tagged, "rows lie together by statistics, which it has none of; leave it out")
-    there = {here: there for there, here in names.items()}
+    there = {folded(here): there for there, here in names.items()}
+    keys = tuple(there.get(folded(key), key) for key in merge.keys)
     bronze = BronzeTable(
-        name=name + CHANGES, feed=source, envelope=envelope, keys=tuple(there.get(key, key) for key in merge.keys), every=every,
-        types=MappingProxyType(dict(types or {})), schema_from=schema_from,
+        name=name + CHANGES, feed=source, envelope=envelope, keys=keys, every=every,
+        types=MappingProxyType(spelled_as(keys, types or {})), schema_from=schema_from,
         location=None if location is None else location.rstrip("/") + CHANGES,
         owner=owner, group=group, maintenance=maintenance, write_as=write_as,
         description=f"The changes of {name} as they came from {source}",
@@ -239,9 +240,10 @@ def _checked_names(name: str, columns: object, merge: CDCMerge) -> Mapping[str, 
 
 def _check_taken(name: str, merge: CDCMerge, types: Mapping[str, str], names: Mapping[str, str]) -> None:
     """Refuse columns whose names no table can have."""
+    given = {folded(there): here for there, here in names.items()}
     for where, columns in (("merge", merge.keys), ("types", types)):
         for column in columns:
-            here = names.get(column, column) if where == "types" else column
+            here = given.get(folded(column), column) if where == "types" else column
             if merge.takes(here) and (why := why_refused(here)):
                 remedy = f"give it another name by columns={{{column!r}: …}}"
                 raise DeclarationError(name, where, f"names {column!r}: {why}; {remedy}, or leave it out by merge.except_column_list")

@@ -1,7 +1,7 @@
 """Names that a declaration may use: tables, columns, groups, owners — checked once, with the table and field in the error."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -30,6 +30,16 @@ def folded(column: str) -> str:
     if column.isascii():
         return column.lower()
     return "".join(map(_folded_character, column)).replace("i\u0307", "i")  # which is how `İ` is written in lower case
+
+
+def spelled_as(names: Iterable[str], columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by column, those of columns that Spark takes for one of the names under that name; others as they are.
+
+    Columns that would have one name are left as they are: a row of two such columns is none that a table can hold.
+    """
+    own = {folded(name): name for name in names}
+    spelled = {own.get(folded(column), column): value for column, value in columns.items()}
+    return spelled if len(spelled) == len(columns) else dict(columns)
 
 
 def _folded_character(one: str) -> str:

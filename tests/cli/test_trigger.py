@@ -1,9 +1,13 @@
 """`lakechime trigger`: explanations and interventions, on a module that declares two triggers."""
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from lakechime_dagster.errors import failures_kept
+from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream
 from lakechime_dagster.store.interventions import Interventions
 from lakechime_dagster.triggers.lanes import Execution
 from tests.cli import flows
@@ -32,6 +36,16 @@ def claim(lakechime: Cli) -> Execution:
     row = platform.evaluator.activate(flow)
     (execution,) = platform.evaluator.fire(flow, row, platform.evaluator.evaluate(flow, row), lambda lane: None)
     return execution
+
+
+def test_an_explanation_of_an_event_group_whose_declaration_is_wrong_says_what_is_wrong(lakechime: Cli) -> None:
+    module, stream = ModuleType("wrong_lake"), event_stream("game", source=JsonLines("in"))
+    with failures_kept():
+        module.__dict__["lake"] = Lake("game", [stream, event_group("shop", stream, match="shop.*", max_types=0)])
+    lakechime.monkeypatch.setitem(sys.modules, "wrong_lake", module)
+    lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "wrong_lake:lake")
+    answer = lakechime("trigger", "explain", "shop", "--json").json
+    assert (answer["decision"], "shop, max_types: 0 is no number of tables" in answer["reasons"][0]) == ("not_yet", True)
 
 
 def settle(lakechime: Cli) -> None:

@@ -227,6 +227,18 @@ def test_a_column_of_a_name_that_no_table_can_have_is_declared_under_another_or_
     assert table.columns == {"filePath": "path"}
 
 
+def test_columns_are_named_in_letters_of_whatever_case() -> None:
+    merge = CDCMerge(keys=("ORDER_ID",), column_list=("order_id", "Amt"))
+    table = orders(envelope=Maxwell(), types={"ID": "int", "amount": "int"}, columns={"id": "Order_Id", "AMOUNT": "amt"}, merge=merge)
+    assert (table.bronze.keys, dict(table.bronze.types)) == (("id",), {"id": "int", "amount": "int"})
+    assert [merge.takes(name) for name in ("ORDER_ID", "amt", "note")] == [True, True, False]
+    assert [CDCMerge(keys=("id",), except_column_list=("NOTE",)).takes(name) for name in ("id", "note", "ſize")] == [True, False, True]
+    spelled = merge.spelled_as(["order_id", "amt", "note"])
+    assert (spelled.keys, spelled.column_list) == (("order_id",), ("order_id", "amt"))
+    with pytest.raises(DeclarationError, match=r"leaves out 'id', a column of the key"):
+        CDCMerge(keys=("id",), except_column_list=("ID",))
+
+
 @pytest.mark.parametrize(("declare", "message"), WRONG)
 def test_a_wrong_declaration_is_answered_with_table_field_and_remedy(declare: Callable[[], object], message: str) -> None:
     with pytest.raises(DeclarationError, match=re.escape(message)):

@@ -49,9 +49,12 @@ class CanalReader(RowReader):
         data = payload.get("data")
         if not isinstance(data, list) or not data:
             raise ValueError(f"data: a message of Canal that is no DDL has rows there, not {shown(data)}")
+        data = list(map(self._spelled, data))
+        old = payload.get("old")
+        old = list(map(self._spelled, old)) if isinstance(old, list) else old
         names = dict.fromkeys(name for row in data if isinstance(row, dict) for name in row)
         rows = self._schemas.rows(told.source, (), tuple(names))
-        return Changes(tuple(_changes(rows, told, data, payload.get("old"))), rows.ddl)
+        return Changes(tuple(_changes(rows, told, data, old)), rows.ddl)
 
 
 def _changes(rows: Rows, told: Change, data: Sequence[Any], old: Any) -> Iterator[Change]:

@@ -14,6 +14,7 @@ from lakechime_dagster.cdc.messages.reading import (
     coordinate,
     key_change,
     key_of,
+    keys_in,
     order_of,
     shown,
 )
@@ -104,7 +105,7 @@ class DebeziumReader(EnvelopeReader):
     def _deleted_key(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, is_exact: bool) -> Key:
         """The key of a deleted row: of what it was, or of the message where the database sent no more."""
         before = {} if payload.get("before") is None else columns.read(as_object("before", payload["before"]))
-        if all(before.get(name) is not None for name in self._keys):
+        if all(before.get(name) is not None for name in keys_in(before, self._keys)):
             return key_of(before, self._keys, "before")
         found = self._key_of_message(record, columns, is_exact)
         if found is None:
@@ -120,10 +121,11 @@ class DebeziumReader(EnvelopeReader):
         if payload["op"] != Operation.UPDATE or payload.get("before") is None:
             return None
         told, after = as_object("before", payload["before"]), payload["after"]
-        if all(name in told and told[name] == after[name] for name in self._keys):
+        keys = keys_in(after, self._keys)
+        if all(name in told and told[name] == after[name] for name in keys):
             return None
-        before = columns.read({name: told.get(name) for name in self._keys})
-        old = tuple(before.get(name) for name in self._keys)
+        before = columns.read({name: told.get(name) for name in keys})
+        old = tuple(before.get(name) for name in keys)
         return old if None not in old and old != key else None
 
     def _key_of_tombstone(self, record: Record, is_exact: bool) -> Key | None:

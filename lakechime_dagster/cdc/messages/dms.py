@@ -70,7 +70,7 @@ class DmsReader(RowReader):
         return self._changes(told, payload)
 
     def _changes(self, told: Change, payload: Mapping[str, Any]) -> Changes:
-        data, table = as_object("data", payload.get("data")), told.source
+        data, table = self._spelled(as_object("data", payload.get("data"))), told.source
         before = {name: value for name, value in data.items() if name.startswith(self._prefix) and not self._schemas.knows(table, name)}
         row = {name: value for name, value in data.items() if name not in before}
         images = [name for name in payload if name not in _PARTS]
@@ -78,7 +78,7 @@ class DmsReader(RowReader):
             raise ValueError(f"{', '.join(images)}: beside data and metadata a message of AWS DMS has a before image at most")
         where = images[0] if images else "data"
         image = as_object(where, payload[where] or {}) if images else {}
-        old = {name.removeprefix(self._prefix): value for name, value in before.items()} | dict(image)
+        old = self._spelled({name.removeprefix(self._prefix): value for name, value in before.items()} | dict(image))
         rows = self._schemas.rows(table, told.order.position, tuple(row))
         return Changes(rows.changes(told, Part("data", row), Part(where, old)), rows.ddl)
 

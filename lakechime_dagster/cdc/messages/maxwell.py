@@ -46,9 +46,9 @@ class MaxwellReader(RowReader):
             event_ms=1000 * payload["ts"] if type(payload.get("ts")) is int else None,  # seconds, but for DDL
             snapshot=kind if kind == READ else None,
         )
-        data = payload.get("data")
+        data, old = self._spelled(payload.get("data")), self._spelled(payload.get("old"))
         rows = self._schemas.rows(told.source, told.order.position, tuple(data) if isinstance(data, dict) else ())
-        return Changes(rows.changes(told, Part("data", data), Part("old", payload.get("old"))), rows.ddl)
+        return Changes(rows.changes(told, Part("data", data), Part("old", old)), rows.ddl)
 
 
 def control_of(kind: str) -> Control | None:

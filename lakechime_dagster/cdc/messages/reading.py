@@ -11,6 +11,7 @@ from lakechime_dagster.cdc.messages.message import parsed
 from lakechime_dagster.cdc.messages.record import OtherTable, Reading, Record, Unreadable
 from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order, Position
 from lakechime_dagster.cdc.schemas.values import InexactNumberError
+from lakechime_dagster.lake.names import folded
 
 _RANKS = {Operation.READ: READ, Operation.DELETE: DELETE, Operation.TRUNCATE: DELETE}
 
@@ -96,10 +97,19 @@ def key_of(row: Mapping[str, Any], keys: Sequence[str], where: str) -> Key:
     Raises:
         ValueError: One has none; the message begins with the part of the message that the row is, and the column.
     """
-    for name in keys:
+    names = keys_in(row, keys)
+    for name in names:
         if row.get(name) is None:
             raise ValueError(f"{where}.{name}: a column of the key has a value in each row, this one has {shown(row.get(name))}")
-    return tuple(row[name] for name in keys)
+    return tuple(row[name] for name in names)
+
+
+def keys_in(row: Mapping[str, Any], keys: Sequence[str]) -> Sequence[str]:
+    """The columns of the key by the names that they have in a row: those that Spark takes for the same."""
+    if all(name in row for name in keys):
+        return keys
+    own = {folded(name): name for name in row}
+    return [own.get(folded(name), name) for name in keys]
 
 
 def key_change(upsert: Change, old: Key) -> tuple[Change, Change]:

@@ -7,7 +7,8 @@ all of them. Such tools write a number digit by digit, so that where a column on
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader, TableFilter
 from lakechime_dagster.cdc.messages.rows import Rows
@@ -17,6 +18,7 @@ from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 from lakechime_dagster.cdc.schemas.drift import widened
 from lakechime_dagster.cdc.schemas.natural import AsTheyStand, NaturalColumns
 from lakechime_dagster.lake.envelopes import Absent, BinaryText, Canal, Dms, Maxwell
+from lakechime_dagster.lake.names import spelled_as
 
 _EXACT = re.compile(r"(?:tiny|small|big)?int|decimal\(\d+,\d+\)")
 
@@ -99,7 +101,8 @@ class Readings:
         self._keys, self._types, self._binary, self._absent = tuple(keys), types, binary, absent
         self._tables: dict[str, list[TableSchema]] = {}
         for one in sorted(schemas, key=lambda schema: schema.order):
-            self._tables.setdefault(one.table, []).append(one)
+            declared = replace(one, columns=spelled_as((*keys, *types), one.columns))
+            self._tables.setdefault(one.table, []).append(declared)
         self._known: dict[tuple[str, int | None, tuple[str, ...]], Rows] = {}
 
     def rows(self, table: str, position: Position, names: Sequence[str]) -> Rows:
@@ -192,3 +195,8 @@ class RowReader(EnvelopeReader):
     ) -> None:
         self._only = only or TableFilter()
         self._schemas = schemas or Declared(keys, types, envelope.binary, envelope.absent)
+        self._declared = dict.fromkeys((*keys, *types))
+
+    def _spelled(self, row: Any) -> Any:
+        """A row with the names of its columns as the lake declares them; what is no row as it is."""
+        return row if not isinstance(row, dict) or row.keys() <= self._declared.keys() else spelled_as(self._declared, row)

@@ -155,6 +155,8 @@ class Step:
         with self._phase("read"):
             read = self._read()
             self._check_replacing(read)
+            if self._table is not None:
+                self.job = replace(self.job, merge=self.job.merge.spelled_as(self._table.columns))
             self._compute = Here(self._compute.workers) if self._is_few(read) else self._compute
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
             heard = self._hearing.heard(read, () if read.images is None or self._table is None else self._table.columns)
@@ -296,7 +298,11 @@ class Step:
             good, conflicting = self._compute.rows(told.where(~is_bad)), told.where(is_bad)
         groups = components([*heard.seen.links, *heard.known.links])
         found = self._merged(heard, good, groups, evolution)
-        return Merge(found, _counted(found), evolution, groups, conflicting)
+        counted = _counted(found)
+        ending = (Need.DELETE, Need.END, *([Need.UPDATE] if self.job.has_history else []))
+        if self._complete_ms is not None and any(counted[What.ROWS, need] for need in ending):
+            counted.update((What.LATE, str(hour)) for hour in heard.late_ends(self._complete_ms))
+        return Merge(found, counted, evolution, groups, conflicting)
 
     def _merging(self, heard: Heard, evolution: Evolution) -> Merging:
         return Merging(
@@ -417,7 +423,7 @@ def _known_rows(before: Rows, touched: Rows | None) -> Rows:
     return rows.shaped(GROUPED_DDL, {"group": "key"}, {"is_new": False})
 
 
-def _counted(found: Rows) -> dict[tuple[str, str | None], int]:
+def _counted(found: Rows) -> Counter[tuple[str, str | None]]:
     """Counts of rows, refusals and fates, each the sum of what every part of the merging counted."""
     counted = Counter[tuple[str, str | None]]()
     for what, operation, count in found.where({"what": What.COUNTS}).tuples("what", "operation", "count"):

@@ -15,6 +15,7 @@ from lakechime_dagster.spark.following.change_rows import What
 from lakechime_dagster.spark.following.remembered import Seen
 from lakechime_dagster.spark.following.rows import Rows
 from lakechime_dagster.spark.ranges import RangeRead
+from lakechime_dagster.triggers.lanes import HOUR_MS
 
 Counted = Mapping[tuple[str, str | None], int]  # rows by what they are, and their operation
 
@@ -69,6 +70,11 @@ class Heard:
     def concerns_all(self) -> bool:
         """Whether rows may change of which no message tells."""
         return bool(self.seen.truncations or self.ended) or self.defaults.concern_others(Defaults.of(self.known.columns))
+
+    def late_ends(self, complete_ms: int) -> list[int]:
+        """The hour (since 1970) of each truncation among the messages whose hour was complete before; one without a time has none."""
+        end_ms = complete_ms // HOUR_MS * HOUR_MS
+        return [row.ts_ms // HOUR_MS for row in (*self.seen.truncations, *self.ended) if row.ts_ms and row.ts_ms < end_ms]
 
     @property
     def of_sources(self) -> list[StateRow]:

@@ -130,6 +130,15 @@ def test_a_null_is_carried() -> None:
     assert change.columns == {"id": 1, "name": None, "amount": 6}
 
 
+@pytest.mark.parametrize("keys", [("ID",), ("İd", "NAME")])
+def test_the_key_is_declared_in_letters_of_whatever_case(keys: tuple[str, ...]) -> None:
+    for op in "cud":
+        assert changes_of(make_record(make_payload(op)), keys)[0].key == (1, "Ann")[: len(keys)]
+    deletion, upsert = changes_of(make_record(make_payload("u", before=ANN | {"id": 2})), keys)
+    assert (deletion.key, upsert.continues) == ((2, "Ann")[: len(keys)],) * 2
+    assert changes_of(make_record(make_payload("d", before=None)), ("ID",))[0].key == (1,)
+
+
 def test_a_deletion_that_tells_no_row_has_the_key_of_its_message() -> None:
     """As PostgreSQL's do without REPLICA IDENTITY FULL."""
     for before in (None, {"id": None, "name": None}):

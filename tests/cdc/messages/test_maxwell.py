@@ -197,6 +197,16 @@ def test_any_history_is_told(seed: int, length: int, has_positions: bool) -> Non
     assert folded(READER, messages(statements, dice, has_positions=has_positions), dice) == rows
 
 
+def test_columns_are_declared_in_letters_of_whatever_case() -> None:
+    reader = MaxwellReader(Maxwell(), ("ID",), {"ID": "int", "Name": "string"})
+    renamed, declared = {"id": 1, "NAME": "Ann"}, {"ID": 1, "Name": "Ann"}
+    (change,) = changes_of(reader, make_record(data=renamed))
+    assert (change.key, change.columns) == ((1,), declared)
+    deletion, upsert = changes_of(reader, make_record("update", data=renamed, old={"Id": 2}))
+    assert (deletion.key, upsert.key, upsert.continues) == ((2,), (1,), (2,))
+    assert isinstance(reader.read(make_record(data={"ID": 1, "name": "Ann", "NAME": "Eve"})), Unreadable)
+
+
 def test_only_the_messages_of_accepted_tables_are_read() -> None:
     """Maxwell writes all tables into one topic by default; a row of another table may have the same columns."""
     reader = MaxwellReader(Maxwell(), ("id",), TYPES, only=TableFilter("shop", "orders"))

@@ -70,6 +70,24 @@ def test_the_types_of_columns_are_those_that_were_read(envelope: Envelope, messa
     assert told(reader(envelope, [read(10, amount="varchar(9)")]).read(message))[0] == {"id": 1, "amount": "1.50"}
 
 
+LARGE = {"ID": 1, "AMOUNT": "1.50"}
+
+
+@pytest.mark.parametrize(
+    ("envelope", "message"),
+    [(Maxwell(), maxwell(LARGE, 15)), (Canal(), canal(LARGE)), (Dms(), dms(LARGE, 15))],
+    ids=["maxwell", "canal", "dms"],
+)
+def test_names_of_columns_are_declared_in_letters_of_whatever_case(envelope: Envelope, message: Record) -> None:
+    one = TableSchema(
+        table=TABLE, order=Order(position=(3, 10)), columns={"ID": "int(11)", "AMOUNT": "blob"}, dialect=Dialect.MYSQL, is_told=False
+    )
+    assert told(reader(envelope, [one], {"amount": "decimal(9,2)"}).read(message))[0] == {"id": 1, "amount": Decimal("1.50")}
+    kept = reader(envelope, None).read(message)
+    assert isinstance(kept, Changes)
+    assert kept.changes[0].columns.keys() == {"id", "AMOUNT"}
+
+
 @pytest.mark.parametrize(("envelope", "message"), MESSAGES, ids=["maxwell", "canal", "dms"])
 def test_until_they_are_read_a_message_is_kept_as_it_is_written(envelope: Envelope, message: Record) -> None:
     found = reader(envelope, None).read(message)

@@ -9,13 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakechime_dagster.cdc.change import Change
+from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.meaning.merging import merged
 from lakechime_dagster.cdc.meaning.scd2 import Tracked
 from lakechime_dagster.cdc.remembering.state import Role, StateRow, base_row, change_row
 from lakechime_dagster.lake.own_columns import HIDDEN
 from lakechime_dagster.spark.batches import record_batches
 from lakechime_dagster.spark.following.change_rows import SPAN_TYPES, Merging, What, conformed
+from lakechime_dagster.spark.following.remembered import Seen
+from lakechime_dagster.spark.following.stages import Heard
 from lakechime_dagster.triggers.lanes import HOUR_MS
 from tests.cdc.meaning.test_fold import deletion, upsert
 
@@ -90,6 +92,15 @@ def test_the_changes_of_complete_hours_that_change_rows_are_counted_by_hour(
     known: list[Change], told: list[Change], hours: dict[str, int]
 ) -> None:
     assert late(known, told) == hours
+
+
+def test_truncations_and_snapshots_of_complete_hours_are_late_too() -> None:
+    hours = [replace(change(at, at), operation=Operation.TRUNCATE) for at in (8, 9, 10)]
+    told = [change_row(one, Role.TRUNCATION) for one in (*hours, replace(hours[0], event_ms=None))]
+    first, last = (replace(change(20, hour), operation=Operation.READ, snapshot=mark) for hour, mark in ((5, "first"), (11, "last")))
+    seen = Seen(truncations=tuple(told), marks=(change_row(first), change_row(last)))
+    heard = Heard(None, None, None, seen, Seen())  # type: ignore[arg-type]
+    assert heard.late_ends(10 * HOUR_MS + HOUR_MS // 4) == [8, 9, 5]
 
 
 def test_what_changes_the_history_of_a_row_alone_is_late_too() -> None:

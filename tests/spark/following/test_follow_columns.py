@@ -161,11 +161,12 @@ def test_a_row_waits_outside_of_the_table_for_a_column_that_nobody_sent(spark: S
     assert table.rows[0] == {"id": 1, "name": "Ann", "amount": 5}
 
 
-def test_columns_are_chosen_and_named_as_is_declared(spark: SparkSession, tmp_path: Path) -> None:
-    names = {"id": "order_id", "amount": "amt"}
-    table = Followed(spark, tmp_path, ("order_id",), merge={"except_column_list": ("name",)}, options={"names": names})
+def test_columns_are_chosen_and_named_as_is_declared_in_letters_of_whatever_case(spark: SparkSession, tmp_path: Path) -> None:
+    names = {"ID": "order_id", "Amount": "amt"}
+    table = Followed(spark, tmp_path, ("order_id",), merge={"except_column_list": ("NAME",)}, options={"names": names})
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
+    table.merge = {"column_list": ("ORDER_ID", "Amt")}
     table.tell([order(1, at=3, amount=9), deletion(2, at=4)])
     table.run()
     assert table.rows == [{"order_id": 1, "amt": 9}]
