@@ -64,7 +64,7 @@ def planned_seconds(spark: SparkSession) -> Iterator[float]:
             began = time.perf_counter()
             planned = planner.planned(lambda t, of=function: of(t) if of else None, sql, inputs)
             yield time.perf_counter() - began
-            if planned.seen is None:
+            if planned.result is None:
                 raise SystemExit(planned.why)
 
 

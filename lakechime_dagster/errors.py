@@ -119,10 +119,6 @@ class PlanUnreadableError(LakeChimeError):
     """Spark does not show what it was asked to do, so that lineage is not known."""
 
 
-class RefusedError(LakeChimeError):
-    """A function would have executed something while it was only asked what it computes."""
-
-
 class SparkUnavailableError(LakeChimeError):
     """No Spark driver could be started or attached; says what is missing."""
 

@@ -1,6 +1,11 @@
 """Declared tables: sources that somebody else writes, and tables that this lake computes."""
 
+import ast
 import datetime as dt
+import functools
+import hashlib
+import inspect
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -173,6 +178,42 @@ class LakeTable(WrittenTable):
         if self.compute is None:
             raise DeclarationError(self.name, "call", "is written in SQL; give its text, `.sql`, to spark.sql()")
         return self.compute(*args, **kwargs)
+
+
+def code_digest(table: LakeTable) -> str:
+    """A digest of what a table is computed by: its `code_version` if it declares one, else its SQL, else its function's own source.
+
+    Comments, docstrings, layout and decorators do not count, nor does what the function calls or keeps of where it was made.
+    """
+    version = table.dagster.get("code_version")
+    if version is not None:
+        text = f"code_version {version}"
+    elif table.sql is not None:
+        from lakechime_dagster.lake.sql import normalized  # which has the SQL parser
+
+        text = normalized(table.sql)
+    else:
+        text = "" if table.compute is None else _source(table.compute)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16] if text else ""
+
+
+def _source(compute: Callable[..., Any]) -> str:
+    function = inspect.unwrap(compute.func if isinstance(compute, functools.partial) else compute)
+    try:
+        source = textwrap.dedent(inspect.getsource(function if inspect.isroutine(function) else type(function)))
+    except (OSError, TypeError):  # such as typed in a shell
+        code = getattr(function, "__code__", None)
+        return repr(function) if code is None else f"{code.co_code.hex()} {code.co_names}"
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # a lambda within a statement
+        return source
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            node.decorator_list = []
+            if ast.get_docstring(node, clean=False) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
 
 
 def checked_refresh(table: str, value: object) -> RefreshMode:

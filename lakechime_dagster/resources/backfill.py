@@ -8,9 +8,8 @@ from typing import Any
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
-from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lake.tables import LakeTable, code_digest
 from lakechime_dagster.lineage.backfill.orders import FlowFacts, LaneFact, OrderPlan, plan_orders
 from lakechime_dagster.lineage.backfill.rerun import Rerun, TableHit, rerun
 from lakechime_dagster.lineage.backfill.window import Window, time_level

@@ -12,8 +12,7 @@ from lakechime_dagster.assets.personal import personal_results
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError, LaneHeldError
 from lakechime_dagster.lake import Lake, SourceTable, personal, sql_table
-from lakechime_dagster.lake.code_digests import code_digest
-from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lake.tables import LakeTable, code_digest
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.personal.reach import Reach
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable

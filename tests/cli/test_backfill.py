@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.lake.code_digests import code_digest
+from lakechime_dagster.lake.tables import code_digest
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.store.lineage.records import SqlLineage

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.demo.flights import lake
-from lakechime_dagster.lake.code_digests import code_digest
+from lakechime_dagster.lake.tables import code_digest
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read

@@ -76,8 +76,8 @@ def test_what_is_applied_to_a_value_is_what_the_code_gives(spark: SparkSession) 
     columns = tuple((field.name, field.dataType.jsonValue(), True) for field in row.schema)
     sql = f"SELECT {', '.join(f'{text} AS {name}' for name, text in expressions.items())} FROM people"
     planned = planner.planned(None, sql, {"people": ("people", columns)})
-    assert planned.seen is not None, planned.why
-    plan = dump_of(planned.seen.result).plan
+    assert planned.result is not None, planned.why
+    plan = dump_of(planned.result).plan
     assert plan is not None
     values = {
         "email": " Ann@Example.com ", "id": "17", "payload": payload, "payload:$.to.email": "In@side", "address.street": "Weg 1",
@@ -107,8 +107,8 @@ def test_functions_that_give_several_people_the_same_are_no_way(spark: SparkSess
     ]
     sql = f"SELECT {', '.join(f'{text} AS c{at}' for at, text in enumerate(texts))} FROM people"
     planned = Planner(spark).planned(None, sql, {"people": ("people", schema)})
-    assert planned.seen is not None, planned.why
-    plan = dump_of(planned.seen.result).plan
+    assert planned.result is not None, planned.why
+    plan = dump_of(planned.result).plan
     assert plan is not None
     ways = planned_ways(plan)
     assert not {way for one in ways.values() for way in one.several}
@@ -122,8 +122,8 @@ def test_ways_are_followed_through_joins_unions_groups_and_named_queries(spark: 
         SELECT a.mail, min(b.email) AS least, collect_set(lower(b.email)) AS several, count(*) AS n, struct(b.id AS id, a.mail AS m) AS s
         FROM a JOIN people AS b ON a.id = b.id WHERE b.email <> '' GROUP BY a.mail, b.id"""
     planned = Planner(spark).planned(None, sql, {"people": ("people", schema)})
-    assert planned.seen is not None, planned.why
-    plan = dump_of(planned.seen.result).plan
+    assert planned.result is not None, planned.why
+    plan = dump_of(planned.result).plan
     assert plan is not None
     told = {
         name: {(str(way.source.column), *(step.function for step in way.steps)) for way in one.several}

@@ -18,11 +18,11 @@ Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit with 1
 
 
 def plan(out: Out = None, check: Check = False, as_json: Json = False) -> None:
-    """Ask Spark what each function and query would compute, over no rows, and write it down: schemas, column lineage, digests.
+    """Run each function and query over empty inputs, and write down what they compute: schemas, column lineage, digests.
 
     Equal code gives the same file, byte for byte, as long as the tables that others write have the same columns; of tables that are
-    not there, the columns are taken from the file. What breaks over no rows, wants a run's context, writes or acts is said as not known:
-    Spark executes nothing meanwhile. What was accepted of the gate stays as long as the code makes it.
+    not there, the columns are taken from the file. What breaks over no rows, wants a run's context, writes or acts on rows is
+    said as not known. What was accepted of the gate stays as long as the code makes it.
     """
     from lakechime_dagster.lineage.planned.manifest import UNTIL_IT_RUNS
     from lakechime_dagster.resources.lineage.plan import planned_manifest

@@ -1,7 +1,7 @@
 """What a manifest tells of tables as their code is now: a table whose code is another one than was planned is not known."""
 
-from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.tables import code_digest
 from lakechime_dagster.lineage.planned.manifest import Manifest
 from lakechime_dagster.lineage.record import Statement
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lake.tables import LakeTable, code_digest
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable
 from lakechime_dagster.triggers.model import SnapshotTrigger
 

@@ -163,6 +163,16 @@ def _is_log(leaf: Node) -> bool:
     return is_kept or (bool(roots) and all("/_delta_log/" in f"{root}/" for root in roots))
 
 
+def acts(dump: Dump) -> bool:
+    """Whether an execution writes, or brings rows or what comes of them to the program."""
+    plan = dump.plan
+    if plan is None:
+        return True
+    if dump.name in CHECKPOINTS or is_silent(plan) or _is_of_log(dump, plan):
+        return False
+    return plan.name in {*WRITES, *VARIABLES} or any(node.name in NODES for node in plan.walk())
+
+
 def is_silent(plan: Node) -> bool:
     """Whether a command moves no rows: it names, lists or alters tables, views and settings."""
     return plan.name in SILENT or (plan.name.endswith("Command") and not plan.output and not plan.plans())

@@ -1,26 +1,23 @@
-"""The manifest of a lake: what its code would compute, asked of Spark before any run, which reads no row and executes nothing."""
+"""The manifest of a lake: what its code computes over empty inputs, asked of Spark before any run."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.tables import LakeTable, SourceTable
+from lakechime_dagster.lake.tables import LakeTable, SourceTable, code_digest
 from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.lineage.planned.accepting import still_made
 from lakechime_dagster.lineage.planned.manifest import UNTIL_IT_RUNS, Manifest, PlannedColumn, PlannedTable
-from lakechime_dagster.lineage.planned.refused import refused_said
 from lakechime_dagster.lineage.plans.digests import digests_of
-from lakechime_dagster.lineage.plans.dump import Node, dump_of
-from lakechime_dagster.lineage.plans.statements import statements_of
+from lakechime_dagster.lineage.plans.dump import Dump, Node, dump_of
+from lakechime_dagster.lineage.plans.statements import acts, statements_of
 from lakechime_dagster.resources.lineage.names import names_of
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.triggers.flow import Flow
 
 if TYPE_CHECKING:
-    from lakechime_dagster.spark.job import Seen
     from lakechime_dagster.spark.lineage.planning import Planner, Schema
 
 
@@ -116,10 +113,12 @@ class _Planning:
         inputs = {alias: (read.table, self._schema(read.table)) for alias, read in table.reads.items()}
         planned = self.planner.planned(table.compute, table.sql, inputs)
         try:
-            if planned.refused:
-                refused = [(one.by, one.is_command, dump_of(one.dump) if one.dump else None) for one in planned.refused]
-                return _unknown(plain, refused_said(refused, self.names), self._as_it_is(table, code))
-            return _unknown(plain, planned.why) if planned.seen is None else self._read(plain, planned.schema, planned.seen)
+            actions = [dump_of(one) for one in planned.actions]
+            if why := acted(actions, self.names):
+                return _unknown(plain, "; ".join(filter(None, (why, planned.why))), self._as_it_is(table, code))
+            if planned.result is None:
+                return _unknown(plain, planned.why)
+            return self._read(plain, planned.schema, dump_of(planned.result), actions)
         except Exception as error:  # noqa: BLE001 - a plan of any form that nobody met yet makes its own table unknown and no other
             return _unknown(plain, f"not known: its plan could not be read: {type(error).__name__}: {error}", planned.schema)
 
@@ -146,9 +145,8 @@ class _Planning:
     def _schema(self, name: str) -> "Schema":
         return tuple((column.name, column.type, column.nullable) for column in self.tables[name].columns)
 
-    def _read(self, plain: PlannedTable, schema: "Schema", seen: "Seen") -> PlannedTable:
-        result = dump_of(seen.result)
-        found = statements_of([*map(dump_of, seen.actions), result], self.names, plain.name)
+    def _read(self, plain: PlannedTable, schema: "Schema", result: Dump, actions: list[Dump]) -> PlannedTable:
+        found = statements_of([*actions, result], self.names, plain.name)
         statement = next((one for one in reversed(found.statements) if one.target == plain.name), None)
         if statement is None or result.plan is None:
             return _unknown(plain, f"not known: {'; '.join(found.unknown) or 'its plan could not be read'}", schema)
@@ -166,6 +164,21 @@ class _Planning:
             name=plain.name, code=plain.code, laid_out=plain.laid_out, inputs=inputs, columns=columns, indirect=statement.indirect,
             rows=digests.rows, unknown=(*statement.unknown, *found.unknown), foreign=statement.foreign,
         )  # fmt: skip
+
+
+def acted(actions: Iterable[Dump], names: Names) -> str:
+    """Why what a function computes is not known until it runs: it writes, or acts on rows, of which it may make anything."""
+    done: dict[str, None] = {}
+    for one in filter(acts, actions):
+        targets = [statement.target for statement in statements_of([one], names).statements]
+        done |= dict.fromkeys(f"writes {target if target in names.tables else _outside(target)}" for target in targets)
+        done |= {} if targets else {"acts on rows": None}
+    return f"{UNTIL_IT_RUNS}: its function {' and '.join(done)}" if done else ""
+
+
+def _outside(target: str) -> str:
+    """What is outside of the lake, without the folders above it, which differ from machine to machine."""
+    return target.rstrip("/").rsplit("/", 1)[-1]
 
 
 def laid_out_of(table: LakeTable) -> Mapping[str, str]:

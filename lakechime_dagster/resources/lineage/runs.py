@@ -3,9 +3,8 @@
 from dataclasses import dataclass, replace
 
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake, Target
-from lakechime_dagster.lake.tables import LakeTable, RefreshMode
+from lakechime_dagster.lake.tables import LakeTable, RefreshMode, code_digest
 from lakechime_dagster.lineage.plans.dump import dump_of
 from lakechime_dagster.lineage.plans.generated import column_names, generated_columns, with_generated
 from lakechime_dagster.lineage.plans.statements import statements_of

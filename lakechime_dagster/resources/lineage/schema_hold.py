@@ -11,9 +11,8 @@ from lakechime_dagster.dce.commits import CommitsMissingError
 from lakechime_dagster.dce.event import version_of
 from lakechime_dagster.dce.text import shortened
 from lakechime_dagster.errors import LaneHeldError, TableUnreadableError
-from lakechime_dagster.lake.code_digests import code_digest
 from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lake.tables import LakeTable, code_digest
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
 from lakechime_dagster.lineage.notices.changes import ChangeKind
 from lakechime_dagster.lineage.notices.drafts import Again, change_of_itself

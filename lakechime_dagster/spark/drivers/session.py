@@ -40,7 +40,6 @@ class Connection:
     def new_session(self) -> SparkSession:
         """A session with temporary views and confs of its own, active in this thread."""
         spark = SparkSession(self.context, self._base.newSession())
-        SparkSession._activeSession = spark
         activate(spark)
         _session_class(self.context).setDefaultSession(self._base)  # pyspark has just made ours the default of every client
         return spark
@@ -71,7 +70,8 @@ class Connection:
 
 
 def activate(spark: SparkSession) -> None:
-    """Makes a session the one of this thread, in which the JVM makes what it is not told a session for."""
+    """Makes a session the active one of pyspark and of this thread, which is used where none is named."""
+    SparkSession._activeSession = spark
     _session_class(spark.sparkContext).setActiveSession(spark._jsparkSession)
 
 

@@ -54,11 +54,6 @@ class PlanDumper:
         except Py4JError as error:
             raise PlanUnreadableError(f"Spark does not load what reads plans: {first_line(error)}") from error
 
-    @property
-    def listener(self) -> Any:
-        """What listens in the JVM; its loader has the class of dumps."""
-        return self._listener
-
     def of(self, frame: DataFrame, name: str = "result", *, with_texts: bool = False) -> Dump:
         """The dump of a frame's analyzed plan; an error where it cannot be read.
 
@@ -133,7 +128,6 @@ def kept_in_jvm(
     keep: Callable[[Any, str], Any],
     *,
     of: str = "",
-    loader: Any = None,
 ) -> Any:
     """The object of a class that is kept in the session's JVM, made there once for all clients by this revision of its sources.
 
@@ -143,16 +137,15 @@ def kept_in_jvm(
         sources: Each compiled with those before it.
         keep: Keeps a new object in the JVM's properties by a name, and returns what is kept.
         of: Whose it is, where others have one of their own.
-        loader: Of the classes that the sources use; the one of the thread unless given, which all sessions share.
     """
     java = cast(Any, spark)._jvm.java.lang
-    digest = hashlib.sha256("\0".join((spark.version, "" if loader is None else str(loader.hashCode()), *sources)).encode()).hexdigest()
+    digest = hashlib.sha256("\0".join((spark.version, *sources)).encode()).hexdigest()
     name = ".".join(filter(None, (class_name, digest[:16], of)))
     found = java.System.getProperties().get(name)
     if found is not None:
         return found
-    classes = java.Thread.currentThread().getContextClassLoader() if loader is None else loader
-    return keep(made(spark.sparkContext, classes, sources, class_name), name)
+    loader = java.Thread.currentThread().getContextClassLoader()  # which all sessions share
+    return keep(made(spark.sparkContext, loader, sources, class_name), name)
 
 
 def made(context: Any, loader: Any, sources: Iterable[str], name: str) -> Any:

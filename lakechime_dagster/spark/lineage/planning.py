@@ -1,4 +1,4 @@
-"""What a table's function or SQL would compute, asked of Spark over empty inputs of given schemas, while nothing is executed."""
+"""The plan of a table's function or SQL: it runs over empty inputs of given schemas, and Spark is asked what it would compute."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
-from lakechime_dagster.spark.job import Seen
-from lakechime_dagster.spark.lineage.dumps import PlanDumper
-from lakechime_dagster.spark.lineage.guard import PlanGuard, Refused
+from lakechime_dagster.spark.drivers.session import activate
+from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper, Watched
 from lakechime_dagster.spark.lineage.seen import marked
 from lakechime_dagster.spark.sql_binder import sql_over
 
@@ -20,19 +19,19 @@ Schema = tuple[tuple[str, Any, bool], ...]  # of columns: name, type as Spark wr
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """What was asked: the schema and the plan of what would be computed, or why that is not known until it runs.
+    """The schema and the plan of what would be computed, or why that is not known until it runs.
 
-    `refused` is what would have been executed on the way, without which nobody knows what is computed.
+    `actions` are the dumps of what was executed on the way, over no rows.
     """
 
     schema: Schema = ()
-    seen: Seen | None = None
+    result: Dump | None = None
     why: str = ""
-    refused: tuple[Refused, ...] = ()
+    actions: tuple[Dump, ...] = ()
 
 
 class Planner:
-    """Plans computations in one session, whose views and confs are as before after each."""
+    """Plans computations, each in a session of its own, whose temporary views and settings nothing else sees."""
 
     def __init__(self, spark: SparkSession) -> None:
         """A planner.
@@ -41,39 +40,43 @@ class Planner:
             PlanUnreadableError: the session shows no plans.
         """
         self._spark = spark
-        self._dumper = PlanDumper(spark)
-        self._guard = PlanGuard(spark, self._dumper)
+        PlanDumper(spark)
 
     def planned(self, compute: Any, sql: str | None, inputs: Mapping[str, tuple[str, Schema]]) -> Planned:
         """The plan of a function, or of SQL, over inputs by alias: the table that each is, and its schema."""
-        refused: list[Refused] = []
+        session = self._spark.newSession()
+        dumper, watched = PlanDumper(session), Watched()
         try:
-            planned = self._asked(compute, sql, inputs, refused)
+            frames = {alias: _empty(session, table, alias, schema) for alias, (table, schema) in inputs.items()}
+            tables = {alias: table for alias, (table, _) in inputs.items()}
+            with dumper.watched() as watched:
+                computed = _computed(session, compute, sql, frames, tables)
+            result = dumper.of(computed, with_texts=True)
+            return Planned(schema=schema_of(computed.schema), result=result, actions=tuple(watched.dumps))
         except PySparkException as error:
-            planned = Planned(why=_said(error))
+            why = _said(error)
         except LakeChimeError as error:
-            planned = Planned(why=str(error))
+            why = str(error)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything when it meets no rows
-            planned = Planned(why=f"{type(error).__name__}: {error}")
-        return Planned(refused=tuple(refused)) if refused else planned
+            why = f"{type(error).__name__}: {error}"
+        finally:
+            activate(self._spark)
+        return Planned(why=why, actions=tuple(watched.dumps))
 
-    def _asked(self, compute: Any, sql: str | None, inputs: Mapping[str, tuple[str, Schema]], refused: list[Refused]) -> Planned:
-        frames = {alias: self._empty(table, alias, schema) for alias, (table, schema) in inputs.items()}
-        with self._dumper.watched() as watched, self._guard.refusing(refused):
-            computed = self._computed(compute, sql, frames, {alias: table for alias, (table, _) in inputs.items()})
-        seen = Seen(result=self._dumper.of(computed, with_texts=True), actions=tuple(watched.dumps))
-        return Planned(schema=schema_of(computed.schema), seen=seen)
 
-    def _computed(self, compute: Any, sql: str | None, frames: Mapping[str, DataFrame], tables: Mapping[str, str]) -> DataFrame:
-        if sql is not None:
-            return sql_over(self._spark, "the query", sql, {tables[alias]: frame for alias, frame in frames.items()})
-        computed = compute(**frames)
-        if not isinstance(computed, DataFrame):
-            raise DeclarationError("the function", "result", f"is a {type(computed).__name__}; return a DataFrame")
-        return computed
+def _computed(
+    spark: SparkSession, compute: Any, sql: str | None, frames: Mapping[str, DataFrame], tables: Mapping[str, str]
+) -> DataFrame:  # fmt: skip
+    if sql is not None:
+        return sql_over(spark, "the query", sql, {tables[alias]: frame for alias, frame in frames.items()})
+    computed = compute(**frames)
+    if not isinstance(computed, DataFrame):
+        raise DeclarationError("the function", "result", f"is a {type(computed).__name__}; return a DataFrame")
+    return computed
 
-    def _empty(self, table: str, alias: str, schema: Schema) -> DataFrame:
-        return marked(self._spark.createDataFrame([], spark_schema(schema)), table, alias)
+
+def _empty(spark: SparkSession, table: str, alias: str, schema: Schema) -> DataFrame:
+    return marked(spark.createDataFrame([], spark_schema(schema)), table, alias)
 
 
 def spark_schema(schema: Schema) -> StructType:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.lake import Lake, SourceTable, spark_table
-from lakechime_dagster.lake.code_digests import code_digest
-from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.lake.tables import LakeTable, code_digest
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.planned.unread import unread_columns
